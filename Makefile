@@ -1,0 +1,64 @@
+# `make` prints this help. `make demo` and `make test` set everything up by themselves.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: help setup setup-test demo test check unit bench bench-decode clean constraints proto matrix fuzz
+
+help: ## what can be done here
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(BIN)/tailorbird: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tailorbird needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+setup: $(BIN)/tailorbird ## the Python environment and the artefacts of the local stack
+	$(BIN)/tailorbird stack fetch
+
+setup-test: setup ## setup, and the browser for the tests of the page
+	tests/install-browser.sh
+
+demo: setup ## the whole pipeline on live traffic: make demo ARGS="--for 60s --json"
+	@$(BIN)/tailorbird demo $(ARGS)
+
+check: $(BIN)/tailorbird ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check setup-test ## the checks, then all tests, on real servers; what CI runs
+	$(BIN)/python -m pytest -m "not matrix" $(ARGS)
+
+unit: $(BIN)/tailorbird ## the tests that need no server
+	$(BIN)/python -m pytest -m "not integration and not matrix" $(ARGS)
+
+matrix: setup ## the tests on every supported server: MySQL 5.7, 8.0, 9.x, MariaDB 10.11, 11.4 (long)
+	$(BIN)/python -m pytest -m matrix $(ARGS)
+
+fuzz: $(BIN)/tailorbird ## coverage-guided fuzzing of the binlog decoder: make fuzz ARGS=-max_total_time=300
+	$(BIN)/python -m pip install --quiet atheris==3.0.0
+	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
+
+bench: bench-decode ## the benchmarks, each beside its peers
+
+bench-decode: $(BIN)/tailorbird ## decoding the binlog beside three peers; needs Go, Maven and a JDK
+	@$(BIN)/python -m benchmarks.bench_decode $(ARGS)
+
+proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
+	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer --pyi_out=src/indexer proto/wire.proto
+
+constraints: ## renew constraints.txt from what is newest
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json . --group dev
+	$(BIN)/python -c 'import json; r = json.load(open("build-report.json")); l = sorted({f"{i[\"metadata\"][\"name\"].lower()}=={i[\"metadata\"][\"version\"]}" for i in r["install"] if i["metadata"]["name"] != "tailorbird"}); print("# The versions that tests run against; `make setup` passes this file to pip. Renew with `make constraints`.", *l, sep="\n")' > constraints.txt
+	rm build-report.json
+
+clean: ## remove the environment and every file of the local stack
+	-$(BIN)/tailorbird stack down --purge
+	rm -rf $(VENV) .tailorbird .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,205 @@
+"""From readings to what a person is shown: medians, ratios, the values that differ, the document with the results.
+
+Pure: dates, machine and command are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final, Literal
+
+from benchmarks.decode.workload import SHAPES, ShapeName
+
+Library = Literal["tailorbird", "mysql-replication", "Debezium", "go-mysql"]
+OURS: Final[Library] = "tailorbird"
+PEERS: Final[tuple[Library, ...]] = ("mysql-replication", "Debezium", "go-mysql")
+LIBRARIES: Final[tuple[Library, ...]] = (OURS, *PEERS)
+
+# How many times a peer's changes/s ours must reach, and should; None is not asked for.
+TARGETS: Final[Mapping[tuple[ShapeName, Library], tuple[float | None, float | None]]] = {
+    ("bulk", "mysql-replication"): (6.0, None),
+    ("bulk", "Debezium"): (1.8, 2.5),
+    ("bulk", "go-mysql"): (None, 0.6),
+    ("oltp", "mysql-replication"): (10.0, None),
+    ("oltp", "Debezium"): (3.0, None),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One pass of one library over one binlog; `sums` by column in a checked pass, None in a timed one.
+
+    `seconds` is what a clock showed, `cpu` what all its threads used of the processors in this time.
+    """
+
+    library: Library
+    version: str
+    inserts: int
+    updates: int
+    deletes: int
+    seconds: float
+    cpu: float
+    sums: Mapping[str, Sequence[str]] | None
+
+    @property
+    def changes(self) -> int:
+        """Rows changed: an update with its two images is one."""
+        return self.inserts + self.updates + self.deletes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """All timed passes of one library over one binlog."""
+
+    shape: ShapeName
+    readings: tuple[Reading, ...]
+
+    @property
+    def library(self) -> Library:
+        """Whose passes these are."""
+        return self.readings[0].library
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Changes per second of each pass."""
+        return tuple(reading.changes / reading.seconds for reading in self.readings)
+
+    @property
+    def cpu(self) -> float:
+        """Processor time of one change in microseconds, the median of the passes: a busy machine disturbs it least."""
+        return median(reading.cpu / reading.changes for reading in self.readings) * 1e6
+
+    @property
+    def rate(self) -> float:
+        """The median of the passes."""
+        return median(self.rates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """Our rate over a peer's, and what is asked of it."""
+
+    shape: ShapeName
+    peer: Library
+    value: float
+
+    @property
+    def must(self) -> float | None:
+        """Below this the benchmark fails."""
+        return TARGETS.get((self.shape, self.peer), (None, None))[0]
+
+    @property
+    def aim(self) -> float | None:
+        """What we would like."""
+        return TARGETS.get((self.shape, self.peer), (None, None))[1]
+
+    @property
+    def line(self) -> str:
+        """`bulk: 8.31× mysql-replication`; what scripts look for, so its form is fixed."""
+        return f"{self.shape}: {self.value:.2f}× {self.peer}"
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is what was asked for, in words; empty when nothing was."""
+        words = []
+        for word, asked in (("must", self.must), ("aim", self.aim)):
+            if asked is not None:
+                words.append(f"{word} ≥ {asked:g}: {'reached' if self.value >= asked else 'missed'}")
+        return ", ".join(words)
+
+    @property
+    def failed(self) -> bool:
+        """True if it had to be larger."""
+        return self.must is not None and self.value < self.must
+
+
+def ratios(measurements: Iterable[Measurement]) -> list[Ratio]:
+    """Ours over each peer that was measured on the same binlog."""
+    rates = {(m.shape, m.library): m.rate for m in measurements}
+    return [
+        Ratio(shape=shape, peer=peer, value=rates[shape, OURS] / rates[shape, peer])
+        for shape in SHAPES
+        for peer in PEERS
+        if (shape, OURS) in rates and (shape, peer) in rates
+    ]
+
+
+def differences(checked: Sequence[Reading], expected: int) -> list[str]:
+    """What the libraries do not agree on, a line each; empty when all read the same values in the same order.
+
+    `expected` is the number of changes that the binlog was made with.
+    """
+    lines = [f"{r.library}: {r.changes:,} changes instead of {expected:,}" for r in checked if r.changes != expected]
+    kinds = {(r.inserts, r.updates, r.deletes) for r in checked}
+    if len(kinds) > 1:
+        lines += [f"{r.library}: {r.inserts:,} inserts, {r.updates:,} updates, {r.deletes:,} deletes" for r in checked]
+    for column in sorted({column for r in checked for column in r.sums or {}}):
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for reading in checked:
+            groups.setdefault(tuple((reading.sums or {}).get(column, ())), []).append(reading.library)
+        if len(groups) > 1:
+            sides = sorted((", ".join(names) for names in groups.values()), key=len)
+            lines.append(f"column {column}: the values of {' ≠ those of '.join(sides)}")
+    return lines
+
+
+def rate_table(measurements: Sequence[Measurement]) -> list[str]:
+    """A Markdown table of changes per second: median, and the passes it comes from."""
+    rows = [
+        "| binlog | library | changes/s (median) | passes | µs of processor each |",
+        "|---|---|--:|---|--:|",
+    ]
+    for m in measurements:
+        first = m.readings[0]
+        passes = " · ".join(f"{rate:,.0f}" for rate in m.rates)
+        rows.append(f"| {m.shape} | {m.library} {first.version} | {m.rate:,.0f} | {passes} | {m.cpu:.1f} |")
+    return rows
+
+
+def document(
+    *,
+    measurements: Sequence[Measurement],
+    checked: Mapping[ShapeName, Sequence[Reading]],
+    facts: Mapping[str, str],
+    notes: Sequence[str],
+) -> str:
+    """The page `docs/results/decode.md`; `facts` are command, date, machine and versions, `notes` the conditions."""
+    lines = ["# Decoding the binlog, beside the peers", ""]
+    lines += [f"- {name}: {value}" for name, value in facts.items()]
+    lines += ["", *rate_table(measurements), "", "| ours is | asked for |", "|---|---|"]
+    lines += [f"| {ratio.line} | {ratio.verdict or '—'} |" for ratio in ratios(measurements)]
+    lines.append("")
+    for shape, readings in checked.items():
+        names = ", ".join(reading.library for reading in readings)
+        found = readings[0]
+        lines.append(
+            f"The {shape} binlog has {found.changes:,} changes ({found.inserts:,} inserts, {found.updates:,} updates,"
+            f" {found.deletes:,} deletes); the values of all columns in both images are the same from {names}."
+        )
+    lines += ["", *(f"- {note}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(measurements: Sequence[Measurement], facts: Mapping[str, str]) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "facts": dict(facts),
+        "measurements": [
+            {
+                "shape": m.shape,
+                "library": m.library,
+                "version": m.readings[0].version,
+                "changes": m.readings[0].changes,
+                "changes_per_second": round(m.rate),
+                "cpu_microseconds": round(m.cpu, 2),
+                "passes": [round(rate) for rate in m.rates],
+            }
+            for m in measurements
+        ],
+        "ratios": [
+            {"shape": r.shape, "peer": r.peer, "ratio": round(r.value, 3), "must": r.must, "aim": r.aim}
+            for r in ratios(measurements)
+        ],
+    }

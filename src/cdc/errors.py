@@ -1,0 +1,59 @@
+"""The errors of Tailorbird, grouped by what a loop may do about them.
+
+    TailorbirdError
+     ├─ TopologyError   the person's YAML is wrong: file, line, path, what, expected what (exit 2)
+     ├─ UsageError      the command line or the environment is wrong: what and the remedy (exit 2)
+     ├─ Retriable       a server is away or busy: try again after `retry_after` seconds
+     ├─ Skippable       this row or event can not be handled: quarantine it with its bytes, go on
+     └─ Fatal           going on would lose or corrupt data: stop and say why (exit 1)
+
+A loop decides by these classes alone. Every error carries a `hint`: the remedy, in one line.
+"""
+
+from __future__ import annotations
+
+
+class TailorbirdError(Exception):
+    """Root of all errors raised on purpose; `hint` is the remedy in one line, empty where there is none."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class TopologyError(TailorbirdError):
+    """A mistake in a topology file, printed as `file:line: path: what, expected what`."""
+
+    exit_code = 2
+
+    def __init__(self, *, file: str, line: int, path: str, what: str, expected: str) -> None:
+        super().__init__(f"{file}:{line}: {path}: {what}, expected {expected}")
+        self.file, self.line, self.path, self.what, self.expected = file, line, path, what, expected
+
+
+class UsageError(TailorbirdError):
+    """The command line or the machine is not as needed: a port in use, a missing library, an unknown service."""
+
+    exit_code = 2
+
+
+class Retriable(TailorbirdError):
+    """A server is away or busy; the same call may succeed after `retry_after` seconds."""
+
+    def __init__(self, message: str, hint: str = "", *, retry_after: float = 1.0) -> None:
+        super().__init__(message, hint)
+        self.retry_after = retry_after
+
+
+class Skippable(TailorbirdError):
+    """One row, event or document can not be handled; it is quarantined with its bytes and the rest goes on."""
+
+
+class Fatal(TailorbirdError):
+    """Going on would lose or corrupt data; the process stops and says why."""

@@ -1,0 +1,33 @@
+"""Names of Solr fields. A column keeps its own name; every name of ours begins with `_`, which columns may not.
+
+Solr's unique key is `_id`, so that a column `id` stays a column.
+"""
+
+from __future__ import annotations
+
+UNIQUE_KEY = "_id"
+KIND = "_kind"  # "row" or "barrier"; the stub that a delete leaves has none, so `_kind:row` hides it
+ROW, BARRIER = "row", "barrier"
+FENCE = "_fence"  # the version that decides which of two writes of a document is the newer one
+TS = "_ts"  # commit time (ms) at the source of the newest change that the row shows
+INDEXED_AT = "_indexed_at"  # when the indexer posted the document (ms)
+BATCH = "_batch"
+LAYOUT = "_layout"
+STAMP = "_stamp"  # of barriers: the batch's stamp (ms)
+BUCKETS = "_buckets"  # of barriers: how many buckets each hold a barrier
+POSITIONS = "_positions"  # of barriers: JSON, source → position that the table reflects at least
+
+
+def query_field(column: str) -> str:
+    """The field to filter, sort and range over where the exact one is text: pdouble for decimal, pdate for times."""
+    return f"_q_{column}"
+
+
+def words_field(column: str) -> str:
+    """The analysed field of a column that an index searches by words."""
+    return f"_t_{column}"
+
+
+def barrier_id(bucket: int) -> str:
+    """Unique key of a bucket's barrier; no row's id, which is hexadecimal."""
+    return f"barrier-{bucket}"

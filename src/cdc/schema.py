@@ -1,0 +1,76 @@
+"""Tables of the sources as Tailorbird knows them: identity, columns, primary key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.types import LogicalType, from_mysql
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TableId:
+    """One table of one source; `str()` gives `source.database.table`, the form used in topics and messages."""
+
+    source: str
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.source}.{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column; `column_type` as information_schema prints it (`int unsigned`, `decimal(10,2)`)."""
+
+    name: str
+    column_type: str
+    nullable: bool = True
+    charset: str | None = None
+
+    @property
+    def type(self) -> LogicalType:
+        """The logical type that every later stage works with."""
+        return from_mysql(self.column_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema:
+    """A table's columns in ordinal order and its primary key (column names; empty when it has none)."""
+
+    table_id: TableId
+    version: int
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, or None."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The value of a record in the topic `…schemas`; inverse of `schema_from_json`."""
+        return {
+            "format": 1,
+            "source": self.table_id.source,
+            "database": self.table_id.database,
+            "table": self.table_id.table,
+            "version": self.version,
+            "columns": [
+                {"name": c.name, "column_type": c.column_type, "nullable": c.nullable, "charset": c.charset}
+                for c in self.columns
+            ],
+            "primary_key": list(self.primary_key),
+        }
+
+
+def schema_from_json(value: dict[str, Any]) -> TableSchema:
+    """Read a record of the topic `…schemas`; KeyError or ValueError when it is not one."""
+    if value["format"] != 1:
+        raise ValueError(f"schema record of format {value['format']}, this version reads format 1")
+    return TableSchema(
+        table_id=TableId(source=value["source"], database=value["database"], table=value["table"]),
+        version=value["version"],
+        columns=tuple(Column(**column) for column in value["columns"]),
+        primary_key=tuple(value["primary_key"]),
+    )

@@ -1,0 +1,127 @@
+"""A topology: everything one YAML file declares, as frozen values. `cdc.reader` reads and checks the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cdc.errors import TopologyError
+from cdc.schema import TableId
+
+SnapshotMode = Literal["initial", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A database server to capture; `database` is what two-part table names of queries stand in.
+
+    `tables` are the captured tables; `password` never appears in messages or logs (`repr` leaves it out).
+    """
+
+    name: str
+    type: Literal["mysql"]
+    hostname: str
+    port: int
+    username: str
+    password: str = field(repr=False)
+    database: str
+    tables: tuple[TableId, ...]
+    server_id: int
+    snapshot_mode: SnapshotMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The Kafka cluster and how the topics are made; `min_compaction_lag` in seconds."""
+
+    bootstrap_servers: str
+    partitions: int
+    replication_factor: int
+    min_compaction_lag: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HBase:
+    """Addresses `host:port` of HBase's Thrift server and ZooKeeper."""
+
+    thrift: str
+    zookeeper: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solr:
+    """Base URL of Solr, ending in `/solr`."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """An aggregated table: one SELECT, the columns of its result that form the row key, its family and salt buckets."""
+
+    name: str
+    query: str
+    row_key: tuple[str, ...]
+    family: str
+    salt_buckets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """A Solr collection over an aggregated table; `search` are the columns found by words, `commit_within` seconds."""
+
+    name: str
+    table: str
+    collection: str
+    search: tuple[str, ...]
+    commit_within: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """A live page over an index: facets, a histogram over `time`, the newest rows' `columns`; `refresh` seconds."""
+
+    name: str
+    index: str
+    title: str
+    facets: tuple[str, ...]
+    time: str | None
+    columns: tuple[str, ...]
+    refresh: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """What one YAML file declares; every mapping is by name, in the file's order."""
+
+    name: str
+    file: str
+    sources: Mapping[str, Source]
+    log: Log
+    hbase: HBase
+    solr: Solr
+    tables: Mapping[str, Table]
+    indexes: Mapping[str, Index]
+    dashboards: Mapping[str, Dashboard]
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def line(self, path: str) -> int:
+        """Line of the value at a dotted path (`tables.orders_wide.query`); of its nearest ancestor that has one."""
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return self.lines.get(path, 1)
+
+    def error(self, path: str, what: str, expected: str, *, line_offset: int = 0) -> TopologyError:
+        """A TopologyError at a path; `line_offset` counts lines inside the value, as in a query's third line (2)."""
+        return TopologyError(
+            file=self.file, line=self.line(path) + line_offset, path=path, what=what, expected=expected
+        )
+
+    def table_id(self, parts: tuple[str, ...]) -> TableId | None:
+        """The captured table that a query names by two parts (source, table) or three; None if there is none."""
+        if len(parts) not in (2, 3) or parts[0] not in self.sources:
+            return None
+        source = self.sources[parts[0]]
+        wanted = TableId(source=parts[0], database=parts[1] if len(parts) == 3 else source.database, table=parts[-1])
+        return wanted if wanted in source.tables else None

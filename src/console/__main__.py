@@ -1,0 +1,21 @@
+"""`tailorbird` and `python -m console`: run the command line; an error on purpose is one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+from cdc.errors import TailorbirdError
+from console.cli import app
+
+
+def main() -> None:
+    """Run the command line; a TailorbirdError is printed without a stack trace and becomes its exit code."""
+    try:
+        app(standalone_mode=True)
+    except TailorbirdError as error:
+        print(f"tailorbird: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

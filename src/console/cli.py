@@ -1,0 +1,41 @@
+"""Everything people type. Each sub-command lives in a `cli_*.py` of its own and is mounted here."""
+
+from __future__ import annotations
+
+import typer
+
+from console import (
+    cli_apply,
+    cli_binlog,
+    cli_capture,
+    cli_dashboard,
+    cli_ddl,
+    cli_demo,
+    cli_index,
+    cli_join,
+    cli_run,
+    cli_stack,
+    cli_validate,
+)
+
+app = typer.Typer(
+    name="tailorbird",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Stitch tables of many live databases into one searchable, always-fresh table.\n\n"
+    "Example: tailorbird demo --for 60s",
+)
+
+app.add_typer(cli_stack.app, name="stack")
+app.add_typer(cli_binlog.app, name="binlog")
+app.command("apply")(cli_apply.apply)
+app.command("capture")(cli_capture.capture)
+app.command("dashboard")(cli_dashboard.dashboard)
+app.command("index")(cli_index.index)
+app.command("join")(cli_join.join)
+app.command("validate")(cli_validate.validate)
+app.command("run")(cli_run.run)
+app.command("demo")(cli_demo.demo)
+app.command("ddl")(cli_ddl.ddl)

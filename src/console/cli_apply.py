@@ -1,0 +1,56 @@
+"""`tailorbird apply`: make in HBase and Solr what a topology needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cdc.topology import Topology
+from console.file_topology import load_topology
+
+if TYPE_CHECKING:
+    from console.apply import Outcome
+
+
+def apply(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per thing, for programs.")] = False,
+) -> None:
+    """Make the tables, collections and replication peers that a topology needs; what exists is kept.
+
+    Run it before the processes of the topology, and again after every change of the file.
+
+    Example: tailorbird apply topologies/shop.yml
+    """
+    for outcome in provision(load_topology(file)):
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(outcome)))
+        else:
+            typer.echo(f"{outcome.done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
+
+
+def provision(topology: Topology) -> Iterator[Outcome]:
+    """Make what a topology lacks, yielding each outcome as it is reached; errors as in `console.apply.apply`."""
+    # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
+    from console.apply import apply as apply_topology
+    from console.file_configset import install_configset
+    from console.hbase_admin import HBaseAdmin
+    from console.solr_admin import SolrAdmin
+    from indexer.zk_registration import cluster_key
+
+    # its retries are ours to report, in one line
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    zookeeper = topology.hbase.zookeeper
+    with HBaseAdmin(zookeeper=zookeeper, thrift=topology.hbase.thrift) as hbase:
+        yield from apply_topology(
+            topology,
+            tables=hbase,
+            peers=hbase,
+            collections=SolrAdmin(topology.solr.url, install=install_configset),
+            cluster_key=lambda peer: cluster_key(zookeeper, peer),
+        )

@@ -1,0 +1,186 @@
+"""The time axis of a dashboard: instants, spans, and how wide a histogram's bars are.
+
+Instants are whole milliseconds since 1970 UTC, as Solr's dates are. A DATETIME has no zone; it is shown as stored.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+SECOND = 1000
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND
+MOST_BARS = 100
+_EPOCH = dt.datetime(1970, 1, 1)
+_LAST = (dt.datetime.max - _EPOCH) // dt.timedelta(milliseconds=1)
+_FIRST_MONDAY = 4 * DAY  # 1970-01-05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A half-open stretch of time: `start` belongs to it, `end` does not."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Width of a bar: `count` of `unit`; `solr` is the same in Solr's date arithmetic."""
+
+    count: int
+    unit: Literal["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"]
+
+    @property
+    def solr(self) -> str:
+        return f"+{self.count}{self.unit}{'S' if self.count > 1 else ''}"
+
+    def __str__(self) -> str:
+        unit = self.unit.lower()
+        return unit if self.count == 1 else f"{self.count} {unit}s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """The bars of a histogram: `span` begins and ends on a bar's edge."""
+
+    span: Span
+    gap: Gap
+
+
+_UNITS = {"SECOND": SECOND, "MINUTE": MINUTE, "HOUR": HOUR, "DAY": DAY}
+GAPS = (
+    Gap(count=1, unit="SECOND"),
+    Gap(count=5, unit="SECOND"),
+    Gap(count=15, unit="SECOND"),
+    Gap(count=30, unit="SECOND"),
+    Gap(count=1, unit="MINUTE"),
+    Gap(count=5, unit="MINUTE"),
+    Gap(count=15, unit="MINUTE"),
+    Gap(count=30, unit="MINUTE"),
+    Gap(count=1, unit="HOUR"),
+    Gap(count=3, unit="HOUR"),
+    Gap(count=6, unit="HOUR"),
+    Gap(count=12, unit="HOUR"),
+    Gap(count=1, unit="DAY"),
+    Gap(count=2, unit="DAY"),
+    Gap(count=7, unit="DAY"),
+    Gap(count=1, unit="MONTH"),
+    Gap(count=3, unit="MONTH"),
+    Gap(count=1, unit="YEAR"),
+    Gap(count=10, unit="YEAR"),
+    Gap(count=100, unit="YEAR"),
+    Gap(count=1000, unit="YEAR"),
+)
+
+
+def instant_of(text: object) -> int | None:
+    """Milliseconds of an instant as Solr writes it (`2017-09-15T10:12:00.5Z`); None for what is no such instant."""
+    if not isinstance(text, str) or not text.endswith("Z"):
+        return None
+    try:
+        return (dt.datetime.fromisoformat(text[:-1]) - _EPOCH) // dt.timedelta(milliseconds=1)
+    except (ValueError, TypeError):
+        # years before 1 or after 9999 are Solr's, and no database's
+        return None
+
+
+def solr_instant(instant: int) -> str:
+    """An instant as Solr reads it; beyond the year 9999 the last moment of it."""
+    moment = _moment(instant)
+    return moment.isoformat(timespec="milliseconds") + "Z"
+
+
+def axis_of(span: Span) -> Axis:
+    """The finest bars that show a span in at most `MOST_BARS`, its ends moved out to their edges."""
+    for gap in GAPS:
+        axis = _aligned(span, gap)
+        if sum(1 for _ in edges(axis, MOST_BARS + 1)) <= MOST_BARS:
+            return axis
+    return _aligned(span, GAPS[-1])
+
+
+def edges(axis: Axis, limit: int = 2 * MOST_BARS) -> Iterator[int]:
+    """Where the bars begin, first to last, at most `limit` of them."""
+    after = _stepper(axis.gap)
+    edge = axis.span.start
+    while edge < axis.span.end and limit > 0:
+        yield edge
+        edge, limit = after(edge), limit - 1
+
+
+def bar(axis: Axis, edge: int) -> Span:
+    """The stretch that the bar at `edge` counts."""
+    return Span(start=edge, end=_stepper(axis.gap)(edge))
+
+
+def _aligned(span: Span, gap: Gap) -> Axis:
+    # there is no year 0 to begin at: where the first bar would, all bars begin one year later
+    year = 1 if _moment(span.start).year < gap.count and gap.unit == "YEAR" else 0
+    start = _floor(span.start, gap, year)
+    # a span without length still fills one bar
+    last = _floor(max(span.end - 1, span.start), gap, year)
+    return Axis(span=Span(start=start, end=_stepper(gap)(last)), gap=gap)
+
+
+def _floor(instant: int, gap: Gap, first_year: int) -> int:
+    if gap.unit in _UNITS:
+        width = gap.count * _UNITS[gap.unit]
+        origin = _FIRST_MONDAY if width == 7 * DAY else 0
+        return max((instant - origin) // width * width + origin, _instant(dt.datetime.min))
+    moment = _moment(instant)
+    if gap.unit == "MONTH":
+        month = (moment.month - 1) // gap.count * gap.count + 1
+        return _instant(dt.datetime(moment.year, month, 1))
+    return _instant(dt.datetime((moment.year - first_year) // gap.count * gap.count + first_year, 1, 1))
+
+
+def _stepper(gap: Gap) -> Callable[[int], int]:
+    """Function edge → the next edge."""
+    if gap.unit in _UNITS:
+        width = gap.count * _UNITS[gap.unit]
+        return lambda edge: edge + width
+    months = gap.count * (12 if gap.unit == "YEAR" else 1)
+
+    def after(edge: int) -> int:
+        moment = _moment(edge)
+        year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+        return _instant(dt.datetime(year, month + 1, 1)) if year <= dt.MAXYEAR else _LAST
+
+    return after
+
+
+def _moment(instant: int) -> dt.datetime:
+    return _EPOCH + dt.timedelta(milliseconds=min(max(instant, _instant(dt.datetime.min)), _LAST))
+
+
+def _instant(moment: dt.datetime) -> int:
+    return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def label(instant: int, gap: Gap) -> str:
+    """An instant as the axis shows it, no finer than the bars: `2026`, `Mar 2026`, `5 Mar`, `5 Mar 14:00`."""
+    moment = _moment(instant)
+    if gap.unit == "YEAR":
+        return f"{moment.year}"
+    if gap.unit == "MONTH":
+        return f"{moment:%b} {moment.year}"
+    day = f"{moment.day} {moment:%b}"
+    if gap.unit == "DAY":
+        return day
+    return f"{day} {moment:%H:%M:%S}" if gap.unit == "SECOND" else f"{day} {moment:%H:%M}"
+
+
+def span_label(span: Span) -> str:
+    """A span in words: `1 Mar 2026 – 31 Mar 2026`, with times of day where it does not consist of whole days."""
+    start, end = _moment(span.start), _moment(span.end)
+    if span.start % DAY == 0 and span.end % DAY == 0:
+        last = _moment(span.end - 1)
+        first_day, last_day = f"{start.day} {start:%b} {start.year}", f"{last.day} {last:%b} {last.year}"
+        return first_day if first_day == last_day else f"{first_day} – {last_day}"
+    form = "%H:%M:%S" if span.start % MINUTE or span.end % MINUTE else "%H:%M"
+    first = f"{start.day} {start:%b} {start.year} {start.strftime(form)}"
+    same_day = start.date() == end.date()
+    return f"{first} – {'' if same_day else f'{end.day} {end:%b} {end.year} '}{end.strftime(form)}"

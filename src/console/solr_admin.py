@@ -1,0 +1,56 @@
+"""Solr's collections: whether one exists, making one with a configuration of its own, removing one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import requests
+
+from cdc.errors import Fatal, Retriable
+
+_TIMEOUT = 60.0
+
+
+class SolrAdmin:
+    """The core admin interface of one Solr; `url` ends in `/solr`. Errors: Retriable while Solr is away.
+
+    `install` lays a core's configuration down, given the folder of Solr's cores and the core's name.
+    """
+
+    def __init__(self, url: str, *, install: Callable[[str, str], None]) -> None:
+        self._url = url
+        self._install = install
+        self._session = requests.Session()
+        # a proxy from the environment must not stand between two processes of one machine
+        self._session.trust_env = False
+
+    def exists(self, collection: str) -> bool:
+        """Whether a core of this name is loaded."""
+        return bool(self._call(action="STATUS", core=collection, indexInfo="false")["status"].get(collection))
+
+    def create(self, collection: str) -> None:
+        """Make an empty core."""
+        self._install(self._get("/admin/info/system")["core_root"], collection)
+        self._call(action="CREATE", name=collection, instanceDir=collection)
+
+    def remove(self, collection: str) -> None:
+        """Unload a core and delete its files."""
+        self._call(action="UNLOAD", core=collection, deleteInstanceDir="true")
+
+    def _call(self, **parameters: str) -> dict[str, Any]:
+        return self._get("/admin/cores", **parameters)
+
+    def _get(self, path: str, **parameters: str) -> dict[str, Any]:
+        try:
+            response = self._session.get(self._url + path, params={**parameters, "wt": "json"}, timeout=_TIMEOUT)
+            answer: dict[str, Any] = response.json()
+        except (requests.RequestException, ValueError) as error:
+            raise Retriable(
+                f"Solr at {self._url} does not answer: {type(error).__name__}", "is it up? `tailorbird stack status`"
+            ) from error
+        if response.status_code == 200:
+            return answer
+        message = str(answer.get("error", {}).get("msg", response.status_code))
+        what = parameters.get("action", path).lower()
+        raise Fatal(f"Solr refused {what}: {message}", "`tailorbird stack logs solr` says more")

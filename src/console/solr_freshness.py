@@ -1,0 +1,91 @@
+"""Measures freshness as a reader would feel it: COMMIT returned → first Solr query that shows the version."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pysolr
+import structlog
+
+_log = structlog.get_logger()
+
+
+class Freshness:
+    """Asks Solr for the versions it is told of until each is shown; runs in a thread of its own.
+
+    The figure includes up to `poll` seconds that pass between two queries, so it errs on the slow side.
+    """
+
+    def __init__(self, collection_url: str, *, key: str, version: str, poll: float = 0.04) -> None:
+        self._solr = pysolr.Solr(collection_url, timeout=10)
+        self._key, self._version, self._poll = key, version, poll
+        self._lock = threading.Lock()
+        self._waiting: dict[int, tuple[int, float]] = {}
+        self._samples: list[float] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="freshness", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; versions still unseen are not sampled."""
+        self._stop.set()
+        self._thread.join()
+
+    def expect(self, key: int, version: int, committed: float) -> None:
+        """A version was committed at that monotonic time; a key that is waited for already keeps its sample."""
+        with self._lock:
+            self._waiting.setdefault(key, (version, committed))
+
+    def forget(self, key: int) -> None:
+        """The row was removed: its version may never be shown."""
+        with self._lock:
+            self._waiting.pop(key, None)
+
+    @property
+    def waiting(self) -> int:
+        """How many versions have not been shown yet."""
+        return len(self._waiting)
+
+    def samples_ms(self) -> list[int]:
+        """Every sample so far, in milliseconds, in the order they were seen."""
+        with self._lock:
+            return [round(sample * 1000) for sample in self._samples]
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._poll):
+            with self._lock:
+                keys = list(self._waiting)[:100]
+            if not keys:
+                continue
+            try:
+                found = self._solr.search(
+                    # neither stubs nor barriers have the column; a filter query would be cached for nothing each time
+                    f"{{!terms f={self._key}}}" + ",".join(map(str, keys)),
+                    fl=f"{self._key},{self._version}",
+                    rows=len(keys),
+                )
+            except pysolr.SolrError as error:
+                _log.warning("freshness: Solr does not answer", error=str(error)[:200])
+                self._stop.wait(1.0)
+                continue
+            self._see({int(doc[self._key]): int(doc[self._version]) for doc in found}, time.monotonic())
+
+    def _see(self, shown: dict[int, int], now: float) -> None:
+        with self._lock:
+            for key, version in shown.items():
+                wanted = self._waiting.get(key)
+                if wanted is not None and version >= wanted[0]:
+                    self._samples.append(now - wanted[1])
+                    del self._waiting[key]
+
+
+def percentile(samples: list[int], share: float) -> int | None:
+    """The value below which `share` of the samples lie (nearest rank); None when there are none."""
+    if not samples:
+        return None
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

@@ -1,0 +1,25 @@
+"""Whether a loopback port is free, and whether somebody answers on it."""
+
+from __future__ import annotations
+
+import socket
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether a server could listen here now; connections of an earlier one that are still closing do not count."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def port_answers(host: str, port: int) -> bool:
+    """Whether a connection is accepted within a second."""
+    try:
+        socket.create_connection((host, port), 1.0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,109 @@
+"""Writes rows that can not be indexed to the topology's topic of dead letters."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Sequence
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc.errors import Retriable
+from cdc.naming import dead_letter_topic
+from indexer.processor import DeadLetter
+
+_TIMEOUT = 20.0
+_LONGEST = 700_000
+
+
+class DeadLetters:
+    """The topic of dead letters, connected at the first letter; safe to share between threads.
+
+    At least once: a batch that HBase sends again brings its letters again. Key `indexer/<index>/<row, hex>`, value JSON
+    `format, stage, index, row (hex), version, reason, cells {qualifier: base64}, omitted {qualifier: bytes}`: of a row
+    longer than a Kafka record may be, the longest cells are left out; the row key finds them in HBase.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, topology: str, index: str, replication_factor: int) -> None:
+        self._servers, self._index = bootstrap_servers, index
+        self._topic, self._replication = dead_letter_topic(topology), replication_factor
+        self._producer: Producer | None = None
+        self._lock = threading.Lock()
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        """Return once Kafka holds the letters on all replicas; Retriable when it does not answer."""
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        with self._lock:
+            try:
+                producer = self._connected()
+                for letter in letters:
+                    producer.produce(self._topic, key=self._key(letter), value=self._value(letter), callback=delivered)
+                    producer.poll(0)
+                waiting = producer.flush(_TIMEOUT)
+            except (KafkaException, BufferError) as error:
+                raise self._away(error) from error
+            if failed or waiting:
+                self._producer = None
+                raise self._away(failed[0] if failed else "no answer")
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            # silent: librdkafka would write to stderr by itself
+            common: dict[str, str | int | float | bool] = {"bootstrap.servers": self._servers, "log_level": 0}
+            topic = NewTopic(
+                self._topic, num_partitions=1, replication_factor=self._replication, config={"cleanup.policy": "delete"}
+            )
+            admin = AdminClient(common)  # kept until its futures are done: they end with it
+            for made in admin.create_topics([topic], request_timeout=_TIMEOUT).values():
+                try:
+                    made.result(_TIMEOUT)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+            self._producer = Producer(
+                {
+                    **common,
+                    "enable.idempotence": True,
+                    "compression.type": "lz4",
+                    "partitioner": "murmur2_random",
+                    "delivery.timeout.ms": round(_TIMEOUT * 1000),
+                }
+            )
+        return self._producer
+
+    def _key(self, letter: DeadLetter) -> bytes:
+        return f"indexer/{self._index}/{letter.row.hex()}".encode()
+
+    def _value(self, letter: DeadLetter) -> bytes:
+        cells = {
+            qualifier.decode(errors="backslashreplace"): base64.b64encode(value).decode()
+            for qualifier, value in letter.cells.items()
+        }
+        # Kafka would refuse a longer record for ever, and the batch would come again for ever.
+        omitted: dict[str, int] = {}
+        while sum(map(len, cells.values())) > _LONGEST:
+            longest = max(cells, key=lambda name: len(cells[name]))
+            omitted[longest] = len(base64.b64decode(cells.pop(longest)))
+        return orjson.dumps(
+            {
+                "format": 1,
+                "stage": "indexer",
+                "index": self._index,
+                "row": letter.row.hex(),
+                "version": letter.version,
+                "reason": letter.reason,
+                "cells": cells,
+                "omitted": omitted,
+            }
+        )
+
+    def _away(self, error: object) -> Retriable:
+        return Retriable(f"Kafka at {self._servers} does not take dead letters: {error}", "`tailorbird stack status`")

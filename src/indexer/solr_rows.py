@@ -1,0 +1,32 @@
+"""Reads a whole collection back, for comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pysolr
+import requests
+
+from cdc import fields
+from cdc.errors import Retriable
+
+_PAGE = 2000
+
+
+def all_documents(url: str, collection: str) -> Iterator[dict[str, Any]]:
+    """Every visible row's document, barriers and the stubs of deletes left out, in the order of their ids.
+
+    `url` ends in `/solr`. Pages by cursorMark, so any number of documents takes bounded memory. Retriable when Solr
+    does not answer.
+    """
+    session = requests.Session()
+    session.trust_env = False
+    solr = pysolr.Solr(f"{url}/{collection}", timeout=60, session=session)
+    row_kind = f"{fields.KIND}:{fields.ROW}"
+    try:
+        yield from solr.search("*:*", fq=row_kind, sort=f"{fields.UNIQUE_KEY} asc", rows=_PAGE, cursorMark="*")
+    except (pysolr.SolrError, requests.RequestException) as error:
+        raise Retriable(f"Solr at {url}/{collection}: {str(error)[:200]}", "`tailorbird stack status`") from error
+    finally:
+        session.close()

@@ -1,0 +1,31 @@
+"""`python -m ingest TOPOLOGY.yml --source NAME`: capture one source."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from cdc.errors import TailorbirdError
+from ingest.agent.run import run
+
+
+def main() -> None:
+    """Run the capture; an error on purpose is one line and its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ingest",
+        description="Capture one source of a topology into Kafka, each change exactly once.",
+        epilog="Example: python -m ingest topologies/shop.yml --source shop",
+    )
+    parser.add_argument("topology", metavar="TOPOLOGY.yml")
+    parser.add_argument("--source", help="which source; may be left out when the topology has one only")
+    parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus here on 127.0.0.1 (0: nowhere)")
+    arguments = parser.parse_args()
+    try:
+        run(arguments.topology, arguments.source, metrics_port=arguments.metrics_port)
+    except TailorbirdError as error:
+        print(f"tailorbird capture: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Capture of one source: its snapshot and its log, as change events in Kafka, each exactly once."""

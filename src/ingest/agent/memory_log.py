@@ -1,0 +1,61 @@
+"""A log in memory, held to the same conformance suite as Kafka's: what laws and simulations run capture against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import orjson
+
+from cdc.errors import Fatal
+from cdc.schema import TableId, TableSchema, schema_from_json
+from ingest.agent.seams import Checkpoint, Record, Recovered
+
+
+@dataclass(slots=True)
+class Broker:
+    """What outlives a process: committed records in order, the newest checkpoint, and who may write."""
+
+    records: list[Record] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    epoch: int = 0
+
+
+class MemoryLog:
+    """Implements `seams.ChangeLog` over a Broker, for one session; `schemas_topic` is where schemas are found again."""
+
+    def __init__(self, broker: Broker, schemas_topic: str) -> None:
+        self._broker, self._schemas_topic = broker, schemas_topic
+        self._epoch = -1
+        self._pending: list[Record] = []
+
+    def recover(self) -> Recovered:
+        """See `seams.ChangeLog`."""
+        self._broker.epoch += 1
+        self._epoch = self._broker.epoch
+        schemas: dict[TableId, TableSchema] = {}
+        for record in self._broker.records:
+            if record.topic == self._schemas_topic and record.value is not None:
+                schema = schema_from_json(orjson.loads(record.value))
+                schemas[schema.table_id] = schema
+        newest = self._broker.checkpoints[-1] if self._broker.checkpoints else None
+        return Recovered(checkpoint=newest, schemas=schemas)
+
+    def append(self, record: Record) -> None:
+        """See `seams.ChangeLog`."""
+        self._check()
+        self._pending.append(record)
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """See `seams.ChangeLog`."""
+        self._check()
+        self._broker.records += self._pending
+        self._broker.checkpoints.append(checkpoint)
+        self._pending = []
+
+    def abort(self) -> None:
+        """See `seams.ChangeLog`."""
+        self._pending = []
+
+    def _check(self) -> None:
+        if self._epoch != self._broker.epoch:
+            raise Fatal("another capture of this source has taken over", "run one capture per source")

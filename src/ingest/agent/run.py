@@ -1,0 +1,127 @@
+"""`python -m ingest` and `tailorbird capture`: one process that captures one source until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+from prometheus_client import Counter, Gauge, start_http_server
+
+from cdc.errors import Retriable, UsageError
+from cdc.reader import read_topology
+from cdc.topology import Source, Topology
+from ingest.agent.capture import Observer, Session
+from ingest.agent.kafka_log import KafkaLog
+from ingest.agent.kafka_topics import make_topics
+from ingest.agent.mysql_source import MySqlSource
+from ingest.agent.records import Recorder
+
+CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
+LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until committed in the log", ["source"])
+DEAD_LETTERS = Counter("tailorbird_dead_letters", "What could not be handled and was quarantined", ["stage"])
+RESTARTS = Counter("tailorbird_capture_restarts", "Sessions ended by a server that was away", ["source"])
+_LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
+
+
+class _Reports(Observer):
+    """Metrics and log lines of one source."""
+
+    def __init__(self, source: str, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._log = log
+        self._captured, self._lag = CAPTURED.labels(source), LAG.labels(source)
+        self._dead = DEAD_LETTERS.labels("capture")
+        self.progressed = False
+
+    def phase(self, what: str, **details: object) -> None:
+        """One line."""
+        self._log.info(what, **details)
+
+    def captured(self, changes: int) -> None:
+        """Counts."""
+        self._captured.inc(changes)
+        self.progressed = True
+
+    def quarantined(self, images: int) -> None:
+        """Counts, and says so: somebody has to look."""
+        if images:
+            self._dead.inc(images)
+            self._log.warning("rows quarantined", rows=images, topic="deadletters")
+
+    def lag(self, seconds: float) -> None:
+        """Sets the gauge."""
+        self._lag.set(seconds)
+
+
+def load(file: str) -> Topology:
+    """The topology in a file; TopologyError or UsageError (exit 2)."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}", "name a topology, e.g. topologies/shop.yml") from error
+    return read_topology(text, file=file, environ=os.environ)
+
+
+def choose(topology: Topology, name: str | None) -> Source:
+    """The source to capture; it may be left out when the topology has one only."""
+    if name is None and len(topology.sources) == 1:
+        return next(iter(topology.sources.values()))
+    if name is None or name not in topology.sources:
+        what = "no source was named" if name is None else f"{topology.file} has no source {name}"
+        raise UsageError(what, "--source " + " | ".join(topology.sources))
+    return topology.sources[name]
+
+
+def run(file: str, source_name: str | None, *, metrics_port: int = 0) -> None:
+    """Capture until SIGTERM or SIGINT; a server that is away is waited for, anything worse is raised.
+
+    Exactly once for read_committed readers of the topics, whenever and however the process ends (`capture.Session`).
+    """
+    topology = load(file)
+    source = choose(topology, source_name)
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.stderr))
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if metrics_port:
+        try:
+            start_http_server(metrics_port, addr="127.0.0.1")
+        except OSError as error:
+            raise UsageError(f"metrics on port {metrics_port}: {error}", "choose another --metrics-port") from error
+    capture(topology, source, stopped=stop.is_set, wait=stop.wait)
+
+
+def capture(
+    topology: Topology, source: Source, *, stopped: Callable[[], bool], wait: Callable[[float], object]
+) -> None:
+    """Sessions one after another until `stopped`; `wait` sleeps so many seconds unless stopped meanwhile."""
+    log = structlog.get_logger().bind(topology=topology.name, source=source.name)
+    reports = _Reports(source.name, log)
+    pause = 0.0
+    while not stopped():
+        try:
+            kafka = KafkaLog(topology, source, make_topics(topology, source))
+            try:
+                Session(
+                    source=MySqlSource(source),
+                    log=kafka,
+                    recorder=Recorder(topology.name),
+                    mode=source.snapshot_mode,
+                    clock=time.time,
+                    stopped=stopped,
+                    observer=reports,
+                ).run()
+            finally:
+                kafka.close()
+        except Retriable as error:
+            pause = error.retry_after if reports.progressed else min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
+            reports.progressed = False
+            RESTARTS.labels(source.name).inc()
+            log.warning("waiting", why=str(error), seconds=pause)
+            wait(pause)
+    log.info("stopped")

@@ -1,0 +1,78 @@
+"""The seed's `Binary_log`: connect, wait for the next event, move the position; with handlers and injected events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cdc.errors import TailorbirdError
+from ingest.binlog import events as e
+from ingest.binlog.handlers import Pipeline
+from ingest.binlog.position import Checkpoint
+from ingest.binlog.reader import Reader, Transport
+from ingest.binlog.stream import StreamOptions
+
+
+class Binlog:
+    """A binlog as a sequence of typed events; iterate it, or call `wait_for_next_event`.
+
+    Errors of the reader surface as one `Incident` with origin "reader" and the error in it; after it the sequence ends.
+    `position()` is always the next thing to read, behind every event that was handed out.
+    """
+
+    def __init__(self, transport: Transport, options: StreamOptions | None = None) -> None:
+        self._transport = transport
+        self._options = options
+        self._start = Checkpoint()
+        self._reader: Reader | None = None
+        self._events: Iterator[e.Event] = iter(())
+        self.content_handlers = Pipeline()
+
+    def connect(self) -> None:
+        """Begin reading at the position that was set, or where the transport begins; again after `disconnect`."""
+        self._reader = Reader(self._transport, self._start, self._options)
+        self._events = self._read(self._reader)
+
+    def disconnect(self) -> None:
+        """Stop reading; the position stays, and `connect` resumes there."""
+        if self._reader is not None:
+            self._start = self.position()
+            self._reader.close()
+            self._reader = None
+        self._events = iter(())
+
+    def position(self) -> Checkpoint:
+        """Where reading goes on."""
+        return self._start if self._reader is None else self._reader.checkpoint
+
+    def set_position(self, position: Checkpoint) -> None:
+        """Read from elsewhere, from the next event on; a bare position means the current file."""
+        if not position.file and position.gtids is None:
+            position = Checkpoint(file=self.position().file, position=position.position)
+        connected = self._reader is not None
+        self.disconnect()
+        self._start = position
+        if connected:
+            self.connect()
+
+    def wait_for_next_event(self) -> e.Event | None:
+        """The next event that no handler consumed; blocks; None at the end."""
+        pipeline = self.content_handlers
+        while True:
+            event = pipeline.injection.popleft() if pipeline.injection else next(self._events, None)
+            if event is None:
+                return None
+            result = pipeline.run(event)
+            if result is not None:
+                return result
+
+    def __iter__(self) -> Iterator[e.Event]:
+        while (event := self.wait_for_next_event()) is not None:
+            yield event
+
+    def _read(self, reader: Reader) -> Iterator[e.Event]:
+        try:
+            for raw in reader.raw_events():
+                yield reader.stream.typed(raw)
+        except TailorbirdError as error:
+            header = e.EventHeader(timestamp=0, type_code=26, server_id=0, event_length=0, next_position=0, flags=0)
+            yield e.Incident(header=header, kind=1, message=str(error), origin="reader", error=error)

@@ -1,0 +1,40 @@
+"""Which server wrote a binlog, and what follows from it for reading: one value per format description."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The writer of a binlog: its family and version.
+
+    `checksums`: whether its format description ends in a checksum algorithm and a checksum.
+    `year_has_sign`: whether YEAR takes a bit in the signs of a TABLE_MAP (8.0.15 has none, 9.x has one).
+    """
+
+    server: str
+    maria: bool
+    version: tuple[int, int, int]
+
+    @property
+    def checksums(self) -> bool:
+        return self.version >= ((5, 3, 0) if self.maria else (5, 6, 1))
+
+    @property
+    def year_has_sign(self) -> bool:
+        return self.maria or self.version > (8, 0, 16)
+
+
+def dialect_of(server: str) -> Dialect:
+    """The dialect of a server's version text, such as `8.0.15-log` or `10.11.19-MariaDB-log`."""
+    match = _VERSION.match(server)
+    version = (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
+    return Dialect(server=server, maria="mariadb" in server.lower(), version=version)
+
+
+MYSQL: Final = Dialect(server="", maria=False, version=(8, 4, 0))

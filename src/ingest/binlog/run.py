@@ -1,0 +1,32 @@
+"""Wiring: from a URI to a transport, a reader or a `Binlog`."""
+
+from __future__ import annotations
+
+from ingest.binlog.binlog import Binlog
+from ingest.binlog.file_transport import FileTransport
+from ingest.binlog.position import Checkpoint
+from ingest.binlog.proc_background import BackgroundTransport
+from ingest.binlog.reader import Reader, Transport
+from ingest.binlog.stream import StreamOptions
+from ingest.binlog.uri import FileAddress, parse_uri
+
+
+def create_transport(uri: str) -> Transport:
+    """The transport for `mysql://`, `mariadb://`, `file://` or a bare path; servers are connected to at once."""
+    address = parse_uri(uri)
+    if isinstance(address, FileAddress):
+        return FileTransport(address.path)
+    from ingest.binlog.mysql_transport import MysqlTransport  # files need no client library
+
+    return MysqlTransport(address)
+
+
+def open_reader(uri: str, start: Checkpoint | None = None, options: StreamOptions | None = None) -> Reader:
+    """The fast way: row batches, statements and transaction ends of the binlog at `uri`."""
+    return Reader(create_transport(uri), start, options)
+
+
+def open_binlog(uri: str, options: StreamOptions | None = None, *, background: bool = False) -> Binlog:
+    """The seed's interface over the binlog at `uri`; `background` reads ahead in a thread."""
+    transport = create_transport(uri)
+    return Binlog(BackgroundTransport(transport) if background else transport, options)

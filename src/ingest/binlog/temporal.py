@@ -1,0 +1,204 @@
+"""Dates and times of a binlog as the text that the server prints (time zone UTC), zero and partial dates included.
+
+Tables fill themselves with the text of each distinct day and time of day: a lookup costs a tenth of formatting. They
+are bounded: a full one starts anew. Impossible values (month 15, minute 63) raise ValueError, so that corrupt rows
+never become plausible text. Source: `my_time.cc` of MySQL, `compat56.cc` and `field.cc` of MariaDB.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Final, NoReturn
+
+_LIMIT: Final = 1 << 17
+_EPOCH: Final = date(1970, 1, 1)
+_LAST_EPOCH_DAY: Final = (date(9999, 12, 31) - _EPOCH).days
+
+
+def date_text(year: int, month: int, day: int) -> str:
+    """`YYYY-MM-DD`; zero months and days are legal in MySQL."""
+    if month > 12 or year > 9999 or day > 31:
+        raise ValueError(f"no date: year {year} month {month} day {day}")
+    return f"{year:04d}-{month:02d}-{day:02d}"
+
+
+def clock_text(hour: int, minute: int, second: int) -> str:
+    """`HH:MM:SS` of a day."""
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"no time of day: {hour}:{minute}:{second}")
+    return f"{hour:02d}:{minute:02d}:{second:02d}"
+
+
+class _Dates(dict[int, str]):
+    """DATE's three bytes as an integer → text."""
+
+    def __missing__(self, packed: int) -> str:
+        if len(self) > _LIMIT:
+            self.clear()
+        text = self[packed] = date_text(packed >> 9, packed >> 5 & 15, packed & 31)
+        return text
+
+
+class _Clock(dict[bytes, str]):
+    """The last two bytes of a DATETIME2's five → text; one table per value of the hour's highest bit."""
+
+    def __init__(self, high: int) -> None:
+        super().__init__()
+        self._high = high
+
+    def __missing__(self, low: bytes) -> str:
+        value = int.from_bytes(low, "big")
+        text = self[low] = " " + clock_text(self._high << 4 | value >> 12, value >> 6 & 63, value & 63)
+        return text
+
+
+_CLOCKS: Final = (_Clock(0), _Clock(1))
+
+
+class _DatetimeHeads(dict[bytes, tuple[str, _Clock]]):
+    """The first three bytes of a DATETIME2 → the date's text and the table for the other two bytes."""
+
+    def __missing__(self, head: bytes) -> tuple[str, _Clock]:
+        if len(self) > _LIMIT:
+            self.clear()
+        value = int.from_bytes(head, "big")
+        if not value & 0x800000:
+            raise ValueError("a DATETIME below zero")
+        year, month = divmod(value >> 6 & 0x1FFFF, 13)
+        found = self[head] = (date_text(year, month, value >> 1 & 31), _CLOCKS[value & 1])
+        return found
+
+
+class _EpochDays(dict[int, str]):
+    """Days since 1970 → text."""
+
+    def __missing__(self, days: int) -> str:
+        if not 0 <= days <= _LAST_EPOCH_DAY:
+            raise ValueError(f"no timestamp: {days} days after 1970")
+        text = self[days] = (_EPOCH + timedelta(days=days)).isoformat()
+        return text
+
+
+class _DaySeconds(dict[int, str]):
+    """Seconds of a day → text with a leading blank."""
+
+    def __missing__(self, second: int) -> str:
+        text = self[second] = f" {second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+        return text
+
+
+class _Fractions(dict[bytes, str]):
+    """The bytes of a fraction of a second with up to four digits → `.fff`."""
+
+    def __init__(self, digits: int) -> None:
+        super().__init__()
+        self._digits = digits
+
+    def __missing__(self, packed: bytes) -> str:
+        unit = 100 if len(packed) == 2 else 10_000
+        text = self[packed] = fraction_text(int.from_bytes(packed, "big") * unit, self._digits)
+        return text
+
+
+def micros_text(packed: bytes, digits: int) -> str:
+    """The three bytes of a fraction with five or six digits → `.ffffff`."""
+    return fraction_text(int.from_bytes(packed, "big"), digits)
+
+
+def refuse_micros(micros: int) -> NoReturn:
+    """A fraction of a second or more: the row is damaged."""
+    raise ValueError(f"no fraction of a second: {micros} microseconds")
+
+
+FRACTIONS: Final = tuple(_Fractions(digits) for digits in range(5))
+DATES: Final = _Dates()
+DATETIME_HEADS: Final = _DatetimeHeads()
+EPOCH_DAYS: Final = _EpochDays()
+DAY_SECONDS: Final = _DaySeconds()
+ZERO_DATETIME: Final = "0000-00-00 00:00:00"
+
+
+def fraction_text(micros: int, digits: int) -> str:
+    """`.ffffff` cut to `digits`, empty for none."""
+    if micros > 999_999:
+        raise ValueError(f"no fraction of a second: {micros} microseconds")
+    return f".{micros:06d}"[: digits + 1] if digits else ""
+
+
+def timestamp_text(seconds: int, micros: int = 0, digits: int = 0) -> str:
+    """A TIMESTAMP in UTC; MySQL stores its zero timestamp as 0."""
+    if not seconds and not micros:
+        return ZERO_DATETIME + fraction_text(0, digits)
+    days, rest = divmod(seconds, 86400)
+    return EPOCH_DAYS[days] + DAY_SECONDS[rest] + fraction_text(micros, digits)
+
+
+def duration_text(hours: int, minutes: int, seconds: int, micros: int, digits: int, negative: bool) -> str:
+    """A TIME: `-838:59:59.000000` to `838:59:59.000000`."""
+    if minutes > 59 or seconds > 59 or hours > 1023:
+        raise ValueError(f"no time: {hours}:{minutes}:{seconds}")
+    sign = "-" if negative else ""
+    return f"{sign}{hours:02d}:{minutes:02d}:{seconds:02d}{fraction_text(micros, digits)}"
+
+
+def time2_text(packed: bytes, digits: int) -> str:
+    """TIME2(digits): a number offset by half its range, whose magnitude is hours, minutes, seconds and a fraction."""
+    value = int.from_bytes(packed, "big") - (1 << (8 * len(packed) - 1))
+    magnitude = abs(value)
+    bits = 8 * (len(packed) - 3)
+    fraction = magnitude & ((1 << bits) - 1)
+    clock = magnitude >> bits
+    micros = fraction * (1, 10_000, 100, 1)[len(packed) - 3]
+    return duration_text(clock >> 12 & 1023, clock >> 6 & 63, clock & 63, micros, digits, value < 0)
+
+
+def old_time_text(packed: int) -> str:
+    """TIME before MySQL 5.6: the decimal digits of a signed number are hours, minutes and seconds."""
+    clock = abs(packed)
+    return duration_text(clock // 10000, clock // 100 % 100, clock % 100, 0, 0, packed < 0)
+
+
+def old_datetime_text(packed: int) -> str:
+    """DATETIME before MySQL 5.6: the decimal digits YYYYMMDDhhmmss."""
+    day, clock = divmod(packed, 1_000_000)
+    text = date_text(day // 10000, day // 100 % 100, day % 100)
+    return f"{text} {clock_text(clock // 10000, clock // 100 % 100, clock % 100)}"
+
+
+# MariaDB without mysql56_temporal_format: bytes of the fraction by number of digits.
+_SCALE: Final = (1_000_000, 100_000, 10_000, 1_000, 100, 10, 1)
+MARIA_TIME_BYTES: Final = (3, 4, 4, 5, 5, 5, 6)
+MARIA_DATETIME_BYTES: Final = (8, 6, 6, 7, 7, 7, 8)
+MARIA_FRACTION_BYTES: Final = (0, 1, 1, 2, 2, 3, 3)
+
+
+def maria_datetime_text(packed: bytes, digits: int) -> str:
+    """MariaDB's DATETIME(1–6) before it took MySQL's format: mixed radix of date, time and fraction, big-endian."""
+    value = int.from_bytes(packed, "big") * _SCALE[digits]
+    value, micros = divmod(value, 1_000_000)
+    value, second = divmod(value, 60)
+    value, minute = divmod(value, 60)
+    value, hour = divmod(value, 24)
+    value, day = divmod(value, 32)
+    year, month = divmod(value, 13)
+    return f"{date_text(year, month, day)} {clock_text(hour, minute, second)}{fraction_text(micros, digits)}"
+
+
+def maria_time_text(packed: bytes, digits: int) -> str:
+    """MariaDB's TIME(1–6) before it took MySQL's format: units of its last digit, offset by 839 hours."""
+    value = int.from_bytes(packed, "big") - 839 * 3600 * 10**digits
+    clock, micros = divmod(abs(value) * _SCALE[digits], 1_000_000)
+    return duration_text(clock // 3600, clock // 60 % 60, clock % 60, micros, digits, value < 0)
+
+
+def packed_datetime_text(packed: int, kind: str) -> str:
+    """A temporal value inside JSON: MySQL's 64-bit packed form, printed with six digits as the server does."""
+    negative, magnitude = packed < 0, abs(packed)
+    micros, clock = magnitude & 0xFFFFFF, magnitude >> 24
+    if kind == "time":
+        return duration_text(clock >> 12 & 1023, clock >> 6 & 63, clock & 63, micros, 6, negative)
+    year, month = divmod(clock >> 22, 13)
+    day = date_text(year, month, clock >> 17 & 31)
+    if kind == "date":
+        return day
+    return f"{day} {clock_text(clock >> 12 & 31, clock >> 6 & 63, clock & 63)}{fraction_text(micros, 6)}"

@@ -1,0 +1,161 @@
+"""The actions of one ALTER TABLE, and what they make of a table when applied together.
+
+Old names always mean the table as it was, so that columns may swap names; places (`AFTER x`) mean the new names, in
+the statement's order. Source: `mysql_prepare_alter_table` of both servers, and their answers in the tests' cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ingest.ddl.catalog import ColumnDefinition, Key, Table, TableName, with_keys_applied
+from ingest.ddl.column_types import converted
+from ingest.ddl.columns import ColumnWords
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.elements import named
+from ingest.ddl.errors import DdlNotUnderstood
+
+Place = str | None  # "" is FIRST, a name is AFTER it, None is where it stands, or last
+
+
+@dataclass(slots=True, kw_only=True)
+class _Step:
+    """A column's new definition: `old` is its lower-case name before, None for a column that is added."""
+
+    old: str | None
+    column: ColumnWords
+    place: Place
+    lenient: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Alteration:
+    """Actions read so far; names in lower case where they only serve to find a column or key."""
+
+    steps: list[_Step] = field(default_factory=list)
+    drops: dict[str, bool] = field(default_factory=dict)
+    renames: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    defaults: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    keys: list[Key] = field(default_factory=list)
+    dropped_keys: set[str] = field(default_factory=set)
+    renamed_keys: dict[str, str] = field(default_factory=dict)
+    charset: str | None = None
+    convert_to: str | None = None
+    converts: bool = False
+    rename_to: TableName | None = None
+
+    def add(self, column: ColumnWords, place: Place, *, if_not_exists: bool) -> None:
+        """ADD COLUMN."""
+        self.steps.append(_Step(old=None, column=column, place=place, lenient=if_not_exists))
+        self.keys.extend(column.keys)
+
+    def change(self, old: str, column: ColumnWords, place: Place, *, if_exists: bool) -> None:
+        """MODIFY COLUMN and CHANGE COLUMN."""
+        self.steps.append(_Step(old=old.lower(), column=column, place=place, lenient=if_exists))
+        self.keys.extend(column.keys)
+
+    def drop(self, name: str, *, if_exists: bool) -> None:
+        """DROP COLUMN."""
+        self.drops[name.lower()] = if_exists
+
+    def rename_column(self, old: str, new: str, *, if_exists: bool) -> None:
+        """RENAME COLUMN."""
+        self.renames[old.lower()] = (new, if_exists)
+
+    def redefine(self, name: str, default: str, *, if_exists: bool) -> None:
+        """ALTER COLUMN … SET or DROP DEFAULT."""
+        self.defaults[name.lower()] = (default, if_exists)
+
+    def applied(self, table: Table, dialect: Dialect) -> Table:
+        """The table afterwards; DdlNotUnderstood when the statement does not fit the table as it is known."""
+        if self.converts and self.convert_to is None:
+            raise DdlNotUnderstood("the database's default character set is not known")
+        charset = self.charset or table.charset
+        existing = {column.name.lower() for column in table.columns}
+        steps = self._fitting(existing)
+        changes = {step.old: step for step in steps if step.old is not None}
+        columns: list[ColumnDefinition] = []
+        names: dict[str, str | None] = {}  # old name in lower case → new name, None for a dropped column
+        for column in table.columns:
+            low = column.name.lower()
+            if low in self.drops:
+                names[low] = None
+            elif step := changes.get(low):
+                names[low] = step.column.name
+                if step.place is None:
+                    columns.append(self._new(step.column, charset, dialect))
+            else:
+                names[low] = new = self.renames[low][0] if low in self.renames else column.name
+                columns.append(self._kept(column, new, dialect))
+        for step in steps:
+            if step.old is None or step.place is not None:
+                self._put(columns, self._new(step.column, charset, dialect), step.place)
+        if len({column.name.lower() for column in columns}) != len(columns):
+            raise DdlNotUnderstood("two columns would have the same name")
+        if not columns:
+            raise DdlNotUnderstood("no column would be left")
+        keys = self._keys(table, names, self.keys)
+        return with_keys_applied(Table(columns=tuple(columns), keys=keys, charset=charset))
+
+    def _fitting(self, existing: set[str]) -> list[_Step]:
+        """The steps that apply, IF [NOT] EXISTS considered; DdlNotUnderstood for names that are not there."""
+        wanted = {
+            **self.drops,
+            **{name: lenient for name, (_, lenient) in self.renames.items()},
+            **{name: lenient for name, (_, lenient) in self.defaults.items()},
+        }
+        missing = [name for name, lenient in wanted.items() if name not in existing and not lenient]
+        missing += [step.old for step in self.steps if step.old and step.old not in existing and not step.lenient]
+        if missing:
+            raise DdlNotUnderstood(f"the table is not known to have a column {missing[0]}")
+        steps: list[_Step] = []
+        added: set[str] = set()
+        for step in self.steps:
+            low = step.column.name.lower()
+            if step.old is None and step.lenient and low in (existing - set(self.drops)) | added:
+                continue
+            if step.old is not None and step.old not in existing:
+                continue
+            if step.old is None:
+                added.add(low)
+            steps.append(step)
+        return steps
+
+    def _new(self, column: ColumnWords, charset: str | None, dialect: Dialect) -> ColumnDefinition:
+        return column.definition(charset, dialect, self.convert_to)
+
+    def _kept(self, column: ColumnDefinition, name: str, dialect: Dialect) -> ColumnDefinition:
+        if self.convert_to:
+            column_type, charset = converted(column.column_type, column.charset, self.convert_to, dialect)
+            column = replace(column, column_type=column_type, charset=charset)
+        low = column.name.lower()
+        if low in self.defaults:
+            column = replace(column, default=self.defaults[low][0])
+        return replace(column, name=name)
+
+    @staticmethod
+    def _put(columns: list[ColumnDefinition], column: ColumnDefinition, place: Place) -> None:
+        if place is None:
+            columns.append(column)
+        elif place == "":
+            columns.insert(0, column)
+        else:
+            low = place.lower()
+            index = next((i for i, c in enumerate(columns) if c.name.lower() == low), None)
+            if index is None:
+                raise DdlNotUnderstood(f"the table is not known to have a column {place}")
+            columns.insert(index + 1, column)
+
+    def _keys(self, table: Table, names: dict[str, str | None], added: list[Key]) -> tuple[Key, ...]:
+        keys: list[Key] = []
+        for key in table.keys:
+            low = key.name.lower()
+            if low in self.dropped_keys:
+                continue
+            parts = [names.get(part.lower(), part) for part in key.columns]
+            left = tuple(part for part in parts if part is not None)
+            if left:
+                keys.append(replace(key, name=self.renamed_keys.get(low, key.name), columns=left))
+        if any(key.kind == "primary" for key in keys) and any(key.kind == "primary" for key in added):
+            raise DdlNotUnderstood("the table would have two primary keys")
+        return named([*keys, *added])

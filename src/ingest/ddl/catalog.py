@@ -1,0 +1,146 @@
+"""What is known of a server's tables at one position of its log: the state that statements are applied to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from cdc.schema import Column, TableId, TableSchema
+from ingest.ddl.errors import DdlNotUnderstood
+
+TableName = tuple[str, str]  # database, table
+KeyKind = Literal["primary", "unique", "plain"]
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDefinition:
+    """A column. `column_type` and `charset` as information_schema prints them; `default` and `rest` (generation, on
+    update, …) are words of the statement, only compared."""
+
+    name: str
+    column_type: str
+    nullable: bool
+    charset: str | None
+    default: str = ""
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key or index; an expression among its parts is an empty name."""
+
+    name: str
+    kind: KeyKind
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table's columns in order, its keys, and the character set that new columns take (None: not known)."""
+
+    columns: tuple[ColumnDefinition, ...]
+    keys: tuple[Key, ...] = ()
+    charset: str | None = None
+
+    def column(self, name: str) -> ColumnDefinition | None:
+        """The column of that name in any case, or None."""
+        low = name.lower()
+        return next((column for column in self.columns if column.name.lower() == low), None)
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The primary key's columns in key order."""
+        return next((key.columns for key in self.keys if key.kind == "primary"), ())
+
+    def shown(self) -> tuple[object, ...]:
+        """What information_schema.COLUMNS would show; two tables that show the same have not changed."""
+        leading = {key.columns[0].lower(): key.kind for key in reversed(self.keys) if key.columns}
+        primary = {name.lower() for name in self.primary_key}
+        return tuple(
+            (column, "primary" if column.name.lower() in primary else leading.get(column.name.lower()))
+            for column in self.columns
+        )
+
+    def schema(self, table_id: TableId, version: int) -> TableSchema:
+        """The table in the words that every stage knows."""
+        columns = tuple(
+            Column(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset) for c in self.columns
+        )
+        return TableSchema(table_id=table_id, version=version, columns=columns, primary_key=self.primary_key)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `table_from_json` reads back."""
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "keys": [{"name": key.name, "kind": key.kind, "columns": list(key.columns)} for key in self.keys],
+            "charset": self.charset,
+        }
+
+
+def table_from_json(value: Mapping[str, Any]) -> Table:
+    """Inverse of `Table.to_json`; KeyError or TypeError for anything else."""
+    return Table(
+        columns=tuple(ColumnDefinition(**column) for column in value["columns"]),
+        keys=tuple(Key(name=k["name"], kind=k["kind"], columns=tuple(k["columns"])) for k in value["keys"]),
+        charset=value["charset"],
+    )
+
+
+def with_keys_applied(table: Table) -> Table:
+    """The table with its keys' parts spelt as its columns are, and the primary key's columns NOT NULL.
+
+    DdlNotUnderstood for a primary key with a column that is not there.
+    """
+    spelt = {column.name.lower(): column.name for column in table.columns}
+    primary = {name.lower() for name in table.primary_key}
+    if missing := sorted(primary - set(spelt)):
+        raise DdlNotUnderstood(f"the primary key names {missing[0]!r}, which is no column")
+    keys = tuple(replace(k, columns=tuple(spelt.get(part.lower(), part) for part in k.columns)) for k in table.keys)
+    columns = tuple(replace(c, nullable=False) if c.name.lower() in primary else c for c in table.columns)
+    return replace(table, columns=columns, keys=keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Databases with their default character set, tables, and the tables whose columns are not known (with why).
+
+    `default_charset` is the server's, for databases made without a word about it. `temporary` holds
+    (session, database, table) of temporary tables, which hide a table of their name from their session.
+    """
+
+    default_charset: str | None = None
+    databases: Mapping[str, str | None] = field(default_factory=dict)
+    tables: Mapping[TableName, Table] = field(default_factory=dict)
+    unknown: Mapping[TableName, str] = field(default_factory=dict)
+    temporary: frozenset[tuple[int, str, str]] = frozenset()
+
+    def with_table(self, name: TableName, table: Table) -> Catalog:
+        """The catalog with that table as the one known under its name."""
+        return replace(self, tables={**self.tables, name: table}, unknown=_without(self.unknown, name))
+
+    def without_table(self, name: TableName) -> Catalog:
+        """The catalog without that table, known or not."""
+        return replace(self, tables=_without(self.tables, name), unknown=_without(self.unknown, name))
+
+    def with_unknown(self, name: TableName, why: str) -> Catalog:
+        """The catalog with that table's columns not known."""
+        return replace(self, tables=_without(self.tables, name), unknown={name: why, **self.unknown})
+
+    def with_database(self, database: str, charset: str | None) -> Catalog:
+        """The catalog with that database's default character set."""
+        return replace(self, databases={**self.databases, database: charset})
+
+    def without_database(self, database: str) -> Catalog:
+        """The catalog without that database and all its tables."""
+        return replace(
+            self,
+            databases={name: charset for name, charset in self.databases.items() if name != database},
+            tables={name: table for name, table in self.tables.items() if name[0] != database},
+            unknown={name: why for name, why in self.unknown.items() if name[0] != database},
+        )
+
+
+def _without(mapping: Mapping[TableName, V], name: TableName) -> Mapping[TableName, V]:
+    return {key: value for key, value in mapping.items() if key != name} if name in mapping else mapping

@@ -1,0 +1,43 @@
+"""Character sets: their names, the widest character of each, and which one a collation belongs to."""
+
+from __future__ import annotations
+
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.errors import DdlNotUnderstood
+
+BINARY = "binary"
+
+# name → longest character in bytes. Source: information_schema.CHARACTER_SETS of MySQL 5.7–9.7, MariaDB 10.11–11.4.
+WIDTHS = {
+    "armscii8": 1, "ascii": 1, "big5": 2, "binary": 1, "cp1250": 1, "cp1251": 1, "cp1256": 1, "cp1257": 1, "cp850": 1,
+    "cp852": 1, "cp866": 1, "cp932": 2, "dec8": 1, "eucjpms": 3, "euckr": 2, "gb18030": 4, "gb2312": 2, "gbk": 2,
+    "geostd8": 1, "greek": 1, "hebrew": 1, "hp8": 1, "keybcs2": 1, "koi8r": 1, "koi8u": 1, "latin1": 1, "latin2": 1,
+    "latin5": 1, "latin7": 1, "macce": 1, "macroman": 1, "sjis": 2, "swe7": 1, "tis620": 1, "ucs2": 2, "ujis": 3,
+    "utf16": 4, "utf16le": 4, "utf32": 4, "utf8mb3": 3, "utf8mb4": 4,
+}  # fmt: skip
+
+# Character sets whose shortest character has several bytes.
+WIDE = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
+
+
+def charset_named(name: str, dialect: Dialect) -> str:
+    """A character set's name as the server prints it; DdlNotUnderstood for one that is not known."""
+    low = name.lower()
+    if low in ("utf8", "utf8mb3"):
+        return dialect.utf8
+    if low not in WIDTHS:
+        raise DdlNotUnderstood(f"character set {name} is not known")
+    return low
+
+
+def charset_of_collation(collation: str, dialect: Dialect) -> str | None:
+    """The character set that a collation implies; None for MariaDB's collations that fit several (uca1400_…)."""
+    low = collation.lower()
+    if low.startswith("uca1400_") and dialect.maria:
+        return None
+    return charset_named(low.partition("_")[0], dialect)
+
+
+def width_of(charset: str) -> int:
+    """Bytes of a character set's longest character."""
+    return WIDTHS["utf8mb3" if charset == "utf8" else charset]

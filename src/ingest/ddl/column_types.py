@@ -1,0 +1,318 @@
+"""Column types: from the many ways to write one to the one way in which information_schema prints it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from ingest.ddl.charsets import BINARY, WIDE, charset_named, charset_of_collation, width_of
+from ingest.ddl.cursor import Cursor
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.errors import DdlNotUnderstood
+
+_INTEGERS = {
+    "TINYINT": "tinyint", "INT1": "tinyint", "SMALLINT": "smallint", "INT2": "smallint", "MEDIUMINT": "mediumint",
+    "INT3": "mediumint", "MIDDLEINT": "mediumint", "INT": "int", "INTEGER": "int", "INT4": "int", "BIGINT": "bigint",
+    "INT8": "bigint",
+}  # fmt: skip
+# default display width: signed, unsigned
+_INTEGER_WIDTHS = {
+    "tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20),
+}  # fmt: skip
+_DECIMALS = {"DECIMAL", "DEC", "NUMERIC", "FIXED"}
+_FLOATING = {"FLOAT": "float", "FLOAT4": "float", "DOUBLE": "double", "FLOAT8": "double", "REAL": "double"}
+_FRACTIONAL = {"TIME": "time", "DATETIME": "datetime", "TIMESTAMP": "timestamp"}
+_BLOBS = {"TINYBLOB": "tinyblob", "MEDIUMBLOB": "mediumblob", "LONGBLOB": "longblob"}
+_TEXTS = {"TINYTEXT": "tinytext", "MEDIUMTEXT": "mediumtext", "LONGTEXT": "longtext"}
+_GEOMETRIES = {
+    "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON",
+}  # fmt: skip
+_COLLECTIONS = {"GEOMETRYCOLLECTION", "GEOMCOLLECTION"}
+_TEXT_OF = {"tinyblob": "tinytext", "blob": "text", "mediumblob": "mediumtext", "longblob": "longtext"}
+_BLOB_OF = {text: blob for blob, text in _TEXT_OF.items()}
+_BLOB_LENGTHS = {"tinyblob": 255, "blob": 65535, "mediumblob": 16777215, "longblob": 4294967295}
+_LONGEST_VARCHAR = 65535
+_LONGEST_CHAR = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeWords:
+    """A type as written. `text` is the printed type, but for character types (`stem`, `length`, `members`), whose
+    printed type and character set follow from the table's and are made by `resolved`."""
+
+    text: str = ""
+    stem: str = ""
+    length: int | None = None
+    members: tuple[str, ...] | None = None
+    charset: str | None = None
+    serial: bool = False
+    timestamp: bool = False
+    nullable_by_nature: bool = True
+
+
+def read_type(cursor: Cursor) -> TypeWords:
+    """Read a column's type with its numeric and character set options; DdlNotUnderstood for an unknown one."""
+    word = cursor.take()
+    name, dialect = word.upper, cursor.dialect
+    if name in _INTEGERS:
+        return _integer(cursor, _INTEGERS[name])
+    if name in ("BOOL", "BOOLEAN"):
+        return TypeWords(text="tinyint(1)")
+    if name == "SERIAL":
+        wide = "bigint(20) unsigned" if dialect.prints_widths else "bigint unsigned"
+        return TypeWords(text=wide, serial=True)
+    if name in _DECIMALS:
+        precision, scale = _pair(cursor)
+        return TypeWords(text=f"decimal({precision or 10},{scale or 0}){_signs(cursor)}")
+    if name in _FLOATING:
+        return _floating(cursor, name)
+    if name == "BIT":
+        return TypeWords(text=f"bit({_length(cursor) or 1})")
+    if name == "YEAR":
+        width = _length(cursor)
+        _signs(cursor)
+        shown = 2 if dialect.maria and width == 2 else 4
+        return TypeWords(text=f"year({shown})" if dialect.prints_widths else "year")
+    if name == "DATE":
+        return TypeWords(text="date")
+    if name in _FRACTIONAL:
+        digits = _length(cursor)
+        text = f"{_FRACTIONAL[name]}({digits})" if digits else _FRACTIONAL[name]
+        return TypeWords(text=text, timestamp=name == "TIMESTAMP")
+    if name in _GEOMETRIES:
+        return TypeWords(text=name.lower())
+    if name in _COLLECTIONS and (name == "GEOMETRYCOLLECTION" or not dialect.maria):
+        return TypeWords(
+            text="geomcollection" if not dialect.maria and dialect.version >= 80011 else "geometrycollection"
+        )
+    if name == "JSON":
+        return TypeWords(stem="longtext", charset="utf8mb4") if dialect.maria else TypeWords(text="json")
+    if name == "VECTOR" and (dialect.version >= 110700 if dialect.maria else dialect.version >= 90000):
+        return TypeWords(text=f"vector({_length(cursor) or 2048})")
+    if dialect.maria and (
+        (name == "UUID" and dialect.version >= 100700)
+        or (name == "INET6" and dialect.version >= 100500)
+        or (name == "INET4" and dialect.version >= 101000)
+    ):
+        return TypeWords(text=name.lower())
+    found = _characters(cursor, name)
+    if found is None:
+        cursor.at -= 1
+        raise cursor.error("expected a column type")
+    return found
+
+
+def _characters(cursor: Cursor, name: str) -> TypeWords | None:
+    """The types that hold text or bytes; None when the word is none of them."""
+    national = name == "NATIONAL" or name in ("NCHAR", "NVARCHAR")
+    if name == "NATIONAL":
+        name = cursor.take().upper
+    if name in ("CHAR", "CHARACTER", "NCHAR"):
+        varying = cursor.accept("VARYING") or (
+            name == "NCHAR" and (cursor.accept("VARCHAR") or cursor.accept("VARCHARACTER"))
+        )
+        stem = "varchar" if varying else "char"
+    elif name in ("VARCHAR", "VARCHARACTER", "NVARCHAR"):
+        stem = "varchar"
+    elif national:
+        return None
+    elif name in ("BINARY", "VARBINARY"):
+        stem, length = name.lower(), _length(cursor)
+        if stem == "varbinary":
+            return TypeWords(stem="varchar", length=_told(cursor, length), charset=BINARY)
+        return TypeWords(stem="char", length=1 if length is None else length, charset=BINARY)
+    elif name == "BLOB":
+        return TypeWords(stem="text", length=_text_length(cursor), charset=BINARY)
+    elif name in _BLOBS:
+        return TypeWords(stem=_TEXT_OF[_BLOBS[name]], charset=BINARY)
+    elif name == "TEXT":
+        return _with_charset(cursor, TypeWords(stem="text", length=_text_length(cursor)))
+    elif name in _TEXTS:
+        return _with_charset(cursor, TypeWords(stem=_TEXTS[name]))
+    elif name == "LONG":
+        return _long(cursor)
+    elif name in ("ENUM", "SET"):
+        return _with_charset(cursor, TypeWords(stem=name.lower(), members=_members(cursor)))
+    else:
+        return None
+    length = _length(cursor)
+    length = _told(cursor, length) if stem == "varchar" else (1 if length is None else length)
+    if stem == "char" and length > _LONGEST_CHAR:
+        raise cursor.error(f"CHAR({length}) is longer than servers allow")
+    words = _with_charset(cursor, TypeWords(stem=stem, length=length))
+    return replace(words, charset=cursor.dialect.utf8) if national else words
+
+
+def _text_length(cursor: Cursor) -> int | None:
+    """A text type's length; MySQL 8 takes 0 for a length like others, the rest for none."""
+    length = _length(cursor)
+    return None if length == 0 and (cursor.dialect.maria or cursor.dialect.version < 80000) else length
+
+
+def _long(cursor: Cursor) -> TypeWords:
+    if cursor.accept("VARBINARY"):
+        return TypeWords(stem="mediumtext", charset=BINARY)
+    for words in (("CHAR", "VARYING"), ("CHARACTER", "VARYING"), ("VARCHAR",), ("VARCHARACTER",)):
+        if cursor.accept(*words):
+            break
+    return _with_charset(cursor, TypeWords(stem="mediumtext"))
+
+
+def _told(cursor: Cursor, length: int | None) -> int:
+    if length is None:
+        raise cursor.error("VARCHAR and VARBINARY need a length")
+    return length
+
+
+def _integer(cursor: Cursor, name: str) -> TypeWords:
+    width = _length(cursor)
+    signs = _signs(cursor)
+    if (
+        not cursor.dialect.prints_widths
+        and "zerofill" not in signs
+        and not (name == "tinyint" and width == 1 and not signs)
+    ):
+        return TypeWords(text=name + signs)
+    shown = width or _INTEGER_WIDTHS[name][1 if signs else 0]
+    return TypeWords(text=f"{name}({shown}){signs}")
+
+
+def _floating(cursor: Cursor, name: str) -> TypeWords:
+    base = "float" if name == "REAL" and cursor.dialect.real_as_float else _FLOATING[name]
+    if name == "DOUBLE":
+        cursor.accept("PRECISION")
+    precision, scale = _pair(cursor)
+    if precision is not None and scale is None:
+        if base == "double":
+            raise cursor.error("DOUBLE needs two numbers in its brackets")
+        base = "float" if precision <= 24 else "double"
+    size = "" if scale is None else f"({precision},{scale})"
+    return TypeWords(text=base + size + _signs(cursor))
+
+
+def _length(cursor: Cursor) -> int | None:
+    if not cursor.accept("("):
+        return None
+    length = cursor.number()
+    cursor.expect(")")
+    return length
+
+
+def _pair(cursor: Cursor) -> tuple[int | None, int | None]:
+    """`(M)` or `(M,D)`; the tokenizer may take `(10.2)` for one number, which MySQL refuses anyway."""
+    if not cursor.accept("("):
+        return None, None
+    first, second = cursor.number(), None
+    if cursor.accept(","):
+        second = cursor.number()
+    cursor.expect(")")
+    return first, second
+
+
+def _signs(cursor: Cursor) -> str:
+    unsigned = zerofill = False
+    while True:
+        if cursor.accept("UNSIGNED"):
+            unsigned = True
+        elif cursor.accept("ZEROFILL"):
+            zerofill = True
+        elif not cursor.accept("SIGNED"):
+            break
+    return " unsigned zerofill" if zerofill else " unsigned" if unsigned else ""
+
+
+def _members(cursor: Cursor) -> tuple[str, ...]:
+    cursor.expect("(")
+    members = [cursor.string()]
+    while cursor.accept(","):
+        members.append(cursor.string())
+    cursor.expect(")")
+    return tuple(members)
+
+
+def _with_charset(cursor: Cursor, words: TypeWords) -> TypeWords:
+    charset = read_charset(cursor)
+    return replace(words, charset=charset) if charset else words
+
+
+def read_charset(cursor: Cursor) -> str | None:
+    """Character set options of a column, in any order and number; None when they say nothing."""
+    charset: str | None = None
+    while True:
+        if cursor.accept("CHARACTER", "SET") or cursor.accept("CHAR", "SET") or cursor.accept("CHARSET"):
+            charset = charset_named(cursor.label(), cursor.dialect)
+        elif cursor.accept("COLLATE"):
+            implied = charset_of_collation(cursor.label(), cursor.dialect)
+            charset = charset or implied
+        elif cursor.accept("ASCII"):
+            charset = "latin1"
+        elif cursor.accept("UNICODE"):
+            charset = "ucs2"
+        elif cursor.accept("BYTE"):
+            charset = BINARY
+        elif not cursor.accept("BINARY"):  # the set's _bin collation, whichever the set is
+            return charset
+
+
+def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) -> tuple[str, str | None]:
+    """The printed type and the character set of a column in a table with that default (None: not known)."""
+    if not words.stem:
+        return words.text, None
+    charset = words.charset or default_charset
+    if charset is None:
+        raise DdlNotUnderstood("the database's default character set is not known")
+    if words.members is not None:
+        members = words.members if charset == BINARY else tuple(member.rstrip(" ") for member in words.members)
+        listed = ",".join("'" + _escaped(member) + "'" for member in members)
+        return f"{words.stem}({listed})", _listed_charset(charset, dialect)
+    return sized(words.stem, words.length, charset)
+
+
+def _listed_charset(charset: str, dialect: Dialect) -> str | None:
+    """MySQL 8 shows no character set for an enum of bytes, the others show `binary`."""
+    return None if charset == BINARY and not dialect.maria and dialect.version >= 80000 else charset
+
+
+def sized(stem: str, length: int | None, charset: str) -> tuple[str, str | None]:
+    """Print a type by its stem (`char`, `varchar` or a text type) and its length in characters."""
+    shown = None if charset == BINARY else charset
+    if stem == "char":
+        return (f"binary({length})" if charset == BINARY else f"char({length})"), shown
+    if stem == "varchar":
+        assert length is not None
+        if length * width_of(charset) <= _LONGEST_VARCHAR:
+            return (f"varbinary({length})" if charset == BINARY else f"varchar({length})"), shown
+        stem = "text"
+    if length is not None:
+        size = length * width_of(charset)
+        blob = next((name for name, longest in _BLOB_LENGTHS.items() if size <= longest), "longblob")
+        stem = _TEXT_OF[blob]
+    return (_BLOB_OF[stem] if charset == BINARY else stem), shown
+
+
+_SIZED = re.compile(r"(char|varchar)\((\d+)\)")
+
+
+def converted(column_type: str, charset: str | None, to: str, dialect: Dialect) -> tuple[str, str | None]:
+    """Type and character set of a column after CONVERT TO CHARACTER SET; bytes and numbers stay what they are.
+
+    DdlNotUnderstood for an enum or set between bytes and wide characters: servers garble its members then.
+    """
+    if charset is None or charset == BINARY:
+        return column_type, charset
+    if match := _SIZED.match(column_type):
+        return sized(match.group(1), int(match.group(2)), to)
+    bare = column_type.partition(" ")[0]
+    if bare in _BLOB_OF:
+        length = _BLOB_LENGTHS[_BLOB_OF[bare]] // width_of(charset)
+        return sized(bare, None if bare == "longtext" else length, to)
+    if (charset in WIDE) != (to in WIDE):
+        raise DdlNotUnderstood(f"members of {bare.partition('(')[0]} columns are garbled by a conversion to {to}")
+    return column_type, _listed_charset(to, dialect)
+
+
+_ESCAPES = str.maketrans({"'": "''", "\\": "\\\\", "\0": "\\0", "\n": "\\n", "\r": "\\r"})
+
+
+def _escaped(member: str) -> str:
+    return member.translate(_ESCAPES)

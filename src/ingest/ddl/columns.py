@@ -1,0 +1,217 @@
+"""One column definition: `name type attributes`, as CREATE TABLE and ALTER TABLE spell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ingest.ddl.catalog import ColumnDefinition, Key
+from ingest.ddl.charsets import BINARY
+from ingest.ddl.column_types import TypeWords, read_charset, read_type, resolved
+from ingest.ddl.cursor import Cursor
+from ingest.ddl.dialect import Dialect
+
+_CLAUSE_ENDS = frozenset({",", ")", "FIRST", "AFTER", ";"})
+_OPERATORS = frozenset("+ - * / % | & ^ < > = ! DIV MOD AND OR XOR".split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnWords:
+    """A column as written; its character set and printed type follow from its table's by `definition`.
+
+    `nullable` is None where nothing was said; `keys` are those declared with the column.
+    """
+
+    name: str
+    type: TypeWords
+    nullable: bool | None = None
+    keys: tuple[Key, ...] = ()
+    default: str = ""
+    rest: str = ""
+    suffix: str = ""
+
+    def definition(self, charset: str | None, dialect: Dialect, convert_to: str | None = None) -> ColumnDefinition:
+        """The column in a table with that default character set; DdlNotUnderstood if it is needed and not known.
+
+        `convert_to` is the set of a CONVERT TO in the same statement, which goes before the column's own words.
+        """
+        words = self.type
+        if convert_to and words.stem and words.charset != BINARY and (words.charset or charset) != BINARY:
+            words = replace(words, charset=convert_to)
+        text, shown = resolved(words, charset, dialect)
+        by_nature = not (words.timestamp and not dialect.timestamps_are_plain)
+        nullable = by_nature if self.nullable is None else self.nullable
+        return ColumnDefinition(
+            name=self.name,
+            column_type=text + self.suffix,
+            nullable=nullable,
+            charset=shown,
+            default=shown_default(self.default),
+            rest=self.rest,
+        )
+
+
+def read_column(cursor: Cursor, name: str) -> ColumnWords:
+    """Read what follows a column's name, up to a comma, a closing bracket, FIRST, AFTER or the end."""
+    kind = read_type(cursor)
+    nullable: bool | None = False if kind.serial else None
+    keys = [Key(name=name, kind="unique", columns=(name,))] if kind.serial else []
+    rest: list[str] = []
+    default = suffix = ""
+    while not cursor.done() and not cursor.sees_any(_CLAUSE_ENDS):
+        start = cursor.at
+        if cursor.accept("NOT", "NULL"):
+            nullable = False
+        elif cursor.accept("NULL"):
+            nullable = True
+        elif cursor.accept("GENERATED", "ALWAYS", "AS", "ROW"):
+            nullable = False
+            if not cursor.accept("START"):
+                cursor.expect("END")
+        elif cursor.accept("AUTO_INCREMENT"):
+            nullable = False
+            rest.append("AUTO_INCREMENT")
+        elif cursor.accept("SERIAL", "DEFAULT", "VALUE"):
+            nullable = False
+            rest.append("AUTO_INCREMENT")
+            keys.append(Key(name=name, kind="unique", columns=(name,)))
+        elif cursor.accept("UNIQUE"):
+            if not cursor.accept("KEY"):
+                cursor.accept("INDEX")
+            keys.append(Key(name=name, kind="unique", columns=(name,)))
+        elif cursor.accept("PRIMARY"):
+            cursor.accept("KEY")
+            keys.append(Key(name="PRIMARY", kind="primary", columns=(name,)))
+        elif cursor.accept("KEY"):
+            keys.append(Key(name="PRIMARY", kind="primary", columns=(name,)))
+        elif cursor.accept("DEFAULT"):
+            skip_expression(cursor)
+            default = cursor.since(start + 1)
+        elif cursor.accept("COMPRESSED"):
+            _compressed(cursor)
+            suffix = " /*M!100301 COMPRESSED*/"
+        elif (charset := read_charset(cursor)) is not None or cursor.at != start:
+            kind = replace(kind, charset=kind.charset or charset)
+        else:
+            _attribute(cursor)
+            rest.append(cursor.since(start))
+            if rest[-1].startswith("COMMENT "):
+                rest.pop()
+    return ColumnWords(
+        name=name, type=kind, nullable=nullable, keys=tuple(keys), default=default, rest=" ".join(rest), suffix=suffix
+    )
+
+
+def shown_default(words: str) -> str:
+    """A default as far as information_schema tells defaults apart: a quoted number is one, NULL is none."""
+    text = words[1:] if words[:1] in ("'", '"') else words
+    return "" if text == "NULL" else text
+
+
+def _compressed(cursor: Cursor) -> None:
+    if not cursor.dialect.maria:
+        raise cursor.error("COMPRESSED is an attribute of MariaDB's columns")
+    if cursor.accept("="):
+        cursor.label()
+
+
+def _attribute(cursor: Cursor) -> None:
+    """One attribute that changes neither type nor nullability; an error for a word that is none."""
+    if cursor.accept("ON", "UPDATE"):
+        cursor.name()
+        if cursor.sees("("):
+            cursor.skip_group()
+    elif cursor.accept("COMMENT"):
+        cursor.string()
+    elif cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
+        cursor.skip_group()
+    elif cursor.accept("REFERENCES"):
+        skip_reference(cursor)
+    elif cursor.accept("CHECK"):
+        cursor.skip_group()
+    elif cursor.accept("CONSTRAINT"):
+        if not cursor.sees("CHECK"):
+            cursor.name()
+        cursor.expect("CHECK")
+        cursor.skip_group()
+    elif cursor.accept("COLUMN_FORMAT") or cursor.accept("STORAGE"):
+        cursor.name()
+    elif cursor.accept("SRID") or cursor.accept("REF_SYSTEM_ID", "="):
+        cursor.number()
+    elif cursor.accept("ENGINE_ATTRIBUTE") or cursor.accept("SECONDARY_ENGINE_ATTRIBUTE"):
+        cursor.accept("=")
+        cursor.string()
+    elif not _plain_attribute(cursor):
+        raise cursor.error("expected a column attribute")
+
+
+_PLAIN_ATTRIBUTES = (
+    ("VIRTUAL",), ("STORED",), ("PERSISTENT",), ("VISIBLE",), ("INVISIBLE",), ("ENFORCED",), ("NOT", "ENFORCED"),
+    ("NOT", "SECONDARY"), ("WITH", "SYSTEM", "VERSIONING"), ("WITHOUT", "SYSTEM", "VERSIONING"),
+)  # fmt: skip
+
+
+def _plain_attribute(cursor: Cursor) -> bool:
+    if any(cursor.accept(*words) for words in _PLAIN_ATTRIBUTES):
+        return True
+    if cursor.dialect.maria and cursor.peek(1).upper == "=":  # attributes of storage engines
+        cursor.label()
+        cursor.expect("=")
+        cursor.take()
+        return True
+    return False
+
+
+def skip_reference(cursor: Cursor) -> None:
+    """Skip what follows REFERENCES: a table, its columns, and what to do when they change."""
+    cursor.table("")
+    if cursor.sees("("):
+        cursor.skip_group()
+    while True:
+        if cursor.accept("MATCH"):
+            cursor.name()
+        elif cursor.accept("ON", "DELETE") or cursor.accept("ON", "UPDATE"):
+            if cursor.accept("SET"):
+                if not cursor.accept("NULL"):
+                    cursor.expect("DEFAULT")
+            elif cursor.accept("NO"):
+                cursor.expect("ACTION")
+            elif not cursor.accept("RESTRICT"):
+                cursor.expect("CASCADE")
+        else:
+            return
+
+
+def skip_expression(cursor: Cursor) -> None:
+    """Skip a default: a literal, a function, a bracketed expression, or (MariaDB) several joined by operators."""
+    _skip_operand(cursor)
+    while cursor.sees_any(_OPERATORS):
+        cursor.take()
+        while cursor.sees_any(_OPERATORS):
+            cursor.take()
+        _skip_operand(cursor)
+
+
+def _skip_operand(cursor: Cursor) -> None:
+    while cursor.accept("-") or cursor.accept("+") or cursor.accept("~") or cursor.accept("!"):
+        pass
+    if cursor.sees("("):
+        cursor.skip_group()
+        return
+    if cursor.accept("NEXT", "VALUE", "FOR"):
+        cursor.table("")
+        return
+    cursor.accept(".")  # the tokenizer takes `.5` for a dot and a number
+    word = cursor.take()
+    if word.kind == "number" and cursor.peek().glued and cursor.accept("."):
+        return
+    if word.kind == "string" or (word.kind == "word" and cursor.peek().kind == "string"):
+        while cursor.peek().kind == "string":  # 'a' 'b', _utf8'a', DATE'…', b'1'
+            cursor.take()
+        return
+    if word.kind == "symbol":
+        cursor.at -= 1
+        raise cursor.error("expected a default")
+    while cursor.accept("."):
+        cursor.name()
+    if cursor.sees("("):
+        cursor.skip_group()

@@ -1,0 +1,135 @@
+"""CREATE TABLE: from its words to a table."""
+
+from __future__ import annotations
+
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, with_keys_applied
+from ingest.ddl.columns import ColumnWords
+from ingest.ddl.cursor import Cursor
+from ingest.ddl.elements import named, read_elements
+from ingest.ddl.errors import DdlNotUnderstood
+from ingest.ddl.options import read_charset_option, read_table_option, skip_partitioning
+
+_SELECTS = frozenset("SELECT AS IGNORE REPLACE WITH VALUES TABLE (".split())
+
+
+def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str) -> Table:
+    """Read what follows `CREATE TABLE name`; other tables stand in `database` unless they are qualified.
+
+    DdlNotUnderstood where the columns cannot be told from the statement."""
+    if cursor.accept("LIKE"):
+        return _like(cursor, catalog, database)
+    if cursor.sees("(", "LIKE"):
+        cursor.expect("(", "LIKE")
+        table = _like(cursor, catalog, database)
+        cursor.expect(")")
+        return table
+    columns: list[ColumnWords] = []
+    keys: list[Key] = []
+    if cursor.sees("(") and not _sees_select(cursor):
+        cursor.expect("(")
+        columns, keys = read_elements(cursor)
+    charset = _options(cursor, catalog.databases.get(name[0]))
+    if cursor.accept("PARTITION", "BY"):
+        skip_partitioning(cursor)
+    if not cursor.done():
+        if not cursor.sees_any(_SELECTS):
+            raise cursor.error("expected a table option")
+        chosen = _selected(cursor, catalog, database)
+        return table_of(columns, keys, charset, cursor, chosen)
+    if not columns:
+        raise cursor.error("a table without columns")
+    return table_of(columns, keys, charset, cursor)
+
+
+def table_of(
+    columns: list[ColumnWords],
+    keys: list[Key],
+    charset: str | None,
+    cursor: Cursor,
+    chosen: tuple[ColumnDefinition, ...] = (),
+) -> Table:
+    """The table of these columns and keys, with the character set that it gives to columns without one.
+
+    `chosen` are those of a SELECT: they come last, as they were declared if they were.
+    """
+    made = [column.definition(charset, cursor.dialect) for column in columns]
+    declared = {column.name.lower(): column for column in made}
+    selected = {column.name.lower() for column in chosen}
+    all_columns = [column for column in made if column.name.lower() not in selected]
+    all_columns += [declared.get(column.name.lower(), column) for column in chosen]
+    if len(declared) != len(made) or len(selected) != len(chosen):
+        raise DdlNotUnderstood("two columns have the same name")
+    return with_keys_applied(Table(columns=tuple(all_columns), keys=named(keys), charset=charset))
+
+
+def _options(cursor: Cursor, default: str | None) -> str | None:
+    charset = default
+    while True:
+        cursor.accept(",")
+        option = read_charset_option(cursor)
+        if option is not None:
+            charset = option.applied(charset, default)
+        elif not read_table_option(cursor):
+            return charset
+
+
+def _like(cursor: Cursor, catalog: Catalog, database: str) -> Table:
+    original = cursor.table(database)
+    table = catalog.tables.get(original)
+    if table is None:
+        raise DdlNotUnderstood(f"table {'.'.join(original)} is not known")
+    return table
+
+
+def _sees_select(cursor: Cursor) -> bool:
+    ahead = 0
+    while cursor.peek(ahead).upper == "(":
+        ahead += 1
+    return cursor.peek(ahead).upper in ("SELECT", "WITH", "VALUES", "TABLE")
+
+
+def _selected(cursor: Cursor, catalog: Catalog, database: str) -> tuple[ColumnDefinition, ...]:
+    """Columns of `[AS] SELECT *|column, … FROM one known table`; other SELECTs need the server's type rules."""
+    if not cursor.accept("IGNORE"):
+        cursor.accept("REPLACE")
+    cursor.accept("AS")
+    cursor.expect("SELECT")
+    wanted: list[tuple[str, str]] | None = None
+    if not cursor.accept("*"):
+        wanted = []
+        while True:
+            column = cursor.column()
+            wanted.append((column, cursor.name() if cursor.accept("AS") else column))
+            if not cursor.accept(","):
+                break
+    cursor.expect("FROM")
+    source = cursor.table(database)
+    table = catalog.tables.get(source)
+    if table is None:
+        raise DdlNotUnderstood(f"table {'.'.join(source)} is not known")
+    if not cursor.done() and not cursor.sees("WHERE") and not cursor.sees("LIMIT") and not cursor.sees("ORDER", "BY"):
+        raise cursor.error("columns that come from this SELECT are not told by the statement")
+    while not cursor.done():
+        if cursor.sees("UNION") or cursor.sees("EXCEPT") or cursor.sees("INTERSECT"):
+            raise cursor.error("columns that come from this SELECT are not told by the statement")
+        if cursor.sees("("):
+            cursor.skip_group()
+        else:
+            cursor.take()
+    if wanted is None:
+        return tuple(_plain(column, column.name) for column in table.columns if "INVISIBLE" not in column.rest.split())
+    out = []
+    for column_name, alias in wanted:
+        found = table.column(column_name)
+        if found is None:
+            raise DdlNotUnderstood(f"table {'.'.join(source)} has no column {column_name}")
+        out.append(_plain(found, found.name if alias.lower() == column_name.lower() else alias))
+    return tuple(out)
+
+
+def _plain(column: ColumnDefinition, name: str) -> ColumnDefinition:
+    if "AS (" in column.rest:
+        raise DdlNotUnderstood("a generated column in a SELECT is not told by the statement")
+    return ColumnDefinition(
+        name=name, column_type=column.column_type, nullable=column.nullable, charset=column.charset, rest=""
+    )

@@ -1,0 +1,146 @@
+"""Walking over a statement's words: look, take, insist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.errors import DdlNotUnderstood
+from ingest.ddl.words import END, Word
+
+_SHOWN = 5
+_BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")  # names are stored in three-byte UTF-8
+
+
+class Cursor:
+    """A place in a statement's words. Words are matched as keywords only where they are not quoted."""
+
+    __slots__ = ("_at", "_words", "dialect")
+
+    def __init__(self, words: Sequence[Word], dialect: Dialect) -> None:
+        self._words = words
+        self._at = 0
+        self.dialect = dialect
+
+    @property
+    def at(self) -> int:
+        """Index of the next word; assign to go back."""
+        return self._at
+
+    @at.setter
+    def at(self, index: int) -> None:
+        self._at = index
+
+    def peek(self, ahead: int = 0) -> Word:
+        """The next word or one behind it, END after the last."""
+        index = self._at + ahead
+        return self._words[index] if index < len(self._words) else END
+
+    def sees(self, *keywords: str) -> bool:
+        """Whether the next words are these keywords or symbols."""
+        return all(self.peek(i).upper == keyword for i, keyword in enumerate(keywords))
+
+    def sees_any(self, keywords: frozenset[str] | set[str]) -> bool:
+        """Whether the next word is one of these keywords."""
+        return self.peek().upper in keywords
+
+    def take(self) -> Word:
+        """The next word, consumed; an error at the end."""
+        word = self.peek()
+        if word is END:
+            raise self.error("the statement ends too early")
+        self._at += 1
+        return word
+
+    def accept(self, *keywords: str) -> bool:
+        """Consume these keywords if they are next."""
+        if not self.sees(*keywords):
+            return False
+        self._at += len(keywords)
+        return True
+
+    def expect(self, *keywords: str) -> None:
+        """Consume these keywords; an error if they are not next."""
+        if not self.accept(*keywords):
+            raise self.error(f"expected {' '.join(keywords)}")
+
+    def name(self) -> str:
+        """A column, table, key or character set name, quoted or not; double quotes may stand around names too."""
+        word = self.peek()
+        if word.kind in ("word", "name") or (word.kind == "string" and word.quote == '"'):
+            self._at += 1
+            return _BEYOND_BMP.sub("?", word.text)
+        raise self.error("expected a name")
+
+    def label(self) -> str:
+        """A name that may also be written as a string: character sets, collations, engines."""
+        return self.take().text if self.peek().kind == "string" else self.name()
+
+    def table(self, database: str) -> tuple[str, str]:
+        """A table's name with the database it stands in, `database` unless it is qualified."""
+        if self.accept("."):
+            return database, self.dialect.table_name(self._part())
+        first = self._part()
+        if self.accept("."):
+            return self.dialect.table_name(first), self.dialect.table_name(self._part())
+        return database, self.dialect.table_name(first)
+
+    def _part(self) -> str:
+        word = self.peek()
+        if word.kind == "number":  # behind a dot a name may consist of digits
+            self._at += 1
+            return word.text
+        return self.name()
+
+    def column(self) -> str:
+        """A column's name; `table.column` and `database.table.column` are allowed and mean the column."""
+        name = self.name()
+        while self.accept("."):
+            name = self._part()
+        return name
+
+    def string(self) -> str:
+        """A string literal."""
+        word = self.take()
+        if word.kind != "string":
+            self._at -= 1
+            raise self.error("expected a string")
+        return word.text
+
+    def number(self) -> int:
+        """A whole number."""
+        word = self.take()
+        if word.kind != "number" or not word.text.isascii() or not word.text.isdigit() or len(word.text) > 20:
+            self._at -= 1
+            raise self.error("expected a number")
+        return int(word.text)
+
+    def skip_group(self) -> tuple[Word, ...]:
+        """Consume a bracketed group, brackets included, and return it."""
+        start = self._at
+        self.expect("(")
+        depth = 1
+        while depth:
+            word = self.take()
+            if word.kind == "symbol":
+                depth += {"(": 1, ")": -1}.get(word.text, 0)
+        return tuple(self._words[start : self._at])
+
+    def since(self, start: int) -> str:
+        """The words since an index as one text, for comparing definitions."""
+        return " ".join(
+            w.quote + w.text if w.kind == "string" else w.upper or w.text for w in self._words[start : self._at]
+        )
+
+    def done(self) -> bool:
+        """Whether nothing but a closing semicolon is left."""
+        ahead = 0
+        while self.peek(ahead).upper == ";":
+            ahead += 1
+        return self.peek(ahead) is END
+
+    def error(self, reason: str) -> DdlNotUnderstood:
+        """The error that says what was expected here and what stands here instead."""
+        rest = " ".join(w.quote + w.text + w.quote for w in self._words[self._at : self._at + _SHOWN])
+        return DdlNotUnderstood(f"{reason} at {rest!r}" if rest else f"{reason} at the end")

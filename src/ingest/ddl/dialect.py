@@ -1,0 +1,101 @@
+"""Which server wrote a statement: its version and session decide what the same words mean and how types are printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from cdc.errors import UsageError
+
+ServerName = Literal["mysql", "mariadb"]
+
+# What `tailorbird ddl` assumes when it is told no version.
+NEWEST = {"mysql": 90700, "mariadb": 101100}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """A server and the parts of a session's sql_mode that change what DDL means.
+
+    `version` is written as in executable comments: 80036 is 8.0.36, 101106 is 10.11.6. `explicit_timestamps` is
+    explicit_defaults_for_timestamp, None for the version's default; `fold_names` is lower_case_table_names > 0.
+    """
+
+    server: ServerName
+    version: int
+    ansi_quotes: bool = False
+    backslash_escapes: bool = True
+    real_as_float: bool = False
+    explicit_timestamps: bool | None = None
+    fold_names: bool = False
+
+    @property
+    def maria(self) -> bool:
+        """Whether the server is a MariaDB."""
+        return self.server == "mariadb"
+
+    @property
+    def prints_widths(self) -> bool:
+        """Whether integer types are printed with their display width (`int(11)`)."""
+        return self.maria or self.version < 80019
+
+    @property
+    def utf8(self) -> str:
+        """The name under which information_schema shows the three-byte UTF-8."""
+        return "utf8mb3" if self.version >= (100601 if self.maria else 80029) else "utf8"
+
+    @property
+    def timestamps_are_plain(self) -> bool:
+        """Whether a TIMESTAMP column without a word about NULL takes NULL, as every other type does."""
+        if self.explicit_timestamps is not None:
+            return self.explicit_timestamps
+        return self.version >= (101000 if self.maria else 80000)
+
+    @property
+    def default_charset(self) -> str:
+        """character_set_server as the version ships with it; an agent asks the server instead."""
+        return "utf8mb4" if self.version >= (110600 if self.maria else 80001) else "latin1"
+
+    def in_mode(self, sql_mode: str) -> Dialect:
+        """The dialect of a session with that sql_mode (names joined by commas, as @@sql_mode shows them)."""
+        names = {name.strip().upper() for name in sql_mode.split(",")}
+        return replace(
+            self,
+            ansi_quotes=bool(names & {"ANSI_QUOTES", "ANSI"}),
+            backslash_escapes="NO_BACKSLASH_ESCAPES" not in names,
+            real_as_float=bool(names & {"REAL_AS_FLOAT", "ANSI"}),
+        )
+
+    def in_mode_bits(self, sql_mode: int) -> Dialect:
+        """The same for the sql_mode that a Query event carries as a number (Q_SQL_MODE_CODE)."""
+        return replace(
+            self,
+            ansi_quotes=bool(sql_mode & 1 << 2),
+            backslash_escapes=not sql_mode & 1 << 20,
+            real_as_float=bool(sql_mode & 1),
+        )
+
+    def runs_comment(self, marker: str) -> bool:
+        """Whether the server executes a comment that begins with `marker` (`/*!`, `/*!80013`, `/*M!100100`)."""
+        if marker.startswith("/*M!") and not self.maria:
+            return False
+        digits = marker.rpartition("!")[2]
+        if not digits:
+            return True
+        wanted = int(digits)
+        if self.maria and not marker.startswith("/*M!") and 50700 <= wanted <= 99999:
+            return False  # MySQL's own since the servers parted
+        return wanted <= self.version
+
+    def table_name(self, name: str) -> str:
+        """A database or table name as the server stores it."""
+        return name.lower() if self.fold_names else name
+
+
+def dialect_of(server: str, version: int | None = None) -> Dialect:
+    """The dialect of a server by name, its newest known version unless told; UsageError for other servers."""
+    if server == "mysql":
+        return Dialect(server="mysql", version=version or NEWEST["mysql"])
+    if server == "mariadb":
+        return Dialect(server="mariadb", version=version or NEWEST["mariadb"])
+    raise UsageError(f"dialect {server!r} is not known", "use mysql or mariadb")

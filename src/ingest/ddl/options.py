@@ -1,0 +1,93 @@
+"""Options of tables and databases; only character sets matter to columns, the rest is recognised and passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingest.ddl.charsets import charset_named, charset_of_collation
+from ingest.ddl.cursor import Cursor
+
+# Options with a value, an equals sign may stand between.
+_VALUED = frozenset(
+    """AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM TABLE_CHECKSUM COMMENT COMPRESSION CONNECTION
+    DELAY_KEY_WRITE ENCRYPTION ENCRYPTED ENCRYPTION_KEY_ID ENGINE TYPE ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE
+    SECONDARY_ENGINE IETF_QUOTES INSERT_METHOD KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS PACK_KEYS PAGE_CHECKSUM
+    PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PASSWORD ROW_FORMAT SEQUENCE STATS_AUTO_RECALC STATS_PERSISTENT
+    STATS_SAMPLE_PAGES TABLESPACE TRANSACTIONAL UNION STORAGE NODEGROUP MAXVALUE START_LSN""".split()
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CharsetOption:
+    """What an option says about the default character set: its name, or that it is the one of the level above.
+
+    Neither is told by MariaDB's collations that fit several sets.
+    """
+
+    charset: str | None = None
+    inherited: bool = False
+
+    def applied(self, current: str | None, above: str | None) -> str | None:
+        """The default character set after the option, given the one before it and that of the level above."""
+        return above if self.inherited else self.charset or current
+
+
+def read_charset_option(cursor: Cursor) -> CharsetOption | None:
+    """Read `[DEFAULT] CHARACTER SET | CHARSET | COLLATE [=] name` if it is next; a collation names its set."""
+    start = cursor.at
+    cursor.accept("DEFAULT")
+    if cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET") or cursor.accept("CHAR", "SET"):
+        cursor.accept("=")
+        if cursor.accept("DEFAULT"):
+            return CharsetOption(inherited=True)
+        return CharsetOption(charset=charset_named(cursor.label(), cursor.dialect))
+    if cursor.accept("COLLATE"):
+        cursor.accept("=")
+        if cursor.accept("DEFAULT"):
+            return CharsetOption(inherited=True)
+        return CharsetOption(charset=charset_of_collation(cursor.label(), cursor.dialect))
+    cursor.at = start
+    return None
+
+
+def read_table_option(cursor: Cursor) -> bool:
+    """Consume one table option other than a character set; False when none is next."""
+    word = cursor.peek().upper
+    if word in _VALUED:
+        cursor.take()
+        cursor.accept("=")
+        if cursor.sees("("):
+            cursor.skip_group()
+        else:
+            _skip_value(cursor)
+        return True
+    if cursor.accept("DATA", "DIRECTORY") or cursor.accept("INDEX", "DIRECTORY"):
+        cursor.accept("=")
+        cursor.string()
+        return True
+    if cursor.accept("START", "TRANSACTION") or cursor.accept("WITH", "SYSTEM", "VERSIONING"):
+        return True
+    if cursor.dialect.maria and cursor.peek().kind in ("word", "name") and cursor.peek(1).upper == "=":
+        cursor.take()  # attributes of storage engines
+        cursor.take()
+        _skip_value(cursor)
+        return True
+    return False
+
+
+def _skip_value(cursor: Cursor) -> None:
+    word = cursor.take()
+    if word.kind == "symbol":
+        cursor.at -= 1
+        raise cursor.error("expected a value")
+    if word.kind == "number" and cursor.peek().glued and cursor.accept("."):
+        cursor.take()
+
+
+def skip_partitioning(cursor: Cursor) -> None:
+    """Skip PARTITION BY and all its definitions; what follows a table's partitions is a SELECT or nothing."""
+    while not cursor.done() and not any(cursor.sees(word) for word in ("SELECT", "AS", "IGNORE", "REPLACE", "WITH")):
+        if cursor.sees("("):
+            cursor.skip_group()
+        else:
+            cursor.take()

@@ -1,0 +1,188 @@
+"""A statement as words: comments dropped, executable comments opened as its server would.
+
+sqlglot's tokenizer cuts the text; its parser is not used. It knows no keywords here, since nearly every word of MySQL's
+grammar may also name a column.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from sqlglot import Tokenizer, TokenType
+from sqlglot.errors import TokenError
+
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.errors import DdlNotUnderstood
+
+Kind = Literal["word", "name", "string", "number", "symbol", "end"]
+
+# What hides text from the tokenizer or from the server. Possessive quantifiers keep an unclosed quote from costing
+# quadratic time.
+_HIDING = r"""
+      (?P<quoted> '(?:[^'{0}]|{1}'')*+' | "(?:[^"{2}]|{3}"")*+" | `(?:[^`]|``)*+` )
+    | (?P<line> --(?=[\s\x00-\x1f]|\Z)[^\n]*+ | \#[^\n]*+ )
+    | (?P<run> /\*M?!(?:\d{{5,6}})? )
+    | (?P<open> /\* )
+    | (?P<close> \*/ )
+    """
+
+
+def _hiding(single: bool, double: bool) -> re.Pattern[str]:
+    """The pattern for quotes in which a backslash escapes, or does not."""
+    plain, escaped = ("", ""), (r"\\", r"\\.|")
+    return re.compile(_HIDING.format(*(escaped if single else plain), *(escaped if double else plain)), _FLAGS)
+
+
+_FLAGS = re.VERBOSE | re.DOTALL
+# By (backslash escapes, double quotes stand around names).
+_PATTERNS = {
+    (escapes, ansi): _hiding(escapes, escapes and not ansi) for escapes in (True, False) for ansi in (True, False)
+}
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One token. `text` is its value (quotes and escapes resolved), `upper` the keyword it may be, "" if quoted.
+
+    `glued` says that no space stands before it, `quote` which quote it was in.
+    """
+
+    kind: Kind
+    text: str
+    upper: str
+    quote: str = ""
+    glued: bool = False
+
+
+END = Word(kind="end", text="", upper="")
+
+
+class _Cutter(Tokenizer):
+    """sqlglot's tokenizer without keywords: words, names in backticks, strings in either quote, numbers, symbols."""
+
+    QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'", '"']
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`"]
+    STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {}
+    COMMENTS: ClassVar[list[str | tuple[str, str]]] = []
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+class _PlainCutter(_Cutter):
+    """The same under NO_BACKSLASH_ESCAPES."""
+
+    STRING_ESCAPES: ClassVar[list[str]] = ["'", '"']
+
+
+class _AnsiCutter(_Cutter):
+    """The same under ANSI_QUOTES."""
+
+    QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
+    STRING_ESCAPES: ClassVar[list[str]] = ["'", "\\"]
+
+
+class _PlainAnsiCutter(_AnsiCutter):
+    """The same under both."""
+
+    STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+
+
+_CUTTERS = {
+    (True, False): _Cutter,
+    (False, False): _PlainCutter,
+    (True, True): _AnsiCutter,
+    (False, True): _PlainAnsiCutter,
+}
+
+
+def words_of(sql: str, dialect: Dialect) -> list[Word]:
+    """Cut a statement into words; DdlNotUnderstood for text that cannot be cut, such as an unclosed quote."""
+    text = opened(sql, dialect)
+    cutter = _CUTTERS[dialect.backslash_escapes, dialect.ansi_quotes]()
+    try:
+        tokens = cutter.tokenize(text)
+    except TokenError as error:
+        raise DdlNotUnderstood("the statement cannot be cut into words: a quote is not closed") from error
+    words: list[Word] = []
+    end = -1
+    for token in tokens:
+        raw = text[token.start : token.end + 1]
+        glued = token.start == end + 1
+        end = token.end
+        word = _word(raw, token.token_type, glued=glued, dialect=dialect)
+        before = words[-1] if words else END
+        # names such as 2024_orders, which begin with digits, arrive in two parts
+        if word.kind in ("word", "number") and glued and before.kind in ("number", "word") and raw[0] != ".":
+            joined = before.text + word.text
+            words[-1] = Word(kind="word", text=joined, upper=joined.upper(), glued=before.glued)
+        else:
+            words.append(word)
+    return words
+
+
+def _word(raw: str, kind: TokenType, *, glued: bool, dialect: Dialect) -> Word:
+    first = raw[:1]
+    if first == "`" or (first == '"' and dialect.ansi_quotes):
+        return Word(kind="name", text=raw[1:-1].replace(first * 2, first), upper="", quote=first, glued=glued)
+    if first in ("'", '"'):
+        text = unquoted(raw, backslash_escapes=dialect.backslash_escapes)
+        return Word(kind="string", text=text, upper="", quote=first, glued=glued)
+    if kind is TokenType.NUMBER:
+        return Word(kind="number", text=raw, upper=raw.upper(), glued=glued)
+    if kind is TokenType.VAR or raw[:1].isalnum():
+        return Word(kind="word", text=raw, upper=raw.upper(), glued=glued)
+    return Word(kind="symbol", text=raw, upper=raw, glued=glued)
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+def unquoted(raw: str, *, backslash_escapes: bool) -> str:
+    """The value of a quoted string literal, as MySQL reads it."""
+    quote, body = raw[0], raw[1:-1].replace(raw[0] * 2, raw[0]) if "\\" not in raw else raw[1:-1]
+    if "\\" not in raw:
+        return body
+    if not backslash_escapes:
+        return body.replace(quote * 2, quote)
+    pattern = re.compile(r"\\(.)|" + quote + quote, re.DOTALL)
+    return pattern.sub(lambda m: _ESCAPES.get(m.group(1), m.group(1)) if m.group(1) else quote, body)
+
+
+def opened(sql: str, dialect: Dialect) -> str:
+    """The text that the server reads: comments become a space, executable ones lose their brackets."""
+    parts = _PATTERNS[dialect.backslash_escapes, dialect.ansi_quotes]
+    out: list[str] = []
+    at, inside = 0, 0
+    while match := parts.search(sql, at):
+        out.append(sql[at : match.start()])
+        at = match.end()
+        if match.lastgroup == "quoted":
+            out.append(match.group())
+            continue
+        out.append(" ")
+        if match.lastgroup == "open" or (match.lastgroup == "run" and not dialect.runs_comment(match.group())):
+            at = _comment_end(sql, at, nested=match.lastgroup == "run")
+        elif match.lastgroup == "run":
+            inside += 1
+        elif match.lastgroup == "close" and inside:
+            inside -= 1
+        elif match.lastgroup == "close":
+            out.append("*/")
+    out.append(sql[at:])
+    return "".join(out)
+
+
+def _comment_end(sql: str, start: int, *, nested: bool) -> int:
+    """Index behind the comment that is open at `start`; only comments that could be executed may hold others."""
+    depth, at = 1, start
+    while depth and (edge := _COMMENT_EDGE.search(sql, at)):
+        at = edge.end()
+        if edge.group() == "*/":
+            depth -= 1
+        elif nested:
+            depth += 1
+    return at if depth == 0 else len(sql)

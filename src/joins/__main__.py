@@ -1,0 +1,49 @@
+"""`python -m joins TOPOLOGY [--table NAME]` and `spark-submit src/joins/__main__.py TOPOLOGY [--table NAME]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+# spark-submit runs this file as a script: its own folder comes first on the path, the one above it is meant
+sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
+
+import structlog  # noqa: E402  # after the path is right
+
+from cdc.errors import TailorbirdError  # noqa: E402  # as above
+from joins.run import run  # noqa: E402  # as above
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one join until it is stopped; the exit code: 0 stopped, 1 failed, 2 used wrongly."""
+    parser = argparse.ArgumentParser(
+        prog="python -m joins",
+        description="Keep one joined table of HBase equal to its SELECT over the sources.",
+        epilog="Example: python -m joins topologies/shop.yml --table orders_wide",
+    )
+    parser.add_argument("topology", help="the topology's YAML file")
+    parser.add_argument("--table", help="which table; not needed where there is one")
+    parser.add_argument("--rebuild", action="store_true", help="forget the state and read the log from its beginning")
+    parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus on 127.0.0.1 (0 = not)")
+    options = parser.parse_args(arguments)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)
+    except TailorbirdError as error:
+        print(f"tailorbird join: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

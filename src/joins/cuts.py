@@ -1,0 +1,85 @@
+"""How far each source is reflected by a batch: the newest positions record whose end offsets the batch's ends cover.
+
+A change's own sequence says less than it seems to: a batch may hold change 100 of one partition and lack change 50 of
+another. A positions record names the end of every partition at once, so a batch that covers it has *at least* all
+changes up to its position (DESIGN §5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Offsets = Mapping[str, Mapping[int, int]]
+Positions = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePosition:
+    """One positions record: up to where its source was captured, and where the topics ended then.
+
+    `offset` is the record's own offset in the positions topic, from where a restart reads on.
+    """
+
+    source: str
+    sequence: int
+    gtid_set: str
+    offset: int
+    ends: Offsets
+
+
+def read_position(value: Mapping[str, Any], offset: int, topics: frozenset[str]) -> SourcePosition | None:
+    """The record's value as a position, its ends limited to the query's topics; None while its snapshot runs.
+
+    Before the snapshot is done the topics hold a table in part, which no position describes. KeyError, TypeError or
+    ValueError when the value is no positions record.
+    """
+    if value["snapshot"] != "done":
+        return None
+    position = value["position"]
+    return SourcePosition(
+        source=value["source"],
+        sequence=int(position["sequence"]),
+        gtid_set=position["gtid_set"],
+        offset=offset,
+        ends={
+            topic: {int(partition): int(end) for partition, end in ends.items()}
+            for topic, ends in value["end_offsets"].items()
+            if topic in topics
+        },
+    )
+
+
+class Cuts:
+    """Positions not yet covered, by source in the log's order, and the newest one covered; fed by the driver only."""
+
+    def __init__(self, reached: Positions) -> None:
+        self._reached: dict[str, Mapping[str, Any]] = dict(reached)
+        self._waiting: dict[str, deque[SourcePosition]] = {}
+
+    def add(self, position: SourcePosition) -> None:
+        """A newer positions record of its source."""
+        self._waiting.setdefault(position.source, deque()).append(position)
+
+    def cover(self, ends: Offsets) -> Positions:
+        """The newest position of each source that a batch with these ends reflects; called batch after batch."""
+        for source, waiting in self._waiting.items():
+            while waiting and covers(ends, waiting[0].ends):
+                newest = waiting.popleft()
+                self._reached[source] = {
+                    "sequence": newest.sequence,
+                    "gtid_set": newest.gtid_set,
+                    "offset": newest.offset,
+                }
+        return dict(self._reached)
+
+
+def covers(ends: Offsets, target: Offsets) -> bool:
+    """Whether offsets have come at least as far as `target` in every partition."""
+    return all(
+        ends.get(topic, {}).get(partition, 0) >= offset
+        for topic, partitions in target.items()
+        for partition, offset in partitions.items()
+    )

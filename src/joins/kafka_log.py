@@ -1,0 +1,143 @@
+"""The log as a query's start and its dead letters need it; the changes themselves are read by Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from cdc.errors import Fatal, Retriable
+from cdc.naming import schemas_topic
+from cdc.schema import TableId, TableSchema, schema_from_json
+
+_TIMEOUT = 20.0
+_POLL = 0.25
+_RUNNING = "is Kafka running? `tailorbird stack status`"
+Waiting = Callable[[str], None]
+
+
+def read_schemas(
+    servers: str, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
+) -> dict[TableId, TableSchema]:
+    """The newest schema of each wanted table; waits until capture has published all, or until `stopped` (then fewer).
+
+    `waiting` hears, now and then, what is still missing. Retriable errors of Kafka are waited for as well.
+    """
+    found: dict[TableId, TableSchema] = {}
+    consumer = _consumer(servers)
+    try:
+        assigned = False
+        while not stopped():
+            if not assigned:
+                assigned = _assign(consumer, schemas_topic(topology))
+            message = consumer.poll(_POLL) if assigned else None
+            error = None if message is None else message.error()
+            if message is not None and error is None:
+                _remember(message.value(), wanted, found)
+                continue
+            missing = sorted(str(table) for table in wanted - set(found))
+            # only at the topic's end is the newest version of each schema the last one seen
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            if at_end and not missing:
+                return found
+            if missing:
+                waiting("schema of " + ", ".join(missing))
+            if not assigned:
+                time.sleep(_POLL)
+        return found
+    finally:
+        consumer.close()
+
+
+def _remember(value: bytes | None, wanted: frozenset[TableId], found: dict[TableId, TableSchema]) -> None:
+    if value is None:
+        return
+    try:
+        schema = schema_from_json(json.loads(value))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Fatal(
+            f"the schemas topic holds what is no schema: {error}", "was it written by a newer version?"
+        ) from error
+    if schema.table_id in wanted:
+        found[schema.table_id] = schema
+
+
+def _assign(consumer: Consumer, topic: str) -> bool:
+    try:
+        partitions = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
+    except KafkaException:
+        return False
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    return bool(partitions)
+
+
+def end_offsets(
+    servers: str, topics: Sequence[str], waiting: Waiting, stopped: Callable[[], bool]
+) -> dict[str, dict[int, int]]:
+    """Where each partition of the topics ends now; waits until capture has made them all, or until `stopped` ({})."""
+    consumer = _consumer(servers)
+    try:
+        while not stopped():
+            try:
+                known = consumer.list_topics(timeout=_TIMEOUT).topics
+            except KafkaException as error:
+                waiting(f"Kafka at {servers}: {error.args[0].str()}; {_RUNNING}")
+                time.sleep(_POLL)
+                continue
+            if missing := [topic for topic in topics if topic not in known or not known[topic].partitions]:
+                waiting("topic " + ", ".join(missing))
+                time.sleep(_POLL)
+                continue
+            return {
+                topic: {
+                    partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT)[1]
+                    for partition in known[topic].partitions
+                }
+                for topic in topics
+            }
+        return {}
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
+    finally:
+        consumer.close()
+
+
+def _consumer(servers: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "tailorbird-join-start",  # required by the client; nothing is ever committed
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,  # librdkafka would write to stderr by itself
+        }
+    )
+
+
+def send_dead_letters(servers: str, topic: str, letters: Sequence[tuple[bytes, bytes]]) -> None:
+    """Return once Kafka holds all letters; at least once, since a replayed batch repeats them. Retriable otherwise."""
+    failed: list[KafkaError] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "partitioner": "murmur2_random",
+            "delivery.timeout.ms": round(_TIMEOUT * 1000),
+            "log_level": 0,
+        }
+    )
+    try:
+        for key, value in letters:
+            producer.produce(topic, key=key, value=value, on_delivery=lambda e, _: failed.append(e) if e else None)
+            producer.poll(0)
+        waiting = producer.flush(_TIMEOUT)
+    except (KafkaException, BufferError) as error:
+        raise Retriable(f"dead letters: {error}", _RUNNING) from error
+    if failed or waiting:
+        reason = failed[0].str() if failed else "no answer"
+        raise Retriable(f"dead letters: {reason}", _RUNNING)

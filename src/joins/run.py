@@ -1,0 +1,221 @@
+"""Wires one join process: a topology's query → schemas, plan, Spark, HBase; until SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from cdc.errors import Fatal, TailorbirdError, UsageError
+from cdc.naming import hbase_table, layouts_table
+from cdc.reader import read_topology
+from cdc.topology import Table, Topology
+from joins.file_checkpoint import Checkpoint, QueryRecord
+from joins.hbase_table import HBase, JoinedTable
+from joins.http_metrics import Metrics
+from joins.kafka_log import end_offsets, read_schemas
+from joins.kafka_positions import PositionsLog
+from joins.plan import Plan, compile_plan
+from joins.sink import next_stamp
+from joins.sql import parse_query
+
+_TELL_EVERY = 10.0
+_FOLLOW_EVERY = 0.2
+
+log = structlog.get_logger()
+
+
+def load_topology(file: str) -> Topology:
+    """The topology in `file`; TopologyError or UsageError (exit 2)."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}", "name a topology, e.g. topologies/shop.yml") from error
+    return read_topology(text, file=file, environ=os.environ)
+
+
+def choose_table(topology: Topology, name: str | None) -> Table:
+    """The table that a process serves: the named one, or the only one; UsageError otherwise."""
+    known = ", ".join(topology.tables)
+    if name is None and len(topology.tables) == 1:
+        return next(iter(topology.tables.values()))
+    if name is None or name not in topology.tables:
+        what = "which table?" if name is None else f"no table {name};"
+        raise UsageError(f"{topology.file}: {what} It has {known}", "name one: --table NAME")
+    return topology.tables[name]
+
+
+def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_port: int = 0) -> None:
+    """Join until SIGTERM or SIGINT; raises TailorbirdError when it can not start or must not go on.
+
+    However it ends, the next start goes on with the batch that was not committed, and writes the same cells again.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    for library in ("py4j", "thriftpy2", "happybase", "sqlglot"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
+    topology = load_topology(file)
+    table = choose_table(topology, table_name)
+    parse_query(topology, table)
+    _Join(topology, table, stop, rebuild=rebuild, metrics=Metrics(table.name, metrics_port)).run()
+
+
+class _Join:
+    def __init__(
+        self, topology: Topology, table: Table, stop: threading.Event, *, rebuild: bool, metrics: Metrics
+    ) -> None:
+        self.topology, self.table, self.stop, self.metrics = topology, table, stop, metrics
+        home = Path(os.environ.get("TAILORBIRD_HOME", ".tailorbird")).absolute()
+        self.scratch = home / "spark" / topology.name / table.name
+        self.checkpoint = Checkpoint(home / "checkpoints" / topology.name / table.name)
+        if rebuild:
+            self.checkpoint.clear()
+        self.joined = JoinedTable(
+            HBase(topology.hbase.thrift),
+            table=hbase_table(topology.name, table.name),
+            layouts=layouts_table(topology.name),
+            name=table.name,
+            family=table.family,
+            buckets=table.salt_buckets,
+        )
+
+    def run(self) -> None:
+        self.joined.check(self.topology.file)
+        servers = self.topology.log.bootstrap_servers
+        wanted = parse_query(self.topology, self.table).tables()
+        schemas = read_schemas(servers, self.topology.name, wanted, self._teller(), self.stop.is_set)
+        if self.stop.is_set():
+            return
+        plan = compile_plan(self.topology, self.table, schemas)
+        settled = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
+        if self.stop.is_set():
+            return
+        record = self._record(plan, settled)
+        layout = self.joined.settle_layout(plan.layout(1))
+        log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=record.complete)
+        self._stream(plan, settled, record, layout)
+        log.info("stopped", table=self.table.name)
+
+    def _record(self, plan: Plan, settled: dict[str, dict[int, int]]) -> QueryRecord:
+        """The run to go on with, or a new one where there is no checkpoint."""
+        record = self.checkpoint.record()
+        if record is None:
+            record = QueryRecord(
+                id=str(uuid.uuid4()),
+                fingerprint=plan.fingerprint(),
+                partitions=max(1, (os.cpu_count() or 1) // 2),  # a partition costs half a core in small batches
+                first_stamp=next_stamp(_now_ms(), self.joined.last_stamp()),
+                target=settled,
+                complete=False,
+            )
+            self.checkpoint.clear()
+            self.checkpoint.store(record)
+        elif record.fingerprint != plan.fingerprint():
+            raise UsageError(
+                f"the query of {self.table.name}, or a column it uses, is not what its state was made for",
+                "`tailorbird join … --rebuild` reads the log again from its beginning and replaces every row",
+            )
+        return record
+
+    def _stream(self, plan: Plan, settled: dict[str, dict[int, int]], record: QueryRecord, layout: Any) -> None:
+        # imported here: pyspark costs a second, which a mistake found above should not
+        from joins.spark_query import BatchSink, start_query
+        from joins.spark_session import open_session
+
+        sink = BatchSink(
+            table=self.joined,
+            layout=layout,
+            record=record,
+            checkpoint=self.checkpoint,
+            thrift=self.topology.hbase.thrift,
+            servers=self.topology.log.bootstrap_servers,
+            positions=PositionsLog(self.topology.log.bootstrap_servers, self.topology.name, frozenset(plan.topics)),
+            clock_ms=_now_ms,
+            metrics=self.metrics,
+            stopped=self.stop.is_set,
+        )
+        name = f"{self.topology.name}.{self.table.name}"
+        spark = open_session(name, partitions=record.partitions, scratch=self.scratch)
+        try:
+            query = start_query(
+                spark,
+                plan,
+                settled,
+                servers=self.topology.log.bootstrap_servers,
+                partitions=record.partitions,
+                checkpoint=str(self.checkpoint.spark),
+                sink=sink,
+            )
+            self._watch(query, sink)
+        except TailorbirdError:
+            if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
+                raise
+        except Exception as error:
+            if self.stop.is_set():  # the JVM got the signal as well, and went before us
+                log.info("stopped while busy", reason=_first_line(error))
+                return
+            raise sink.failure or Fatal(f"Spark: {_first_line(error)}") from error
+        finally:
+            if not self.stop.is_set():
+                spark.stop()
+
+    def _watch(self, query: Any, sink: Any) -> None:
+        """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails."""
+        told, batch = time.monotonic(), -1
+        while not self.stop.is_set():
+            if query.awaitTermination(_FOLLOW_EVERY):
+                return
+            sink.follow_positions()
+            if time.monotonic() - told < _TELL_EVERY:
+                continue
+            told = time.monotonic()
+            progress = query.lastProgress
+            if progress is not None and progress.batchId != batch and progress.numInputRows:
+                batch = progress.batchId
+                self._tell(progress, sink)
+        query.stop()
+
+    def _tell(self, progress: Any, sink: Any) -> None:
+        phases = {name: milliseconds / 1000 for name, milliseconds in progress.durationMs.items()}
+        self.metrics.progress(phases, {})
+        log.info(
+            "batch",
+            table=self.table.name,
+            number=progress.batchId,
+            changes=progress.numInputRows,
+            rows_put=sink.total.rows_put,
+            rows_deleted=sink.total.rows_gone,
+            dead_letters=sink.total.refused,
+            milliseconds=progress.durationMs,
+        )
+
+    def _teller(self) -> Callable[[str], None]:
+        """A function that logs what is waited for: at once, when it changes, and every ten seconds."""
+        last = [("", 0.0)]
+
+        def tell(what: str) -> None:
+            if what != last[0][0] or time.monotonic() - last[0][1] > _TELL_EVERY:
+                log.info("waiting", table=self.table.name, reason=what, remedy="is `tailorbird capture` running?")
+                last[0] = (what, time.monotonic())
+
+        return tell
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # a failed task's text ends its Python trace with the reason
+    reasons = [line for line in lines if line.startswith(("joins.", "cdc.", "java.", "org.apache.")) and ": " in line]
+    return " / ".join(dict.fromkeys([*lines[:1], *reasons[:2]]))[:800] or type(error).__name__

@@ -1,0 +1,109 @@
+"""The Spark session of a join: settings, the Kafka connector's jars, Java.
+
+Works both ways: `python -m joins`, which starts the JVM itself, and `spark-submit`, whose JVM already runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyspark
+from pyspark.conf import SparkConf
+from pyspark.sql import SparkSession
+
+from cdc.artefacts import spark_connector_folder
+from cdc.errors import UsageError
+from joins.proc_jvm import apart, empty_folder, prepare_environment
+
+# One compiler tier starts in two thirds of the time and half of the memory; what is hot runs in Python or in RocksDB.
+# Spark's search for an interrupt in an error's text overflows smaller stacks.
+_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
+_MASTER = "local[2,4]"  # plain local[N] never retries a task
+_STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # a get before every put, for a figure in the progress report
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "64",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # each look for new data asks Kafka for its offsets; the default of 10 ms burns a core while nothing happens
+    "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.adaptive.enabled": "false",
+    # a second file of checksums beside every file of the checkpoint
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+# Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes a
+# batch (readlink for each rename, chmod for each file and its checksums), a quarter of a small batch's time. This way
+# forks chmod once per file.
+_LOCAL_CHECKPOINT = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def spark_log(scratch: Path) -> Path:
+    """Where Spark's own log goes, unless spark-submit started the JVM."""
+    return scratch / "spark.log"
+
+
+def open_session(name: str, *, partitions: int, scratch: Path) -> SparkSession:
+    """A session that can read Kafka; `partitions` of every shuffle, `scratch` for Spark's files that need not last.
+
+    UsageError when the connector's jars or Java are missing.
+    """
+    jars = _connector()
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        prepare_environment(Path(pyspark.__file__).parent)
+    empty_folder(scratch)
+    builder = SparkSession.builder.appName(name)
+    for key, value in _STREAMING.items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.sql.shuffle.partitions", partitions)
+    builder = builder.config("spark.local.dir", str(scratch))
+    master = SparkConf().get("spark.master", _MASTER) if submitted else _MASTER
+    if master is None or (master.startswith("local") and "," not in master):
+        master = _MASTER
+    builder = builder.master(master)
+    local = master.startswith("local")
+    for key, value in _LOCAL_CHECKPOINT.items() if local else ():
+        builder = builder.config(key, value)
+    if submitted:
+        session = builder.getOrCreate()
+        for jar in jars:
+            session.sql(f"ADD JAR '{jar}'")
+    else:
+        builder = builder.config("spark.driver.memory", "1g").config("spark.jars", ",".join(map(str, jars)))
+        builder = builder.config("spark.driver.extraJavaOptions", f'{_JVM} "-Djava.io.tmpdir={scratch}"')
+        with apart(spark_log(scratch)):
+            session = builder.getOrCreate()
+    if local:
+        _write_no_checksums(session)
+    return session
+
+
+def _write_no_checksums(session: SparkSession) -> None:
+    # a property of Hadoop's one object for local files, which no setting reaches
+    context = session.sparkContext
+    assert context._jvm is not None, "an open session has its JVM"
+    context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def _connector() -> list[Path]:
+    folder = spark_connector_folder(os.environ)
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
+        raise UsageError(f"{folder}: Spark's Kafka connector is not there", "run `tailorbird stack fetch`")
+    return jars

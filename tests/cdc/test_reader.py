@@ -1,0 +1,71 @@
+"""The strict reader: good files are read whole, and what is not there takes the documented default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import TopologyError
+from cdc.reader import read_topology
+from cdc.schema import TableId
+
+TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+
+
+@pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*.yml")), ids=lambda path: path.name)
+def test_published_topologies_are_read(path: Path) -> None:
+    """Every example in topologies/ is accepted as it is."""
+    topology = read_topology(path.read_text(), file=str(path), environ={})
+    assert topology.name == path.stem
+
+
+def test_shop_says_what_it_says() -> None:
+    """Values arrive where they were written, defaults where nothing was."""
+    topology = read_topology(
+        (TOPOLOGIES / "shop.yml").read_text(), file="shop.yml", environ={"TAILORBIRD_PORT_MYSQL_CRM": "9"}
+    )
+    assert [str(table) for source in topology.sources.values() for table in source.tables] == [
+        "shop.shop.orders",
+        "shop.shop.products",
+        "crm.crm.customers",
+    ]
+    assert topology.sources["crm"].port == 9
+    assert topology.sources["shop"].snapshot_mode == "initial"
+    assert topology.log.min_compaction_lag == 7 * 86400
+    assert topology.indexes["orders"].collection == "shop_orders"
+    assert topology.indexes["orders"].commit_within == pytest.approx(0.2)
+    assert topology.table_id(("crm", "customers")) == TableId(source="crm", database="crm", table="customers")
+    assert topology.table_id(("crm", "crm", "customers")) == TableId(source="crm", database="crm", table="customers")
+    assert topology.table_id(("crm", "orders")) is None
+
+
+def test_password_is_not_in_repr() -> None:
+    """Secrets never appear in logs: a topology may be printed."""
+    text = (TOPOLOGIES / "smallest.yml").read_text()
+    topology = read_topology(text, file="x", environ={"TAILORBIRD_CDC_PASSWORD": "sesame"})
+    assert topology.sources["crm"].password == "sesame"
+    assert "sesame" not in repr(topology)
+
+
+def test_error_inside_a_query_names_the_line_in_the_file() -> None:
+    """A query's second line is counted from the file's top, so that an editor can jump there."""
+    text = (TOPOLOGIES / "shop.yml").read_text()
+    topology = read_topology(text, file="shop.yml", environ={})
+    error = topology.error("tables.orders_wide.query", "what", "that", line_offset=3)
+    assert text.splitlines()[error.line - 1].strip() == "FROM shop.orders o"
+
+
+def test_yaml_traps_stay_text() -> None:
+    """`no` stays `no`: YAML 1.1 would make a country false."""
+    text = (TOPOLOGIES / "smallest.yml").read_text().replace("database: crm", "database: no")
+    assert read_topology(text, file="x", environ={}).sources["crm"].database == "no"
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "x: [1, 2", "name: null\nsources: {}\n", "name: a\nsources: {}\n"])
+def test_broken_text_is_a_topology_error(text: str) -> None:
+    """Whatever the file holds, the answer is a TopologyError with a line, never a stack trace."""
+    with pytest.raises(TopologyError) as caught:
+        read_topology(text, file="x.yml", environ={})
+    assert re.match(r"x\.yml:[12]: ", str(caught.value))

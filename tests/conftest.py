@@ -1,0 +1,59 @@
+"""What tests share: the real servers, started once for all integration tests, and names that no other test has.
+
+The servers are a stack of their own (ports + 10000, folder `.tailorbird/tests`), which tests may kill beside a stack
+in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack instead, which saves its start while one
+works on a single test; such tests must not stop its servers.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.proc_stack import Stack
+from console.stack import StackSettings
+from console.stack_bars import telling
+
+ROOT = Path(__file__).parent.parent
+PORT_OFFSET = 10_000
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """The servers, up and answering; the environment leads every topology and child process to them."""
+    shared = os.environ.get("TAILORBIRD_TESTS_USE_RUNNING_STACK") == "1"
+    own = {name: value for name, value in os.environ.items() if not name.startswith("TAILORBIRD_PORT")}
+    settings = (
+        StackSettings.from_environ(os.environ, ROOT)
+        if shared
+        else StackSettings.from_environ(own, ROOT, home=Path(".tailorbird/tests"), port_offset=PORT_OFFSET)
+    )
+    servers = Stack(settings)
+    if not shared:
+        servers.down(purge=True)
+    before = dict(os.environ)
+    os.environ.update(settings.environ())
+    with telling() as progress:
+        servers.up(progress)
+    yield servers
+    os.environ.clear()
+    os.environ.update(before)
+    if not shared:
+        servers.down(purge=True)
+
+
+@pytest.fixture(autouse=True)
+def _servers_for_integration(request: pytest.FixtureRequest) -> None:
+    """Every integration test has the servers, whether it names them or not."""
+    if request.node.get_closest_marker("integration"):
+        request.getfixturevalue("stack")
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """A name that no other test or run has used, fit for topologies, databases and topics."""
+    return lambda stem: f"{stem}_{uuid.uuid4().hex[:10]}"

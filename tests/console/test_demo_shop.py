@@ -1,0 +1,63 @@
+"""The demo's traffic is what it claims: every kind of change often enough, on rows that live."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from console.demo_shop import Shop
+
+
+def loaded(seed: int = 7) -> Shop:
+    shop = Shop(random=Random(seed))
+    rows = sum(len(batch) for batch in shop.catalogue(customers=50, products=20, orders=500, now_ms=10**12))
+    assert rows == 570
+    return shop
+
+
+def test_every_kind_of_change_is_at_least_a_twentieth() -> None:
+    """Inserts, updates, deletes, foreign-key moves and renames are each ≥ 5% of the traffic."""
+    shop = loaded()
+    kinds = Counter(shop.traffic(10**12).kind for _ in range(5_000))
+    assert set(kinds) == {
+        "order placed",
+        "order changed",
+        "order moved",
+        "order removed",
+        "customer renamed",
+        "product repriced",
+    }
+    assert kinds.pop("product repriced") > 0
+    assert min(kinds.values()) >= 0.05 * 5_000
+
+
+def test_changes_hit_orders_that_live() -> None:
+    """No update or delete of a row that is gone, revisions count up, ids are never used twice."""
+    shop = loaded()
+    revisions = dict(shop.orders)
+    for _ in range(3_000):
+        change = shop.traffic(10**12)
+        if change.kind == "order placed":
+            assert change.order is not None
+            assert change.order not in revisions
+            revisions[change.order] = 1
+        elif change.kind == "order removed":
+            del revisions[change.statement.values[-1]]
+        elif change.order is not None:
+            assert change.revision == revisions[change.order] + 1
+            revisions[change.order] += 1
+    assert revisions == shop.orders
+
+
+def test_a_seed_gives_the_same_traffic() -> None:
+    """A run can be repeated."""
+    first, second = loaded(3), loaded(3)
+    assert [first.traffic(0) for _ in range(200)] == [second.traffic(0) for _ in range(200)]
+
+
+def test_a_shop_is_remembered() -> None:
+    """A second run goes on with the orders that are there, and with new ids."""
+    shop = Shop(random=Random(1))
+    shop.remember({5: 2, 9: 1}, customers=3, products=4, last_order=9)
+    placed = {change.order for change in (shop.traffic(0) for _ in range(200)) if change.kind == "order placed"}
+    assert min(order for order in placed if order is not None) == 10

@@ -1,0 +1,61 @@
+"""`tailorbird validate`: a broken topology of tests/cases/topologies is one line that names the place and the remedy.
+
+A case is a topology, a line `->`, and how the message goes on behind the file's name.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cdc.errors import TopologyError
+from console.cli import app
+from console.file_topology import load_topology
+from console.validate import validate
+
+ROOT = Path(__file__).parents[2]
+CASES = sorted((ROOT / "tests" / "cases" / "topologies").glob("*.case"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_broken_topology_names_the_line_and_the_remedy(
+    case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong, where, and what was expected instead; never a stack trace."""
+    monkeypatch.delenv("CRM_PASSWORD", raising=False)
+    text, _, expected = case.read_text().partition("->\n")
+    file = tmp_path / "broken.yml"
+    file.write_text(text)
+    with pytest.raises(TopologyError) as caught:
+        validate(load_topology(str(file)))
+    assert str(caught.value).startswith(f"{file}:{expected.strip()}")
+    assert ", expected " in str(caught.value)
+
+
+def test_there_are_at_least_ten_cases() -> None:
+    """The promise is ten; more is better."""
+    assert len(CASES) >= 10
+
+
+def test_the_message_goes_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
+    """A script can tell a broken topology from a failed run, and a person reads one line."""
+    file = tmp_path / "broken.yml"
+    file.write_text("name: x\nsources: 7\n")
+    command = [sys.executable, "-m", "console", "validate", str(file)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr == f"tailorbird: {file}:2: sources: a text, expected a mapping `key: value`\n"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "topologies").glob("*.yml")), ids=lambda file: file.name)
+def test_published_topologies_are_right(file: Path) -> None:
+    """The examples pass, and `--json` lists the columns of each table."""
+    result = CliRunner().invoke(app, ["validate", str(file), "--json"])
+    assert result.exit_code == 0, result.output
+    assert all(json.loads(result.output)["tables"].values())

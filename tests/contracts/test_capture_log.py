@@ -1,0 +1,277 @@
+"""What capture relies on in a log of changes: one suite, run on Kafka and on the log in memory that the laws use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+from uuid import uuid4
+
+import orjson
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kafka.partitioner.default import murmur2
+
+from cdc.errors import Fatal, Retriable
+from cdc.event import Position
+from cdc.naming import schemas_topic
+from cdc.reader import read_topology
+from cdc.schema import Column, TableId, TableSchema
+from cdc.topology import Topology
+from ingest.agent.kafka_log import KafkaLog
+from ingest.agent.kafka_topics import make_topics
+from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.records import Recorder
+from ingest.agent.seams import ChangeLog, Checkpoint, Record
+
+FIRST = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="running", ts_ms=1)
+SECOND = Checkpoint(position=Position(file="f", pos=9, gtid_set="a", sequence=3), snapshot="done", ts_ms=2)
+
+
+class Place(Protocol):
+    """Where logs of one source are opened, and what a read_committed reader sees there."""
+
+    topology: str
+
+    def open(self) -> ChangeLog: ...
+
+    def read(self) -> list[tuple[bytes, bytes | None]]: ...
+
+
+@dataclass
+class InMemory:
+    """The log in memory."""
+
+    topology: str
+    broker: Broker = field(default_factory=Broker)
+
+    def open(self) -> ChangeLog:
+        return MemoryLog(self.broker, schemas_topic(self.topology))
+
+    def read(self) -> list[tuple[bytes, bytes | None]]:
+        schemas = schemas_topic(self.topology)
+        return [(record.key, record.value) for record in self.broker.records if record.topic != schemas]
+
+
+@dataclass
+class InKafka:
+    """Kafka of the local stack."""
+
+    settings: Topology
+    logs: list[KafkaLog] = field(default_factory=list)
+
+    @property
+    def topology(self) -> str:
+        return self.settings.name
+
+    def open(self) -> ChangeLog:
+        source = self.settings.sources["s"]
+        log = KafkaLog(self.settings, source, make_topics(self.settings, source))
+        self.logs.append(log)
+        return log
+
+    def read(self) -> list[tuple[bytes, bytes | None]]:
+        return read_topic(self.settings.log.bootstrap_servers, topic(self.topology), {0})
+
+
+def read_topic(servers: str, name: str, partitions: Collection[int]) -> list[tuple[bytes, bytes | None]]:
+    """Everything that a read_committed consumer sees up to the ends of a topic."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "group.id": "contracts",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer, found, ended = Consumer(settings), [], set[int]()
+    consumer.assign([TopicPartition(name, partition, 0) for partition in partitions])
+    try:
+        while len(ended) < len(partitions):
+            message = consumer.poll(10)
+            assert message is not None, "Kafka does not answer"
+            if message.error() is None:
+                found.append((message.key(), message.value()))
+            else:
+                ended.add(message.partition())
+    finally:
+        consumer.close()
+    return found
+
+
+def topic(topology: str) -> str:
+    return f"{topology}.s.d.t"
+
+
+def topology_text(name: str, sources: tuple[str, ...] = ("s",)) -> str:
+    """A topology whose sources are never connected to."""
+    lines = [f"name: {name}", "log: {partitions: 1, bootstrap_servers: '127.0.0.1:${TAILORBIRD_PORT_KAFKA:-9092}'}"]
+    lines.append("sources:")
+    for i, source in enumerate(sources):
+        lines.append(
+            f"  {source}: {{type: mysql, hostname: x, username: u, password: p, "
+            f"database: d, tables: [t], server_id: {i + 1}}}"
+        )
+    lines += ["tables:", f"  w: {{query: SELECT t.id FROM {sources[0]}.t t, row_key: [id]}}"]
+    return "\n".join(lines)
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    name = f"t_log_{uuid4().hex[:8]}"
+    if request.param == "memory":
+        yield InMemory(name)
+        return
+    kafka = InKafka(read_topology(topology_text(name), file="t.yml", environ=os.environ))
+    yield kafka
+    for log in kafka.logs:
+        log.close()
+
+
+def record(place: Place, key: str, value: str | None) -> Record:
+    return Record(topic=topic(place.topology), key=key.encode(), value=None if value is None else value.encode())
+
+
+def test_a_new_log_is_empty(place: Place) -> None:
+    """Before the first commit there is no checkpoint and no schema: capture takes a snapshot."""
+    recovered = place.open().recover()
+    assert recovered.checkpoint is None
+    assert recovered.schemas == {}
+
+
+def test_records_and_checkpoint_are_one_commit(place: Place) -> None:
+    """A reader sees a commit's records in order, tombstones too; the next session finds the checkpoint behind them."""
+    log = place.open()
+    log.recover()
+    log.append(record(place, "a", "1"))
+    log.append(record(place, "a", None))
+    log.commit(FIRST)
+    log.append(record(place, "b", "2"))
+    log.commit(SECOND)
+    assert place.read() == [(b"a", b"1"), (b"a", None), (b"b", b"2")]
+    assert place.open().recover().checkpoint == SECOND
+
+
+def test_what_was_not_committed_never_was(place: Place) -> None:
+    """Records without a commit are seen by nobody, whether they were given up or their process died."""
+    log = place.open()
+    log.recover()
+    log.append(record(place, "a", "1"))
+    log.commit(FIRST)
+    log.append(record(place, "a", "given up"))
+    log.abort()
+    log.append(record(place, "a", "left behind"))
+    successor = place.open()
+    assert successor.recover().checkpoint == FIRST
+    successor.append(record(place, "b", "2"))
+    successor.commit(SECOND)
+    assert place.read() == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_a_successor_locks_its_predecessor_out(place: Place) -> None:
+    """Two captures of one source cannot both commit: the newer one goes on, the older one ends with Fatal."""
+    old = place.open()
+    old.recover()
+    old.append(record(place, "a", "old"))
+    new = place.open()
+    assert new.recover().checkpoint is None
+
+    def go_on() -> None:
+        old.append(record(place, "a", "too late"))
+        old.commit(SECOND)
+
+    with pytest.raises(Fatal, match="another capture"):
+        go_on()
+    new.append(record(place, "a", "new"))
+    new.commit(FIRST)
+    assert place.read() == [(b"a", b"new")]
+    assert place.open().recover().checkpoint == FIRST
+
+
+def test_a_checkpoint_may_be_committed_alone(place: Place) -> None:
+    """An idle source advances without records, however many commits there were."""
+    log = place.open()
+    log.recover()
+    for sequence in range(70):
+        log.commit(replace(SECOND, position=replace(SECOND.position, sequence=sequence)))
+    found = place.open().recover().checkpoint
+    assert found is not None
+    assert found.position.sequence == 69
+    assert place.read() == []
+
+
+def test_the_newest_schema_of_each_table_is_found_again(place: Place) -> None:
+    """A restart knows the schemas that were published, so that it publishes a change once."""
+    table = TableId(source="s", database="d", table="t")
+    schema = TableSchema(
+        table_id=table,
+        version=1,
+        columns=(Column(name="id", column_type="int", nullable=False),),
+        primary_key=("id",),
+    )
+    recorder, log = Recorder(place.topology), place.open()
+    log.recover()
+    log.append(recorder.schema(schema))
+    log.append(recorder.schema(replace(schema, version=2)))
+    log.commit(FIRST)
+    assert place.open().recover().schemas == {table: replace(schema, version=2)}
+
+
+@pytest.mark.integration
+def test_kafka_end_offsets_cover_the_commit() -> None:
+    """`end_offsets` of a position name where each partition ends behind its rows, carried over restarts."""
+    name = f"t_log_{uuid4().hex[:8]}"
+    kafka = InKafka(read_topology(topology_text(name), file="t.yml", environ=os.environ))
+    ends: list[int] = []
+    for count in (2, 0, 3):
+        log = kafka.open()
+        log.recover()
+        for i in range(count):
+            log.append(record(kafka, f"k{i}", "v"))
+        log.commit(SECOND)
+        newest = read_topic(kafka.settings.log.bootstrap_servers, f"{name}.positions", {0})[-1][1]
+        assert newest is not None
+        ends.append(orjson.loads(newest)["end_offsets"][topic(name)]["0"])
+    for log in kafka.logs:
+        log.close()
+    assert ends == [2, 2, 6]  # the commit marker behind the first two records takes an offset
+
+
+@pytest.mark.integration
+def test_kafka_finds_a_position_in_its_old_partition() -> None:
+    """A source added in front of another shifts its positions partition, which must not repeat its snapshot."""
+    name = f"t_log_{uuid4().hex[:8]}"
+    before = read_topology(topology_text(name, ("s",)), file="t.yml", environ=os.environ)
+    log = KafkaLog(before, before.sources["s"], make_topics(before, before.sources["s"]))
+    log.recover()
+    log.commit(SECOND)
+    log.close()
+    after = read_topology(topology_text(name, ("r", "s")), file="t.yml", environ=os.environ)
+    moved = KafkaLog(after, after.sources["s"], make_topics(after, after.sources["s"]))
+    assert moved.recover().checkpoint == SECOND
+    moved.close()
+
+
+@pytest.mark.integration
+def test_kafka_partitions_keys_as_everybody_does() -> None:
+    """A key stands where Java's and kafka-python's producers would put it: one key, one partition."""
+    name = f"t_log_{uuid4().hex[:8]}"
+    text = topology_text(name).replace("partitions: 1", "partitions: 5")
+    topology = read_topology(text, file="t.yml", environ=os.environ)
+    log = KafkaLog(topology, topology.sources["s"], make_topics(topology, topology.sources["s"]))
+    log.recover()
+    keys = [f'{{"id":{i}}}'.encode() for i in range(50)]
+    for key in keys:
+        log.append(Record(topic=topic(name), key=key, value=b"v"))
+    log.commit(FIRST)
+    log.close()
+    found = {key: p for p in range(5) for key, _ in read_topic(topology.log.bootstrap_servers, topic(name), {p})}
+    assert found == {key: (murmur2(key) & 0x7FFFFFFF) % 5 for key in keys}
+
+
+@pytest.mark.integration
+def test_kafka_away_is_retriable() -> None:
+    """A broker that does not answer is waited for, not given up."""
+    text = topology_text(f"t_log_{uuid4().hex[:8]}").replace("${TAILORBIRD_PORT_KAFKA:-9092}", "9")
+    topology = read_topology(text, file="t.yml", environ={})
+    with pytest.raises(Retriable, match=r"127\.0\.0\.1:9"):
+        make_topics(topology, topology.sources["s"])

@@ -1,0 +1,122 @@
+"""docker-compose.yml offers what `tailorbird stack up` offers: the same services, ports, flags and versions.
+
+No Docker is needed: both sides are compared as data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cdc.artefacts import VERSIONS
+from console.stack import CAPTURE_LOGIN, SERVICES, Ports, StackSettings
+from console.stack_services import KAFKA_CLUSTER_ID, ServiceSpec, Tools, service_specs
+
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "src" / "console" / "stack_files"
+
+# What differs on purpose: inside its container the broker listens to all interfaces, and keeps its data elsewhere.
+KAFKA_DIFFERS = {"listeners", "log.dirs"}
+# What the container's own entry point sets, and what only an unprivileged mysqld beside others needs.
+MYSQL_OWN = {
+    "basedir", "datadir", "lc-messages-dir", "port", "bind-address", "socket", "pid-file", "log-error",
+    "secure-file-priv", "init-file", "user", "no-defaults",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def specs() -> dict[str, ServiceSpec]:
+    settings = StackSettings(home=Path("/data"), cache=Path("/cache"))
+    tools = Tools(java=Path("/java"), mysql=Path("/mysql"), libraries=None, root=True)
+    templates = {str(path.relative_to(FILES)): path.read_text() for path in FILES.rglob("*") if path.is_file()}
+    return {str(name): spec for name, spec in service_specs(settings, tools, templates).items()}
+
+
+def flags(argv: list[str] | tuple[str, ...]) -> dict[str, str]:
+    return dict(word.removeprefix("--").partition("=")[::2] for word in argv if word.startswith("--"))
+
+
+def properties(text: str) -> dict[str, str]:
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return dict(line.partition("=")[::2] for line in lines)
+
+
+def test_services_are_the_same(compose: dict[str, Any]) -> None:
+    """Whoever has Docker gets every server of the stack and no other."""
+    assert set(compose["services"]) == set(SERVICES)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_the_same_and_loopback_only(compose: dict[str, Any], name: str) -> None:
+    """A topology's default addresses work with either; nothing is published beyond this machine."""
+    service = compose["services"][name]
+    if service.get("network_mode") == "host":
+        # the very command of the stack, so its own ports and its own loopback address
+        assert service["command"] == ["tailorbird", "stack", "run", name]
+        assert "ports" not in service
+        return
+    published = [port.split(":") for port in service["ports"]]
+    assert {host for host, _, _ in published} == {"127.0.0.1"}
+    inner_only = {"kafka_controller"}
+    expected = [port for listener, port in Ports().of(name) if listener not in inner_only]  # type: ignore[arg-type]  # SERVICES
+    assert [int(outside) for _, outside, _ in published] == expected
+
+
+@pytest.mark.parametrize("name", ["mysql-shop", "mysql-crm"])
+def test_mysql_flags_are_the_same(compose: dict[str, Any], specs: dict[str, ServiceSpec], name: str) -> None:
+    """Capture relies on them: full row images and metadata, GTIDs, durability, distinct server ids."""
+    ours = {flag: value for flag, value in flags(specs[name].argv).items() if flag not in MYSQL_OWN}
+    assert flags(compose["services"][name]["command"]) == ours
+
+
+@pytest.mark.parametrize("name", ["mysql-shop", "mysql-crm"])
+def test_mysql_users_come_from_the_same_file(compose: dict[str, Any], specs: dict[str, ServiceSpec], name: str) -> None:
+    """Both log in with the users of one file, and the health check with the user of capture."""
+    service = compose["services"][name]
+    (mounted,) = [volume.split(":")[0] for volume in service["volumes"] if "initdb.d" in volume]
+    init_file = Path(flags(specs[name].argv)["init-file"])
+    assert (ROOT / mounted).read_text() == specs[name].files[init_file]
+    assert f"--user={CAPTURE_LOGIN.user}" in service["healthcheck"]["test"]
+
+
+def test_kafka_properties_are_the_same(compose: dict[str, Any], specs: dict[str, ServiceSpec]) -> None:
+    """Transactions, partition counts and retention behave alike on both."""
+    (text,) = [body for path, body in specs["kafka"].files.items() if path.name == "server.properties"]
+    ours = {key: value for key, value in properties(text).items() if key not in KAFKA_DIFFERS}
+    environment = dict(compose["services"]["kafka"]["environment"])
+    assert environment.pop("CLUSTER_ID") == KAFKA_CLUSTER_ID
+    heap = environment.pop("KAFKA_HEAP_OPTS")
+    assert set(heap.split()) <= set(specs["kafka"].argv)
+    theirs = {name.removeprefix("KAFKA_").lower().replace("_", "."): value for name, value in environment.items()}
+    assert {key: value for key, value in theirs.items() if key not in KAFKA_DIFFERS} == ours
+
+
+def test_images_are_pinned_to_the_versions_of_the_stack(compose: dict[str, Any]) -> None:
+    """The servers are the same release, MySQL the same series."""
+    services = compose["services"]
+    assert services["kafka"]["image"] == f"apache/kafka:{VERSIONS['kafka']}"
+    assert services["solr"]["image"] == f"solr:{VERSIONS['solr']}"
+    series = VERSIONS["mysql"].rpartition(".")[0]
+    for name in ("mysql-shop", "mysql-crm"):
+        image, _, tag = services[name]["image"].partition(":")
+        assert (image, tag.rpartition(".")[0]) == ("mysql", series)
+
+
+def test_dockerfile_builds_hbase_from_the_stack(compose: dict[str, Any]) -> None:
+    """The one image of our own holds what `stack run` needs, so that its container starts without a download."""
+    for name in ("hbase", "thrift"):
+        text = (ROOT / compose["services"][name]["build"]["dockerfile"]).read_text()
+        assert "tailorbird stack fetch hbase" in text
+        copied = {word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]}
+        assert copied == {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "src"}
+        ignored = (ROOT / ".dockerignore").read_text().splitlines()
+        assert {f"!{name}" for name in copied} <= set(ignored)

@@ -1,0 +1,171 @@
+"""What we rely on in HBase's master: namespaces, unsplittable tables with scope, serial peers; and `apply` over it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import happybase
+import pytest
+from typer.testing import CliRunner
+
+from cdc.errors import Fatal, Retriable, UsageError
+from cdc.reader import read_topology
+from cdc.topology import Topology
+from console.apply import FamilySpec, PeerSpec, TableSpec
+from console.cli import app
+from console.cli_apply import provision
+from console.file_configset import install_configset
+from console.hbase_admin import HBaseAdmin
+from console.solr_admin import SolrAdmin
+
+pytestmark = pytest.mark.integration
+
+TOPOLOGY = """
+name: {name}
+sources:
+  shop:
+    {{type: mysql, hostname: 127.0.0.1, username: cdc, password: cdc, database: shop, tables: [orders], server_id: 9}}
+hbase:
+  thrift: 127.0.0.1:${{TAILORBIRD_PORT_THRIFT}}
+  zookeeper: 127.0.0.1:${{TAILORBIRD_PORT_ZOOKEEPER}}
+solr:
+  url: http://127.0.0.1:${{TAILORBIRD_PORT_SOLR}}/solr
+tables:
+  wide: {{query: SELECT o.id FROM shop.orders o, row_key: [id], salt_buckets: 3}}
+indexes:
+  wide: {{table: wide}}
+"""
+
+
+@pytest.fixture
+def admin(stack: object) -> Iterator[HBaseAdmin]:
+    thrift = f"127.0.0.1:{os.environ['TAILORBIRD_PORT_THRIFT']}"
+    with HBaseAdmin(zookeeper=f"127.0.0.1:{os.environ['TAILORBIRD_PORT_ZOOKEEPER']}", thrift=thrift) as found:
+        yield found
+
+
+@pytest.fixture
+def topology(admin: HBaseAdmin, unique: Callable[[str], str]) -> Iterator[Topology]:
+    """A topology of the test's own; what apply made of it is removed."""
+    name = unique("t")
+    made = read_topology(TOPOLOGY.format(name=name), file="t.yml", environ=os.environ)
+    yield made
+    for peer in admin.peers():
+        if peer.startswith(f"{name}_"):
+            admin.remove_peer(peer)
+    if name in admin.namespaces():
+        for table in admin.tables(name):
+            admin.drop_table(table)
+        admin.drop_namespace(name)
+    solr = SolrAdmin(made.solr.url, install=install_configset)
+    if solr.exists(f"{name}_wide"):
+        solr.remove(f"{name}_wide")
+
+
+@pytest.fixture
+def thrift(stack: object) -> Iterator[happybase.Connection]:
+    connection = happybase.Connection("127.0.0.1", int(os.environ["TAILORBIRD_PORT_THRIFT"]), timeout=20_000)
+    yield connection
+    connection.close()
+
+
+def test_apply_makes_everything_once(
+    topology: Topology, admin: HBaseAdmin, thrift: happybase.Connection, tmp_path: Path
+) -> None:
+    """`apply` is idempotent: the second run keeps all that the first one made, and says so, a line per thing.
+
+    A table has a region per salt bucket, on which barriers count for ever, and keeps one version of a row.
+    """
+    name, file = topology.name, tmp_path / "t.yml"
+    file.write_text(TOPOLOGY.format(name=name))
+    made = CliRunner().invoke(app, ["apply", str(file)])
+    assert made.exit_code == 0
+    assert [line.split()[:3] for line in made.output.splitlines()] == [
+        ["made", "namespace", name],
+        ["made", "table", f"{name}:layouts"],
+        ["made", "table", f"{name}:wide"],
+        ["made", "collection", f"{name}_wide"],
+        ["made", "peer", f"{name}_wide_1"],
+    ]
+    kept = CliRunner().invoke(app, ["apply", str(file), "--json"])
+    assert [json.loads(line)["done"] for line in kept.output.splitlines()] == ["kept"] * 5
+    assert admin.tables(name) == {
+        f"{name}:layouts": (FamilySpec(name="f", replicated=False),),
+        f"{name}:wide": (FamilySpec(name="d", replicated=True),),
+    }
+    peer = admin.peers()[f"{name}_wide_1"]
+    assert (peer.tables, peer.serial, peer.enabled) == ((f"{name}:wide",), True, True)
+    table = thrift.table(f"{name}:wide")
+    assert [region["start_key"] for region in table.regions()] == [b"", b"\x01", b"\x02"]
+    family = table.families()[b"d"]
+    assert (family["max_versions"], family["compression"]) == (1, b"NONE")
+
+
+def test_a_table_that_lacks_its_scope_is_changed(topology: Topology, admin: HBaseAdmin) -> None:
+    """A table made by hand without REPLICATION_SCOPE would index nothing, silently: apply sets it."""
+    admin.create_namespace(topology.name)
+    family = FamilySpec(name="d", replicated=False)
+    admin.create_table(TableSpec(name=f"{topology.name}:wide", family=family, splits=(b"\x01", b"\x02")))
+    outcomes = {o.name: o.done for o in provision(topology)}
+    assert outcomes[f"{topology.name}:wide"] == "changed"
+    assert admin.tables(topology.name)[f"{topology.name}:wide"] == (FamilySpec(name="d", replicated=True),)
+
+
+def test_what_contradicts_the_topology_is_refused(topology: Topology, admin: HBaseAdmin) -> None:
+    """Another number of buckets, another family, a peer of another table: one line with the remedy, nothing changed."""
+    list(provision(topology))
+    text = TOPOLOGY.format(name=topology.name)
+    for old, new, reason in (
+        ("salt_buckets: 3", "salt_buckets: 4", "3 regions, the topology says 4"),
+        ("salt_buckets: 3", "salt_buckets: 3, family: x", "families d, the topology says x"),
+    ):
+        changed = read_topology(text.replace(old, new), file="t.yml", environ=os.environ)
+        with pytest.raises(UsageError, match=reason):
+            list(provision(changed))
+    spec = admin.peers()[f"{topology.name}_wide_1"]
+    with pytest.raises(Fatal, match="refused AddReplicationPeer"):
+        admin.add_peer(spec)
+
+
+def test_an_index_over_a_table_with_rows_is_refused(
+    topology: Topology, admin: HBaseAdmin, thrift: happybase.Connection
+) -> None:
+    """A new peer never sees rows of old write-ahead logs, so a late index would lack them without a word."""
+    name = topology.name
+    list(provision(topology))
+    thrift.table(f"{name}:wide").put(b"\x00\x00barrier", {b"d:_barrier": b"{}"})
+    admin.remove_peer(f"{name}_wide_1")
+    SolrAdmin(topology.solr.url, install=install_configset).remove(f"{name}_wide")
+    thrift.table(f"{name}:wide").put(b"\x01\x01row", {b"d:a": b"1"})
+    with pytest.raises(UsageError, match=f"lacks its collection {name}_wide and peer {name}_wide_1"):
+        list(provision(topology))
+    assert f"{name}_wide_1" not in admin.peers()
+
+
+def test_a_peer_of_another_table_is_told(topology: Topology, admin: HBaseAdmin) -> None:
+    """A peer of that name that ships another table would leave the index empty for ever."""
+    name = topology.name
+    list(provision(topology))
+    admin.remove_peer(f"{name}_wide_1")
+    key = f"{topology.hbase.zookeeper}:/sep-{name}_wide_1"
+    admin.add_peer(
+        PeerSpec(id=f"{name}_wide_1", cluster_key=key, tables=(f"{name}:layouts",), serial=False, enabled=True)
+    )
+    with pytest.raises(UsageError, match=f"replicates {name}:layouts .* not serially"):
+        list(provision(topology))
+
+
+def test_servers_that_are_away_are_named(unique: Callable[[str], str], stack: object) -> None:
+    """Solr, Thrift or ZooKeeper away: which one, and what to do about it."""
+    text = TOPOLOGY.format(name=unique("t"))
+    with pytest.raises(Retriable, match=r"Solr at http://127\.0\.0\.1:9/solr does not answer"):
+        SolrAdmin("http://127.0.0.1:9/solr", install=install_configset).exists("x")
+    thrift = read_topology(text.replace("${TAILORBIRD_PORT_THRIFT}", "9"), file="t.yml", environ=os.environ)
+    with (
+        HBaseAdmin(zookeeper=thrift.hbase.zookeeper, thrift=thrift.hbase.thrift) as admin,
+        pytest.raises(Retriable, match=r"Thrift server at 127\.0\.0\.1:9 does not answer"),
+    ):
+        admin.has_rows("x")

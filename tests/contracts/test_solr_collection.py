@@ -1,0 +1,184 @@
+"""What we rely on in Solr: the fence, the isolation of what it refuses, exact values of any length, facets, words."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import requests
+
+from cdc.errors import Fatal, Retriable
+from console.file_configset import install_configset
+from console.solr_admin import SolrAdmin
+from indexer.mapping import Document, Field
+from indexer.processor import Refused
+from indexer.solr_collection import SolrCollection
+from indexer.solr_rows import all_documents
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def url() -> str:
+    return f"http://127.0.0.1:{os.environ['TAILORBIRD_PORT_SOLR']}/solr"
+
+
+@pytest.fixture
+def name(url: str, unique: Callable[[str], str]) -> Iterator[str]:
+    """A collection of the test's own, removed afterwards."""
+    admin = SolrAdmin(url, install=install_configset)
+    collection = unique("c")
+    assert not admin.exists(collection)
+    admin.create(collection)
+    assert admin.exists(collection)
+    yield collection
+    admin.remove(collection)
+
+
+@pytest.fixture
+def collection(url: str, name: str) -> SolrCollection:
+    made = SolrCollection(url, name, commit_within=0.1)
+    wanted = [Field(name="n", type="pint", stored=True), Field(name="text", type="exact", stored=True)]
+    assert made.ensure_fields([*wanted, Field(name="_t_text", type="words", stored=False)])
+    assert not made.ensure_fields(wanted)
+    return made
+
+
+def row(key: str, version: int, **values: Any) -> Document:
+    return {"_id": key, "_fence": version, "_kind": "row", **values}
+
+
+def query(url: str, name: str, **parameters: Any) -> dict[str, Any]:
+    """A query that sees everything posted so far."""
+    requests.get(f"{url}/{name}/update", params={"commit": "true", "wt": "json"}, timeout=30).raise_for_status()
+    answer = requests.post(f"{url}/{name}/select", data={"q": "*:*", "wt": "json", **parameters}, timeout=30)
+    answer.raise_for_status()
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_the_greater_version_stays_whatever_the_order(collection: SolrCollection, url: str, name: str) -> None:
+    """The law of tests/laws on the real Solr: 40 histories of adds and deletes, shuffled and repeated."""
+    random = Random(7)
+    expected: dict[str, int] = {}
+    posts: list[Document] = []
+    for history in range(40):
+        key = f"{history:02d}"
+        stamps = random.sample(range(1000, 1100, 2), 5)
+        writes: list[Document] = []
+        for stamp in stamps:
+            # as the sink writes: a delete at stamp, a put at stamp + 1, at times both
+            if random.random() < 0.5:
+                writes.append({"_id": key, "_fence": 2 * stamp + 1})
+            if random.random() < 0.6:
+                writes.append(row(key, 2 * (stamp + 1), n=stamp))
+        posts += writes + random.choices(writes, k=3) if writes else []
+        newest = max(writes, key=lambda document: int(document["_fence"]), default={})
+        if "n" in newest:
+            expected[key] = int(newest["n"])
+    random.shuffle(posts)
+    while posts:
+        size = random.randint(1, 40)
+        batch, posts = posts[:size], posts[size:]
+        assert collection.post(batch) == []
+        if random.random() < 0.2:
+            query(url, name)  # some decisions are made against the index, the others against the transaction log
+    query(url, name)
+    assert {document["_id"]: document["n"] for document in all_documents(url, name)} == expected
+
+
+def test_a_stale_or_equal_version_changes_nothing_and_is_no_error(
+    collection: SolrCollection, url: str, name: str
+) -> None:
+    """Replays are accepted in silence: strictly greater wins."""
+    assert collection.post([row("a", 10, n=1)]) == []
+    assert collection.post([row("a", 10, n=2), row("a", 9, n=3), {"_id": "a", "_fence": 9}]) == []
+    [found] = query(url, name)["response"]["docs"]
+    assert (found["n"], found["_fence"]) == (1, 10)
+
+
+def test_a_write_without_a_version_is_refused(url: str, name: str, collection: SolrCollection) -> None:
+    """Nobody changes a collection past the fence by accident: it is in the default chain."""
+    answer = requests.post(f"{url}/{name}/update", json=[{"_id": "a", "n": 1}], timeout=30)
+    assert answer.status_code >= 400
+    assert "_fence" in answer.text
+    assert query(url, name)["response"]["numFound"] == 0
+
+
+def test_what_solr_refuses_is_named_and_the_rest_is_taken(collection: SolrCollection, url: str, name: str) -> None:
+    """Of 200 documents three are refused, each with its place and reason; the other 197 are in Solr."""
+    documents = [row(f"{n:03d}", 10, n="x" if n in (0, 77, 199) else n) for n in range(200)]
+    refused = collection.post(documents)
+    assert [each.position for each in refused] == [0, 77, 199]
+    assert all("For input string" in each.reason or "Error adding field" in each.reason for each in refused)
+    assert query(url, name, rows=0)["response"]["numFound"] == 197
+    unknown = collection.post([row("z", 1, nothing_known=1)])
+    assert unknown == [Refused(position=0, reason=unknown[0].reason)]
+    assert "nothing_known" in unknown[0].reason
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\x00\x01\x1f\x7f", "<b>&amp;</b>", "é😀\ufffe", "x" * 40_000, "é" * 200_000, '{"a": "\\u0000"}']
+)
+def test_texts_come_back_as_they_went(collection: SolrCollection, url: str, name: str, text: str) -> None:
+    """No value is refused, cleaned or cut: not the empty one, not control characters, not 400,000 bytes."""
+    assert collection.post([row("a", 1, text=text)]) == []
+    query(url, name)
+    [document] = all_documents(url, name)
+    assert document["text"] == text
+
+
+def test_exact_text_is_filtered_sorted_and_counted_whole(collection: SolrCollection, url: str, name: str) -> None:
+    """A text column serves facets, filters and sorting like a string, and words where they are asked for."""
+    texts = ["New York", "new york", "Übersee", "", "New York"]
+    assert collection.post([row(str(n), 1, text=text, _t_text=text) for n, text in enumerate(texts)]) == []
+    facet = json.dumps({"texts": {"type": "terms", "field": "text"}})
+    buckets = query(url, name, **{"json.facet": facet})["facets"]["texts"]["buckets"]
+    assert {bucket["val"]: bucket["count"] for bucket in buckets} == {"New York": 2, "new york": 1, "Übersee": 1, "": 1}
+    found = query(url, name, fq="{!term f=text}New York")
+    assert found["response"]["numFound"] == 2
+    ordered = query(url, name, sort="text desc, _id asc", fl="text")["response"]["docs"]
+    assert [document["text"] for document in ordered] == ["Übersee", "new york", "New York", "New York", ""]
+    assert query(url, name, q="_t_text:york")["response"]["numFound"] == 3
+    assert query(url, name, q="_t_text:ubersee")["response"]["numFound"] == 1
+
+
+def test_a_field_that_changed_its_type_stops_the_indexer(collection: SolrCollection) -> None:
+    """Documents of two types in one field would read as garbage: going on is refused, with the remedy."""
+    with pytest.raises(Fatal, match=r"n of collection .* is a pint"):
+        collection.ensure_fields([Field(name="n", type="exact", stored=True)])
+
+
+def test_fields_of_one_collection_are_not_in_another(
+    collection: SolrCollection, url: str, unique: Callable[[str], str]
+) -> None:
+    """Each collection has a configuration of its own: two indexes may call different types by one name."""
+    admin, other = SolrAdmin(url, install=install_configset), unique("c")
+    admin.create(other)
+    try:
+        assert SolrCollection(url, other, commit_within=1).ensure_fields([Field(name="n", type="exact", stored=True)])
+    finally:
+        admin.remove(other)
+
+
+def test_many_documents_are_paged(collection: SolrCollection, url: str, name: str) -> None:
+    """A whole collection is read in pages, each document once, stubs and barriers left out."""
+    documents = [row(f"{n:05d}", 1, n=n) for n in range(4500)]
+    collection.post([*documents, {"_id": "gone", "_fence": 3}, {"_id": "barrier-0", "_fence": 1, "_kind": "barrier"}])
+    query(url, name)
+    assert [document["n"] for document in all_documents(url, name)] == list(range(4500))
+
+
+def test_an_absent_solr_or_collection_is_worth_another_try(url: str) -> None:
+    """HBase keeps the backlog while Solr is away, starts, or lacks the collection."""
+    for base in (url, "http://127.0.0.1:9/solr"):
+        nowhere = SolrCollection(base, "no_such_collection", commit_within=1, timeout=5)
+        with pytest.raises(Retriable):
+            nowhere.post([row("a", 1)])
+        with pytest.raises(Retriable):
+            nowhere.ensure_fields([Field(name="n", type="pint", stored=True)])
+    assert not SolrCollection(url, "no_such_collection", commit_within=1).exists()

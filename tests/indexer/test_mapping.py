@@ -1,0 +1,127 @@
+"""Every type's way into a document, and what can not be mapped."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cdc.cells import LAYOUT, Barrier, RowCodec
+from cdc.errors import Skippable
+from cdc.layout import Layout, LayoutColumn
+from cdc.types import Canonical, parse_type
+from indexer.collapse import RowChange
+from indexer.mapping import Field, Mapper, barrier_document, fields_of, stub
+
+TYPES: dict[str, tuple[Canonical, str, object, str | None, object]] = {
+    # type: value, field type, stored, query field type, query value
+    "bool": (True, "boolean", True, None, None),
+    "int8": (-128, "pint", -128, None, None),
+    "int16": (32767, "pint", 32767, None, None),
+    "int32": (-(2**31), "pint", -(2**31), None, None),
+    "int64": (2**63 - 1, "plong", 2**63 - 1, None, None),
+    "uint64": (2**64 - 1, "string", "18446744073709551615", None, None),
+    "decimal(38,10)": ("-12345678901234567890.1234567890", "string", "-12345678901234567890.1234567890", "pdouble",
+                       -12345678901234567890.1234567890),
+    "float32": (0.5, "pdouble", 0.5, None, None),
+    "float64": (0.1, "pdouble", 0.1, None, None),
+    "date": ("0999-12-31Z", "string", "0999-12-31Z", "pdate", "0999-12-31T00:00:00Z"),
+    "datetime": ("2026-11-21T10:12:00.123456Z", "string", "2026-11-21T10:12:00.123456Z", "pdate",
+                 "2026-11-21T10:12:00.123Z"),
+    "timestamp": ("2026-11-21T10:12:00Z", "string", "2026-11-21T10:12:00Z", "pdate", "2026-11-21T10:12:00Z"),
+    "time": ("-838:59:59", "string", "-838:59:59", None, None),
+    "string": ("<b>é\x00😀", "exact", "<b>é\x00😀", None, None),
+    "json": ('{"a": 1}', "stored", '{"a": 1}', None, None),
+    "bytes": ("AAH/", "stored", "AAH/", None, None),
+}  # fmt: skip
+
+
+def layout(**types: str) -> Layout:
+    columns = tuple(LayoutColumn(name=n, type=parse_type(t), origin="") for n, t in types.items())
+    return Layout(
+        topology="t", table="wide", id=3, family="d", columns=columns, row_key=(next(iter(types)),), salt_buckets=2
+    )
+
+
+def change(stored: Layout, **values: Canonical) -> RowChange:
+    codec = RowCodec(stored)
+    return RowChange(row=b"\x00\x01k", version=42, cells=codec.cells(values, batch=7, ts_ms=1234), deleted=False)
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_each_type_has_its_exact_field_and_its_query_field(type_: str) -> None:
+    """The stored field holds the canonical value; what it can not be asked, its query field can."""
+    value, field_type, stored, query_type, query_value = TYPES[type_]
+    one = layout(c=type_)
+    wanted = [Field(name="c", type=field_type, stored=True)]
+    expected = {"c": stored}
+    if query_type is not None:
+        wanted.append(Field(name="_q_c", type=query_type, stored=False))
+        expected["_q_c"] = query_value
+    assert list(fields_of(one, ())) == wanted
+    document = Mapper(one, ()).document(change(one, c=value), now_ms=99)
+    assert {name: value for name, value in document.items() if name in ("c", "_q_c")} == expected
+
+
+def test_null_is_absent_and_empty_is_not() -> None:
+    """SQL's NULL and the empty string stay two values, in every type."""
+    one = layout(k="int32", a="string", b="string", d="decimal(4,2)")
+    document = Mapper(one, ["a", "b"]).document(change(one, k=1, a="", b=None, d=None), now_ms=99)
+    assert document == {
+        "_id": "00016b", "_fence": 42, "_kind": "row", "_ts": 1234, "_indexed_at": 99, "_batch": 7, "_layout": 3,
+        "k": 1, "a": "", "_t_a": "",
+    }  # fmt: skip
+
+
+def test_a_searched_column_is_found_by_words_too() -> None:
+    """`search:` adds an analysed field beside the exact one."""
+    one = layout(k="int32", name="string")
+    assert fields_of(one, ["name"])[-1] == Field(name="_t_name", type="words", stored=False)
+    assert Mapper(one, ["name"]).document(change(one, k=1, name="Ada"), now_ms=0)["_t_name"] == "Ada"
+
+
+@pytest.mark.parametrize(("value", "stored"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
+def test_numbers_that_json_lacks_are_not_lost(value: float, stored: str) -> None:
+    """A writer of JSON turns them into null, which would read as NULL."""
+    one = layout(k="float64")
+    assert Mapper(one, ()).document(change(one, k=value), now_ms=0)["k"] == stored
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "reason"),
+    [
+        (b"name", None, "cell name of layout 3 is missing"),
+        (b"_nulls", None, "cell _nulls of layout 3 is missing"),
+        (b"k", b"\x00", "can not read"),
+        (b"name", b"\xff\xfe", "can not read"),
+        (b"_nulls", b"", "can not read"),
+        (b"_ts", b"1", "can not read"),
+    ],
+)
+def test_cells_that_are_no_row_are_skippable(cell: bytes, value: bytes | None, reason: str) -> None:
+    """A row that a stranger half wrote goes to the dead letters with its reason; it does not stop the rest."""
+    one = layout(k="int32", name="string")
+    cells = dict(change(one, k=1, name="x").cells)
+    if value is None:
+        del cells[cell]
+    else:
+        cells[cell] = value
+    with pytest.raises(Skippable, match=reason):
+        Mapper(one, ()).document(RowChange(row=b"r", version=1, cells=cells, deleted=False), now_ms=0)
+
+
+def test_stub_and_barrier() -> None:
+    """A stub is a key and a version, so that `_kind:row` hides it; a barrier says what a query sees for certain."""
+    assert stub(RowChange(row=b"\x01\x01k", version=43, cells={}, deleted=True)) == {"_id": "01016b", "_fence": 43}
+    barrier = Barrier(bucket=1, buckets=2, batch=7, stamp=1000, positions={"shop": {"sequence": 5}})
+    assert barrier_document(barrier, 2002, now_ms=99) == {
+        "_id": "barrier-1", "_fence": 2002, "_kind": "barrier", "_stamp": 1000, "_batch": 7, "_buckets": 2,
+        "_positions": '{"shop":{"sequence":5}}', "_indexed_at": 99,
+    }  # fmt: skip
+
+
+def test_the_layout_cell_is_what_the_document_names() -> None:
+    """`_layout` of a document is the id in the row, by which its bytes were read."""
+    one = layout(k="int32")
+    assert change(one, k=1).cells[LAYOUT] == (3).to_bytes(4, "big")
+    assert Mapper(one, ()).document(change(one, k=1), now_ms=0)["_layout"] == 3

@@ -1,0 +1,286 @@
+"""A batch of edits against a Solr, layouts and dead letters of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from cdc.cells import Barrier, RowCodec, barrier_key
+from cdc.errors import Fatal, Retriable, Skippable
+from cdc.layout import Layout, LayoutColumn
+from cdc.types import parse_type
+from indexer import processor
+from indexer.mapping import Document, Field
+from indexer.peer import Edit, Edits
+from indexer.processor import DeadLetter, Processor, Refused
+from indexer.wire import DELETE_FAMILY, PUT, Cell
+
+LAYOUT = Layout(
+    topology="t",
+    table="wide",
+    id=1,
+    family="d",
+    columns=(
+        LayoutColumn(name="id", type=parse_type("int32"), origin=""),
+        LayoutColumn(name="name", type=parse_type("string"), origin=""),
+    ),
+    row_key=("id",),
+    salt_buckets=1,
+)
+CODEC = RowCodec(LAYOUT)
+NEVER = 1e9
+
+
+class FakeSolr:
+    """Takes documents with known fields unless their name is "poison"; away when told so."""
+
+    def __init__(self) -> None:
+        self.fields: set[str] = set()
+        self.posts: list[list[Document]] = []
+        self.away_after: int | None = None
+
+    def ensure_fields(self, wanted: Iterable[Field]) -> bool:
+        before = len(self.fields)
+        self.fields |= {field.name for field in wanted}
+        return len(self.fields) > before
+
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+        if self.away_after is not None and len(self.posts) >= self.away_after:
+            raise Retriable("Solr is away")
+        self.posts.append(list(documents))
+        known = self.fields | {"_id"}
+        return [
+            Refused(position=position, reason="HTTP 400")
+            for position, document in enumerate(documents)
+            if document.get("name") == "poison"
+            or any(name not in known and not name.startswith("_") for name in document)
+        ]
+
+
+class FakeLayouts:
+    def layout(self, layout_id: int) -> Layout:
+        if layout_id != 1:
+            raise Skippable(f"layout {layout_id} is not stored")
+        return LAYOUT
+
+
+class FakeQuarantine:
+    def __init__(self) -> None:
+        self.letters: list[DeadLetter] = []
+        self.away = False
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        if self.away:
+            raise Retriable("Kafka is away")
+        self.letters += letters
+
+
+@pytest.fixture
+def solr() -> FakeSolr:
+    return FakeSolr()
+
+
+@pytest.fixture
+def quarantine() -> FakeQuarantine:
+    return FakeQuarantine()
+
+
+@pytest.fixture
+def indexer(solr: FakeSolr, quarantine: FakeQuarantine) -> Processor:
+    return Processor(
+        table="t:wide",
+        family="d",
+        search=("name",),
+        layouts=FakeLayouts(),
+        collection=solr,
+        quarantine=quarantine,
+        clock_ms=lambda: 99,
+        monotonic=lambda: 0.0,
+    )
+
+
+def edit(*cells: Cell, table: bytes = b"t:wide", region: bytes = b"r") -> Edit:
+    return Edit(table=table, region=region, sequence=1, write_time=1, cells=list(cells))
+
+
+def row(number: int, name: str | None = "Ada", stamp: int = 10, layout_id: int = 1) -> list[Cell]:
+    cells = CODEC.cells({"id": number, "name": name}, batch=1, ts_ms=5)
+    cells[b"_layout"] = layout_id.to_bytes(4, "big")
+    key = CODEC.row_key({"id": number})
+    return [Cell(key, b"d", qualifier, stamp, PUT, value) for qualifier, value in cells.items()]
+
+
+def barrier(stamp: int = 10) -> Cell:
+    record = Barrier(bucket=0, buckets=1, batch=1, stamp=stamp, positions={})
+    return Cell(barrier_key(0), b"d", b"_barrier", stamp + 1, PUT, record.to_bytes())
+
+
+def names(documents: Iterable[Document]) -> list[object]:
+    return [document.get("name", document["_id"]) for document in documents]
+
+
+def test_a_barrier_is_posted_behind_every_row_of_its_batch(indexer: Processor, solr: FakeSolr) -> None:
+    """Whoever sees a barrier sees its rows, though its key sorts before theirs and it came first."""
+    tally = indexer.process(Edits.of([edit(barrier()), edit(*row(1)), edit(*row(2, "Bob"))]), give_up=NEVER)
+    assert [names(post) for post in solr.posts] == [["Ada", "Bob"], ["barrier-0"]]
+    assert (tally.accepted, tally.barriers, tally.dead) == (2, 1, 0)
+
+
+def test_large_batches_are_posted_in_chunks(
+    indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory for documents is bounded by the chunk, in number and in bytes."""
+    monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 3)
+    monkeypatch.setattr(processor, "CHUNK_BYTES", 1000)
+    indexer.process(Edits.of([edit(*row(n, "x" * 990 if n == 4 else "x")) for n in range(8)]), give_up=NEVER)
+    assert [len(post) for post in solr.posts] == [3, 2, 3]
+
+
+def test_poison_is_isolated_and_the_rest_flows(indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine) -> None:
+    """A row that does not map, one of an unknown layout and one that Solr refuses: dead letters, nothing else."""
+    half = row(3)[:1]
+    tally = indexer.process(
+        Edits.of(
+            [
+                edit(*row(1)),
+                edit(*row(2, "poison")),
+                edit(*half),
+                edit(*row(4, layout_id=9)),
+                edit(*row(5)),
+                edit(barrier()),
+            ]
+        ),
+        give_up=NEVER,
+    )
+    assert {letter.row: letter.reason for letter in quarantine.letters} == {
+        CODEC.row_key({"id": 2}): "HTTP 400",
+        CODEC.row_key({"id": 3}): "not a whole row: cell _layout is missing",
+        CODEC.row_key({"id": 4}): "layout 9 is not stored",
+    }
+    assert quarantine.letters[0].cells
+    assert (tally.accepted, tally.barriers, tally.dead) == (2, 1, 3)
+    assert names(solr.posts[-1]) == ["barrier-0"]
+
+
+def test_a_damaged_barrier_is_a_dead_letter(indexer: Processor, quarantine: FakeQuarantine) -> None:
+    """Nobody may take a batch for visible because of bytes that we could not read."""
+    for value in (b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "x": 1}'):
+        indexer.process(Edits.of([edit(barrier()._replace(value=value))]), give_up=NEVER)
+    assert len(quarantine.letters) == 5
+
+
+def test_no_barrier_passes_when_letters_can_not_be_held(
+    indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine
+) -> None:
+    """A dead letter that Kafka does not take sends the batch back: poison must not vanish."""
+    quarantine.away = True
+    with pytest.raises(Retriable):
+        indexer.process(Edits.of([edit(*row(2, "poison")), edit(barrier())]), give_up=NEVER)
+    assert names(solr.posts[-1]) == ["poison"]
+
+
+def test_a_batch_is_merged_window_by_window(
+    indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large a batch is, few of its cells are objects at a time; barriers still come last, the newest only."""
+    monkeypatch.setattr(processor, "WINDOW_CELLS", 12)
+    batch = [edit(*row(1)), edit(barrier(10)), edit(*row(2)), edit(*row(3)), edit(barrier(12)), edit(*row(4))]
+    tally = indexer.process(Edits.of(batch), give_up=NEVER)
+    assert [len(post) for post in solr.posts] == [2, 2, 1]
+    assert solr.posts[-1][0]["_fence"] == 26
+    assert (tally.accepted, tally.barriers) == (4, 1)
+
+
+def test_a_deleted_barrier_is_no_barrier_any_more(indexer: Processor, solr: FakeSolr) -> None:
+    """Whoever deletes a barrier's row takes back what it promised."""
+    gone = barrier(20)._replace(type=DELETE_FAMILY, qualifier=b"", value=b"")
+    indexer.process(Edits.of([edit(gone)]), give_up=NEVER)
+    assert solr.posts == [[{"_id": "barrier-0", "_fence": 43}]]
+
+
+def test_deletes_leave_stubs(indexer: Processor, solr: FakeSolr) -> None:
+    """A deleted row is posted as key and version, so that an older write can not bring it back."""
+    key = CODEC.row_key({"id": 1})
+    indexer.process(Edits.of([edit(*row(1), Cell(key, b"d", b"", 12, DELETE_FAMILY, b""))]), give_up=NEVER)
+    assert solr.posts == [[{"_id": key.hex(), "_fence": 25}]]
+
+
+def test_other_tables_are_left_out(indexer: Processor, solr: FakeSolr) -> None:
+    """A peer widened by hand does not mix tables into the collection."""
+    assert indexer.process(Edits.of([edit(*row(1), table=b"other:wide")]), give_up=NEVER).accepted == 0
+    assert solr.posts == []
+
+
+def test_a_batch_sent_again_goes_on_where_it_was(
+    indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that takes longer than HBase waits must end some time, and count each row once."""
+    monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 2)
+    batch = [edit(*row(n, f"n{n}")) for n in range(5)]
+    solr.away_after = 1
+    with pytest.raises(Retriable):
+        indexer.process(Edits.of(batch), give_up=NEVER)
+    solr.away_after = None
+    assert indexer.process(Edits.of(batch), give_up=NEVER).accepted == 5
+    assert [names(post) for post in solr.posts] == [["n0", "n1"], ["n2", "n3"], ["n4"]]
+    assert indexer.process(Edits.of(batch), give_up=NEVER).accepted == 5
+    assert len(solr.posts) == 6
+
+
+def test_poison_is_looked_at_once_however_often_its_batch_comes(
+    indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch full of poison ends some time too: what was buried is not posted again, and its letters are not lost."""
+    monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 2)
+    batch = [edit(*row(n, "poison" if n < 2 else "Ada")) for n in range(4)] + [edit(*row(9, layout_id=5))]
+    solr.away_after = 1
+    with pytest.raises(Retriable):
+        indexer.process(Edits.of(batch), give_up=NEVER)
+    assert quarantine.letters == []
+    solr.away_after = None
+    tally = indexer.process(Edits.of(batch), give_up=NEVER)
+    assert (tally.accepted, tally.dead, len(quarantine.letters)) == (2, 3, 3)
+    assert [names(post) for post in solr.posts] == [["poison", "poison"], ["Ada", "Ada"]]
+
+
+def test_an_unknown_layout_is_looked_for_once_a_batch(
+    indexer: Processor, quarantine: FakeQuarantine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand rows of an unknown layout ask HBase once; the next batch asks again, since it may be stored by now."""
+    asked: list[int] = []
+
+    def layout(self: FakeLayouts, layout_id: int) -> Layout:
+        asked.append(layout_id)
+        raise Skippable(f"layout {layout_id} is not stored")
+
+    monkeypatch.setattr(FakeLayouts, "layout", layout)
+    for _ in range(2):
+        assert indexer.process(Edits.of([edit(*row(n)) for n in range(5)]), give_up=NEVER).dead == 5
+    assert asked == [1, 1]
+
+
+def test_time_is_up_before_the_next_chunk(indexer: Processor, solr: FakeSolr) -> None:
+    """A batch for which HBase has stopped waiting is dropped: it comes again."""
+    with pytest.raises(Retriable, match="longer than HBase waits"):
+        indexer.process(Edits.of([edit(*row(1))]), give_up=-1.0)
+    assert solr.posts == []
+
+
+def test_fields_that_a_collection_lost_are_added_again(
+    indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine
+) -> None:
+    """A collection made anew under a running indexer must not turn every row into a dead letter."""
+    indexer.process(Edits.of([edit(*row(1))]), give_up=NEVER)
+    solr.fields.clear()
+    assert indexer.process(Edits.of([edit(*row(2))]), give_up=NEVER).accepted == 1
+    assert quarantine.letters == []
+
+
+def test_a_refused_barrier_stops_the_process(
+    indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without barriers nobody knows what is visible: going on would be a lie."""
+    monkeypatch.setattr(solr, "post", lambda documents, backlog=False: [Refused(position=0, reason="HTTP 400")])
+    with pytest.raises(Fatal):
+        indexer.process(Edits.of([edit(barrier())]), give_up=NEVER)

@@ -1,0 +1,76 @@
+"""Which index a process serves, and how long it holds a batch while a server is away."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from cdc.errors import Fatal, Retriable, UsageError
+from cdc.reader import read_topology
+from indexer import run
+from indexer.peer import Edits
+from indexer.processor import Tally
+from indexer.run import choose_index, holding
+
+TEXT = """
+name: t
+sources: {s: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [a], server_id: 1}}
+tables: {wide: {query: SELECT a.id FROM s.a a, row_key: [id]}}
+indexes:
+  one: {table: wide}
+"""
+NOTHING = Edits.of([])
+
+
+def test_the_only_index_needs_no_name() -> None:
+    """One index: no flag. Several: the message names them."""
+    one = read_topology(TEXT, file="t.yml", environ={})
+    two = read_topology(TEXT + "  two: {table: wide}\n", file="t.yml", environ={})
+    assert choose_index(one, None).name == "one"
+    assert choose_index(two, "two").name == "two"
+    for topology, name in ((two, None), (two, "three")):
+        with pytest.raises(UsageError, match="one, two"):
+            choose_index(topology, name)
+
+
+def test_a_batch_is_held_while_a_server_is_away() -> None:
+    """Short absences cost HBase nothing: the same batch goes through as soon as the server is back."""
+    attempts: list[float] = []
+
+    def process(edits: Edits, give_up: float) -> Tally:
+        attempts.append(give_up)
+        if len(attempts) < 3:
+            raise Retriable("Solr is away")
+        return Tally(accepted=7)
+
+    assert holding(process, threading.Event())(NOTHING).accepted == 7
+    assert len(set(attempts)) == 1, "the time when HBase stops waiting does not move"
+
+
+def test_a_batch_goes_back_when_time_is_up_or_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held longer, HBase would take us for dead; at SIGTERM another process shall have the batch at once."""
+
+    def process(edits: Edits, give_up: float) -> Tally:
+        raise Retriable("Solr is away")
+
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(Retriable):
+        holding(process, stopped)(NOTHING)
+    monkeypatch.setattr(run, "_HOLD_SECONDS", 0.25)
+    with pytest.raises(Retriable):
+        holding(process, threading.Event())(NOTHING)
+
+
+def test_what_is_fatal_is_not_tried_again() -> None:
+    """A loop decides by the error's class alone."""
+    attempts: list[int] = []
+
+    def process(edits: Edits, give_up: float) -> Tally:
+        attempts.append(1)
+        raise Fatal("another type")
+
+    with pytest.raises(Fatal):
+        holding(process, threading.Event())(NOTHING)
+    assert attempts == [1]

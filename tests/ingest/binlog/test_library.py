@@ -1,0 +1,436 @@
+"""The library's own promises: handlers, injection, values, refusals, and what is absent, unknown or old."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.errors import UsageError
+from ingest.binlog import (
+    ABSENT,
+    Binlog,
+    Checkpoint,
+    ColumnHint,
+    ContentHandler,
+    EventStream,
+    Flavour,
+    Reader,
+    RowBatch,
+    StreamOptions,
+    TransactionAggregator,
+    parse_position,
+)
+from ingest.binlog import events as e
+from ingest.binlog.codes import ColumnType as T
+from ingest.binlog.columns import Column
+from ingest.binlog.effects import changes_rows, effects
+from ingest.binlog.errors import CorruptBinlog, UndecodableValue, UnsupportedEvent
+from ingest.binlog.file_transport import FileTransport
+from ingest.binlog.gtid import GtidSet, MariaGtidSet
+from ingest.binlog.rowset import Converter, ResultSet, RowEventSet, Value
+from ingest.binlog.stream import Packet
+from ingest.binlog.uri import FileAddress, ServerAddress, parse_uri
+from ingest.binlog.writer import BinlogWriter
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
+NOW = 1_700_000_000
+
+
+class Packets:
+    """A transport over what a writer made."""
+
+    checksum = 0
+    reconnects = False
+    selects_gtids = False
+
+    def __init__(self, *events: bytes) -> None:
+        self._data = b"".join(events)
+
+    def packets(self, start: Checkpoint) -> Any:
+        at = 4
+        while at < len(self._data):
+            size = struct.unpack_from("<I", self._data, at + 9)[0]
+            packet: Packet = (self._data[at : at + size], "made", at, at + size)
+            yield packet
+            at += size
+
+    def wait(self, attempt: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+ID = Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)
+NAME = Column(index=1, name="name", type=T.VARCHAR, named=True, width=20, size=1, charset="utf8mb4")
+
+
+def transaction(writer: BinlogWriter, *rows: dict[str, Any], table_id: int = 1) -> list[bytes]:
+    return [
+        writer.anonymous(NOW),
+        writer.query("d", "BEGIN", NOW),
+        writer.table_map(table_id, "d", "t", [ID, NAME], NOW),
+        writer.rows("insert", table_id, [ID, NAME], rows, NOW),
+        writer.xid(1, NOW),
+    ]
+
+
+def sample(name: str = "dbz_connector_test@m10") -> FileTransport:
+    return FileTransport(DATA / "pairs" / f"{name}.binlog.gz")
+
+
+class Counting(ContentHandler):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def process(self, event: e.Event) -> e.Event | None:
+        self.seen.append(event.name)
+        return event
+
+
+class WithoutQueries(Counting):
+    def process_query(self, event: e.Query) -> e.Event | None:
+        return None
+
+
+def test_each_handler_returns_the_same_a_new_or_no_event() -> None:
+    """A consumed event reaches neither later handlers nor the reader; the others pass in order."""
+    plain = [event.name for event in open_sample()]
+    first, second = WithoutQueries(), Counting()
+    binlog = open_sample()
+    binlog.content_handlers.append(first)
+    binlog.content_handlers.append(second)
+    seen = [event.name for event in binlog]
+    assert seen == [name for name in plain if name != "QUERY"] == second.seen
+    assert "QUERY" in plain
+
+
+def open_sample() -> Binlog:
+    binlog = Binlog(sample())
+    binlog.connect()
+    return binlog
+
+
+def test_injected_events_pass_all_handlers_before_a_new_event_is_read() -> None:
+    """What a handler injects comes next, through the whole chain, even where it makes handlers inject again."""
+
+    class Doubler(ContentHandler):
+        def process_xid(self, event: e.Xid) -> e.Event | None:
+            if event.xid < 10**9:
+                self.injection.append(e.Xid(header=event.header, xid=event.xid + 10**9))
+            return event
+
+    counting = Counting()
+    binlog = open_sample()
+    binlog.content_handlers.append(Doubler())
+    binlog.content_handlers.append(counting)
+    xids = [event.xid for event in binlog if isinstance(event, e.Xid)]
+    assert xids
+    assert all(second == first + 10**9 for first, second in zip(xids[::2], xids[1::2], strict=True))
+    assert counting.seen.count("XID") == len(xids)
+
+
+def test_handlers_come_and_go_at_run_time() -> None:
+    """A handler added or removed between events sees exactly the events between."""
+    binlog = open_sample()
+    counting = Counting()
+    for _ in range(3):
+        binlog.wait_for_next_event()
+    binlog.content_handlers.append(counting)
+    binlog.wait_for_next_event()
+    binlog.wait_for_next_event()
+    binlog.content_handlers.remove(counting)
+    binlog.wait_for_next_event()
+    assert len(counting.seen) == 2
+    assert len(binlog.content_handlers) == 0
+
+
+def test_transactions_are_aggregated_with_their_tables_and_bounded() -> None:
+    """The default handler gives whole transactions, and a larger one than its limit in parts."""
+    writer = BinlogWriter()
+    data = [writer.begin(NOW), *transaction(writer, {"id": 1, "name": "a"})]
+    data += [writer.anonymous(NOW), writer.query("d", "BEGIN", NOW), writer.table_map(2, "d", "t", [ID, NAME], NOW)]
+    data += [writer.rows("insert", 2, [ID, NAME], [{"id": n, "name": None}], NOW) for n in range(25)]
+    data.append(writer.xid(2, NOW))
+    binlog = Binlog(Packets(*data))
+    binlog.content_handlers.append(TransactionAggregator(limit=10))
+    binlog.connect()
+    found = [event for event in binlog if isinstance(event, e.Transaction)]
+    assert [event.complete for event in found] == [True, False, False, True]
+    assert [table.name for table in found[0].tables.values()] == ["d.t"]
+    rows = [row for part in found for event in part.events if isinstance(event, e.Rows) for row in event.rows()]
+    assert len(rows) == 26
+
+
+def test_position_is_readable_and_settable() -> None:
+    """Disconnecting and connecting goes on where it was; setting a position moves the reader."""
+    whole = [event.offset for event in open_sample()]
+    binlog = open_sample()
+    first = [event.offset for _, event in zip(range(12), binlog, strict=False)]
+    at = binlog.position()
+    binlog.disconnect()
+    assert binlog.wait_for_next_event() is None
+    assert binlog.position() == at
+    binlog.connect()
+    rest = [event.offset for event in binlog]
+    assert rest[0] == 4  # the file's description comes again
+    assert sorted({*first, *rest}) == whole
+    binlog.set_position(Checkpoint(file=at.file, position=4))
+    assert [event.offset for event in binlog] == whole
+
+
+def test_errors_of_the_reader_surface_as_an_incident(tmp_path: Path) -> None:
+    """A torn file: all events before the tear, one incident with the error in it, then the end."""
+    data = gzip.decompress((DATA / "pairs" / "dbz_float_test@m10.binlog.gz").read_bytes())
+    path = tmp_path / "torn"
+    path.write_bytes(data[:-10])
+    binlog = Binlog(FileTransport(path))
+    binlog.connect()
+    events = list(binlog)
+    assert isinstance(events[-1], e.Incident)
+    assert isinstance(events[-1].error, CorruptBinlog)
+    assert "torn:" in events[-1].message
+    assert not any(isinstance(event, e.Incident) for event in events[:-1])
+
+
+def test_creation_time_of_a_binlog() -> None:
+    """R1: the format description tells when the binlog was created."""
+    writer = BinlogWriter(server_version="8.0.36-log")
+    stream = EventStream()
+    packet = next(iter(Packets(writer.begin(NOW, created=NOW - 5)).packets(Checkpoint())))
+    event = stream.typed(stream.receive(packet))
+    assert isinstance(event, e.FormatDescription)
+    assert (event.created, event.server_version, event.binlog_version) == (NOW - 5, "8.0.36-log", 4)
+
+
+@pytest.mark.parametrize(("flags", "stops"), [(0, True), (0x80, False)])
+def test_unknown_events_stop_unless_the_server_marks_them_ignorable(flags: int, stops: bool) -> None:
+    """An event of a type nobody knows could carry rows: it is never skipped, and kept as bytes where it is harmless."""
+    writer = BinlogWriter()
+    data = [
+        writer.begin(NOW),
+        writer.event(99, b"rows?", NOW, flags=flags),
+        *transaction(writer, {"id": 1, "name": ""}),
+    ]
+    if stops:
+        with pytest.raises(UnsupportedEvent, match="event type 99"):
+            list(Reader(Packets(*data)).changes())
+        return
+    assert any(isinstance(change, RowBatch) for change in Reader(Packets(*data)).changes())
+    binlog = Binlog(Packets(*data))
+    binlog.connect()
+    assert [event.body for event in binlog if isinstance(event, e.Unknown)] == [b"rows?"]
+
+
+def test_encrypted_files_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    """MySQL's encrypted files and MariaDB's encrypted rest are named, not misread."""
+    path = tmp_path / "encrypted"
+    path.write_bytes(b"\xfdbin" + bytes(512))
+    with pytest.raises(UnsupportedEvent, match="encrypted"):
+        list(Reader(FileTransport(path)).changes())
+    writer = BinlogWriter(server_version="10.11.6-MariaDB-log")
+    data = [writer.begin(NOW), writer.event(164, b"\x01" + bytes(16), NOW)]
+    with pytest.raises(UnsupportedEvent, match="encrypted"):
+        list(Reader(Packets(*data)).changes())
+
+
+class Schema:
+    """A schema of one table."""
+
+    def __init__(self, *hints: tuple[str, str, str | None]) -> None:
+        self._hints = [ColumnHint(name=name, type=kind, charset=charset) for name, kind, charset in hints]
+
+    def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
+        return self._hints
+
+
+def old_decimal(unsigned: bool = False) -> list[bytes]:
+    """Rows of a table from before MySQL 5.0, as the seed met them: decimal(10,2) and a VARCHAR behind it."""
+    writer = BinlogWriter(server_version="5.5.62-log", checksum=False)
+    data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW)]
+    body = (
+        (7).to_bytes(6, "little")
+        + b"\x01\0"
+        + b"\x01d\0"
+        + b"\x01t\0"
+        + b"\x02\x00\x0f"
+        + b"\x02"
+        + b"\x14\0"
+        + b"\x03"
+    )
+    data.append(writer.event(19, body, NOW))
+    rows = b""
+    for text, name in ((b"      0.00", b"7th"), (b"-123456.78", b"x")):
+        padded = text.rjust(12 - unsigned)
+        rows += b"\0" + padded + bytes((len(name),)) + name
+    data.append(writer.event(23, (7).to_bytes(6, "little") + b"\x01\0" + b"\x02\xff" + rows, NOW))
+    data.append(writer.xid(1, NOW))
+    return data
+
+
+def test_decimal_from_before_mysql_five() -> None:
+    """Type 0 is space-padded text whose size only the schema tells: refused without one, exact with one."""
+    with pytest.raises(UndecodableValue, match="give a schema"):
+        list(Reader(Packets(*fde_55(old_decimal()))).changes())
+    schema = Schema(("price", "decimal(10,2)", None), ("name", "varchar(20)", "latin1"))
+    options = StreamOptions(schema=schema)
+    rows = [
+        c.rows for c in Reader(Packets(*fde_55(old_decimal())), options=options).changes() if isinstance(c, RowBatch)
+    ]
+    assert rows == [[{"price": "0.00", "name": "7th"}, {"price": "-123456.78", "name": "x"}]]
+
+
+def fde_55(data: list[bytes]) -> list[bytes]:
+    """MySQL 5.5 has no checksum field in its format description."""
+    head = bytearray(data[0])
+    size = len(head) - 4 - 5
+    struct.pack_into("<I", head, 4 + 9, size)
+    return [bytes(head[: 4 + size]), *data[1:]]
+
+
+def test_a_schema_of_another_time_is_refused() -> None:
+    """Another number of columns or another type means another position: no value is decoded by it."""
+    writer = BinlogWriter()
+    data = [writer.begin(NOW), *transaction(writer, {"id": 1, "name": "a"})]
+    for hints in ([("id", "int", None)], [("id", "varchar(9)", "latin1"), ("name", "varchar(20)", "latin1")]):
+        options = StreamOptions(schema=Schema(*hints))
+        with pytest.raises(UndecodableValue, match="belongs to another position"):
+            list(Reader(Packets(*data), options=options).changes())
+
+
+def test_unknown_signs_are_refused_unless_assumed() -> None:
+    """An integer that is negative or large: refused, and decoded as told where someone takes the responsibility."""
+    writer = BinlogWriter(server_version="5.7.44")
+    body = (7).to_bytes(6, "little") + b"\x01\0" + b"\x01d\0" + b"\x01t\0" + b"\x01\x01" + b"\0" + b"\0"
+    row = (7).to_bytes(6, "little") + b"\x01\0\x02\0" + b"\x01\xff"
+    for value, sign, expected in ((b"\xff", "signed", -1), (b"\xff", "unsigned", 255), (b"\x7f", "refuse", 127)):
+        data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW), writer.event(19, body, NOW)]
+        data += [writer.event(30, row + b"\0" + value, NOW), writer.xid(1, NOW)]
+        flavour = Flavour(unknown_sign=sign)  # type: ignore[arg-type]
+        reader = Reader(Packets(*data), options=StreamOptions(flavour=flavour))
+        assert [c.rows for c in reader.changes() if isinstance(c, RowBatch)] == [[{"@1": expected}]]
+    data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW), writer.event(19, body, NOW)]
+    data += [writer.event(30, row + b"\0\xff", NOW), writer.xid(1, NOW)]
+    with pytest.raises(UndecodableValue, match=r"negative if signed"):
+        list(Reader(Packets(*data)).changes())
+
+
+def test_values_and_converter() -> None:
+    """A row event set yields typed values; absent is not NULL; conversions are exact or refused."""
+    writer = BinlogWriter()
+    data = [writer.begin(NOW), writer.anonymous(NOW), writer.query("d", "BEGIN", NOW)]
+    data.append(writer.table_map(1, "d", "t", [ID, NAME], NOW))
+    data.append(writer.rows("update", 1, [ID, NAME], [({"id": 7}, {"name": None})], NOW))
+    data.append(writer.xid(1, NOW))
+    batch = next(c for c in Reader(Packets(*data)).changes() if isinstance(c, RowBatch))
+    before, after = list(RowEventSet(batch))
+    assert before.named("name").is_absent
+    assert not before.named("name").is_null
+    assert after.named("name").is_null
+    assert before.named("id").as_integer() == 7
+    assert list(RowEventSet(batch).pairs()) == [(before, after)] or len(list(RowEventSet(batch).pairs())) == 1
+    to = Converter()
+    assert to.to_text(before[0]) == "7"
+    with pytest.raises(UndecodableValue, match="does not carry"):
+        to.to_text(before.named("name"))
+    price = Value(type=T.NEWDECIMAL, metadata=0, raw="12.50")
+    assert (to.to_decimal(price), to.to_float(price)) == (Decimal("12.50"), 12.5)
+    with pytest.raises(UndecodableValue, match="no integer"):
+        to.to_integer(price)
+    assert to.to_floats(Value(type=T.VECTOR, metadata=0, raw=struct.pack("<2f", 1.5, -2))) == [1.5, -2.0]
+
+
+def test_the_same_over_a_result_set() -> None:
+    """Values of a client's result set convert as those of row events do."""
+    rows = list(ResultSet([("id", 3, None, 11), ("name", 253, None, 80)], [(7, "seven"), (8, None)]))
+    assert Converter().to_text(rows[0].named("id")) == "7"
+    assert rows[1].named("name").is_null
+    assert rows[0][0].type is T.LONG
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("DROP TABLE IF EXISTS `a`, b.`c``d` /* generated by server */", [("drop", "d", "a"), ("drop", "b", "c`d")]),
+        ("/*!40000 TRUNCATE */ table x", [("truncate", "d", "x")]),
+        ("RENAME TABLE a TO b.c, d TO e", [("rename", "d", "a"), ("rename", "d", "d")]),
+        ("ALTER TABLE a ADD COLUMN b INT DEFAULT 'RENAME TO x', RENAME AS z", [("rename", "d", "a")]),
+        ("alter table a rename column b to c, rename key d to e", []),
+        ("ALTER TABLE a TRUNCATE PARTITION p0", [("partition", "d", "a")]),
+        ("CREATE OR REPLACE TABLE a (x INT)", [("drop", "d", "a"), ("create", "d", "a")]),
+        ("DROP TEMPORARY TABLE t", []),
+        ("SET STATEMENT max_statement_time=1 FOR DROP TABLE a", [("drop", "d", "a")]),
+        ("DELETE FROM `d`.`memory`", [("truncate", "d", "memory")]),
+        ("DROP DATABASE IF EXISTS x", [("drop_database", "x", "")]),
+    ],
+)
+def test_effects_of_statements(statement: str, expected: list[tuple[str, str, str]]) -> None:
+    """What a statement does to whole tables is read by tokens, whatever stands in quotes and comments."""
+    assert [(x.kind, x.database, x.table) for x in effects("d", statement)] == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "changes"),
+    [("insert into t values (1)", True), ("-- x\nUPDATE t SET a=1", True), ("DELETE FROM t WHERE a=1", True),
+     ("WITH x AS (SELECT 1) DELETE FROM t", True), ("CREATE TABLE t (a INT)", False), ("DELETE FROM t", False)],
+)  # fmt: skip
+def test_statements_that_change_rows_are_noticed(statement: str, changes: bool) -> None:
+    """Row changes that were logged as statements are never taken for DDL."""
+    assert changes_rows(statement) is changes
+
+
+def test_gtid_sets() -> None:
+    """Sets of both families: text, membership, tags, the wire's form and its inverse."""
+    text = "11111111-2222-3333-4444-555555555555:1-3:5:tag_a:1-2,aaaaaaaa-2222-3333-4444-555555555555:7"
+    gtids = GtidSet.parse(text)
+    assert str(gtids) == text
+    assert GtidSet.decode(gtids.encode()) == gtids
+    assert gtids.contains("11111111-2222-3333-4444-555555555555", "tag_a", 2)
+    assert not gtids.contains("11111111-2222-3333-4444-555555555555", "", 4)
+    assert gtids.add("11111111-2222-3333-4444-555555555555", "", 4).covers(gtids)
+    assert str(MariaGtidSet.parse("1-2-3,0-1-5")) == "0-1-5,1-2-3"
+    with pytest.raises(ValueError, match="no interval"):
+        GtidSet.parse("11111111-2222-3333-4444-555555555555")
+
+
+def test_positions_and_addresses_as_people_type_them() -> None:
+    """Each form is understood, a wrong one is named with the remedy, a password is never shown."""
+    assert parse_position("binlog.000003:120") == Checkpoint(file="binlog.000003", position=120)
+    assert parse_position("120") == Checkpoint(position=120)
+    assert isinstance(parse_position("0-1-5,1-1-7").gtids, MariaGtidSet)
+    assert isinstance(parse_position("11111111-2222-3333-4444-555555555555:1-5").gtids, GtidSet)
+    address = parse_uri("mysql://me:s%40cret@db:3307?heartbeat=2&ssl=off")
+    assert isinstance(address, ServerAddress)
+    assert (address.port, address.password, address.heartbeat, address.ssl) == (3307, "s@cret", 2.0, "off")
+    assert "s@cret" not in repr(address)
+    assert parse_uri("file:///var/lib/binlog.000001") == FileAddress(path="/var/lib/binlog.000001")
+    for wrong in ("mysql://", "http://db", "mysql://db?colour=red", "mysql://db?ssl=maybe", "file://host/x"):
+        with pytest.raises(UsageError):
+            parse_uri(wrong)
+
+
+def test_the_library_is_importable_alone() -> None:
+    """Neither Kafka nor Spark nor another stage comes with it."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, ingest.binlog; loaded = {name.split('.')[0] for name in sys.modules};"
+        "assert not loaded & {'kafka', 'confluent_kafka', 'pyspark', 'joins', 'indexer', 'console', 'pymysql'}, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_absent_is_not_null_in_tuples_either() -> None:
+    """In tuples an absent column has a marker of its own."""
+    writer = BinlogWriter()
+    data = [writer.begin(NOW), writer.anonymous(NOW), writer.query("d", "BEGIN", NOW)]
+    data += [writer.table_map(1, "d", "t", [ID, NAME], NOW), writer.rows("delete", 1, [ID, NAME], [{"id": 1}], NOW)]
+    data.append(writer.xid(1, NOW))
+    options = StreamOptions(flavour=Flavour(rows="tuple"))
+    rows = [c.rows for c in Reader(Packets(*data), options=options).changes() if isinstance(c, RowBatch)]
+    assert rows == [[(1, ABSENT)]]

@@ -1,0 +1,104 @@
+"""Memory follows one event, never a file, a transaction or what a length claims."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import zstandard
+
+from ingest.binlog.codes import ColumnType as T
+from ingest.binlog.columns import Column
+from ingest.binlog.writer import BinlogWriter
+
+NOW = 1_700_000_000
+ID = Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)
+BLOB = Column(index=1, name="data", type=T.BLOB, named=True, size=4, charset="binary")
+
+CHILD = """
+import sys
+from ingest.binlog import Reader, RowBatch
+from ingest.binlog.file_transport import FileTransport
+rows = 0
+for change in Reader(FileTransport(sys.argv[1])).changes():
+    if isinstance(change, RowBatch):
+        rows += len(change.rows)
+    del change
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(rows, int(peak.split()[1]) // 1024)
+"""
+
+
+def read_in_a_process(path: Path) -> tuple[int, int]:
+    """(rows, peak MiB) of a process that does nothing but read the file."""
+    done = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True)
+    rows, peak = done.stdout.split()
+    return int(rows), int(peak)
+
+
+def test_a_million_rows_in_one_transaction(tmp_path: Path) -> None:
+    """A transaction of a million rows needs no more memory than one of its events."""
+    writer = BinlogWriter()
+    path = tmp_path / "long"
+    with path.open("wb") as file:
+        file.write(writer.begin(NOW) + writer.anonymous(NOW) + writer.query("d", "BEGIN", NOW))
+        file.write(writer.table_map(1, "d", "t", [ID, BLOB], NOW))
+        rows = [{"id": n, "data": b"x" * 20} for n in range(2000)]
+        body = writer.rows("insert", 1, [ID, BLOB], rows, NOW, ends_statement=False)
+        file.write(body)
+        for _ in range(499):
+            file.write(writer.event(30, body[19:-4], NOW))
+        file.write(writer.xid(1, NOW))
+    rows_read, peak = read_in_a_process(path)
+    assert rows_read == 1_000_000
+    assert peak < 150, f"{peak} MiB"
+
+
+def test_rows_of_64_mebibytes(tmp_path: Path) -> None:
+    """Both images of an updated row of 64 MiB, within half a gibibyte."""
+    writer = BinlogWriter()
+    path = tmp_path / "large"
+    old, new = {"id": 1, "data": b"a" * (64 << 20)}, {"id": 1, "data": b"b" * (64 << 20)}
+    with path.open("wb") as file:
+        file.write(writer.begin(NOW) + writer.anonymous(NOW) + writer.query("d", "BEGIN", NOW))
+        file.write(writer.table_map(1, "d", "t", [ID, BLOB], NOW))
+        file.write(writer.rows("update", 1, [ID, BLOB], [(old, new)], NOW))
+        file.write(writer.xid(1, NOW))
+    rows_read, peak = read_in_a_process(path)
+    assert rows_read == 1
+    assert peak < 512, f"{peak} MiB"
+
+
+def test_compressed_transactions_are_inflated_as_a_stream(tmp_path: Path) -> None:
+    """A payload that inflates to 400 MB is read event by event."""
+    inner = BinlogWriter(checksum=False)
+    rows = inner.rows("insert", 1, [ID, BLOB], [{"id": n, "data": b"x" * 4000} for n in range(100)], NOW)
+    head = inner.query("d", "BEGIN", NOW) + inner.table_map(1, "d", "t", [ID, BLOB], NOW)
+    compressor = zstandard.ZstdCompressor().compressobj()
+    parts = [compressor.compress(head)]
+    parts += [compressor.compress(rows) for _ in range(1000)]
+    parts += [compressor.compress(inner.xid(1, NOW)), compressor.flush()]
+    packed = b"".join(parts)
+    body = b"\x02\x01\x00" + b"\x01\x09\xfe" + struct.pack("<Q", len(packed)) + b"\x00" + packed
+    writer = BinlogWriter(server_version="8.0.36")
+    path = tmp_path / "compressed"
+    path.write_bytes(writer.begin(NOW) + writer.anonymous(NOW) + writer.event(40, body, NOW))
+    rows_read, peak = read_in_a_process(path)
+    assert rows_read == 100_000
+    assert peak < 150, f"{peak} MiB"
+
+
+def test_a_compressed_bomb_is_refused(tmp_path: Path) -> None:
+    """What a compressed event claims and holds is bounded; a lie is an error of ours."""
+    lie = b"\x84" + (1 << 31).to_bytes(4, "big") + zlib.compress(b"x" * 1000)
+    writer = BinlogWriter(server_version="10.11.6-MariaDB-log")
+    data = [writer.begin(NOW), writer.event(162, struct.pack("<QIB", 1, 0, 0) + bytes(6), NOW)]
+    data.append(writer.table_map(1, "d", "t", [ID, BLOB], NOW))
+    data.append(writer.event(166, (1).to_bytes(6, "little") + b"\0\0" + b"\x02\xff" + lie, NOW))
+    path = tmp_path / "bomb"
+    path.write_bytes(b"".join(data))
+    done = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=False)
+    assert "a compressed event claims 2147483648 bytes" in done.stderr

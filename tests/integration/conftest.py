@@ -1,0 +1,202 @@
+"""What the tests of capture share: a database, a topology and capture processes of a test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.naming import change_topic, positions_topic
+from cdc.schema import TableId
+from console.proc_stack import Stack
+from console.stack import LOAD_LOGIN
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Captured:
+    """A database of its own, a topology that captures it, and the processes that a test started."""
+
+    name: str
+    file: Path
+    tables: tuple[str, ...]
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    _consumers: dict[str, Any] = field(default_factory=dict)
+
+    wait_for = staticmethod(lambda condition, otherwise: wait_for(condition, otherwise))
+
+    def connection(self) -> pymysql.connections.Connection:
+        """A connection of the loader, in UTC, autocommitting."""
+        return connection(self.name)
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the loader, each a transaction of its own; rows of the last."""
+        rows: list[tuple[Any, ...]] = []
+        with connection(self.name) as connected, connected.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall())
+        return rows
+
+    def start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ingest", str(self.file), "--source", "shop"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def end_of(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        """Exit code and last line of a process that ends by itself."""
+        _, said = process.communicate(timeout=60)
+        return process.returncode, said.strip().splitlines()[-1]
+
+    def topic(self, table: str) -> str:
+        return change_topic(self.name, TableId(source="shop", database=self.name, table=table))
+
+    def events(self, table: str) -> list[Row]:
+        """Committed envelopes of a table, by partition, in the log's order there."""
+        return [json.loads(value) for _, _, value in self.read(self.topic(table)) if value is not None]
+
+    def read(self, topic: str, partitions: int = 2, last: int | None = None) -> list[tuple[int, bytes, bytes]]:
+        """Partition, key and value of every committed record up to the topic's ends, or of its `last` offsets only."""
+        consumer = self._consumer("read_committed")
+        try:
+            marks = [consumer.get_watermark_offsets(TopicPartition(topic, p)) for p in range(partitions)]
+        except KafkaException:  # it is not there yet
+            return []
+        found, ended = list[tuple[int, bytes, bytes]](), {p for p, (low, high) in enumerate(marks) if low == high}
+        starts = [low if last is None else max(low, high - last) for low, high in marks]
+        consumer.assign([TopicPartition(topic, p, start) for p, start in enumerate(starts) if p not in ended])
+        while len(ended) < partitions:
+            message = consumer.poll(20)
+            assert message is not None, f"no answer about {topic}"
+            if message.error() is None:
+                found.append((message.partition(), message.key(), message.value()))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                if message.offset() >= marks[message.partition()][1]:
+                    ended.add(message.partition())
+            else:
+                raise AssertionError(f"{topic}: {message.error()}")
+        consumer.unassign()
+        return found
+
+    def _consumer(self, level: str) -> Any:
+        if level not in self._consumers:
+            settings: dict[str, Any] = {
+                "bootstrap.servers": servers(),
+                "group.id": self.name,
+                "isolation.level": level,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+            }
+            self._consumers[level] = Consumer(settings)
+        return self._consumers[level]
+
+    def close(self) -> None:
+        """Stop everything that the test left, and drop its database."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for consumer in self._consumers.values():
+            consumer.close()
+        self.sql(f"DROP DATABASE {self.name}")
+
+    def ends(self, table: str, level: str) -> int:
+        """Where a table's partitions end, added up, for readers of an isolation level."""
+        consumer = self._consumer(level)
+        try:
+            return sum(consumer.get_watermark_offsets(TopicPartition(self.topic(table), p))[1] for p in range(2))
+        except KafkaException:  # it is not there yet
+            return 0
+
+    def position(self) -> Row | None:
+        """Newest committed position; None before the first."""
+        positions = self.read(positions_topic(self.name), 1, last=6)
+        return json.loads(positions[-1][2]) if positions else None
+
+    def streaming(self, process: subprocess.Popen[str]) -> None:
+        """Wait until the snapshot is committed."""
+
+        def done() -> bool:
+            assert process.poll() is None, process.communicate()[1]
+            position = self.position()
+            return position is not None and position["snapshot"] == "done"
+
+        wait_for(done, "no snapshot")
+
+    def caught_up(self) -> None:
+        """Wait until the committed position covers everything that the server has executed so far."""
+        (executed,) = self.sql("SELECT @@GLOBAL.gtid_executed")[0]
+
+        def covered() -> bool:
+            position = self.position()
+            if position is None:
+                return False
+            (rest,) = self.sql(f"SELECT GTID_SUBTRACT('{executed}', '{position['position']['gtid_set']}')")[0]
+            return rest == ""
+
+        wait_for(covered, "the capture stays behind")
+
+
+def servers() -> str:
+    return f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
+
+
+def connection(database: str | None = None) -> pymysql.connections.Connection:
+    return pymysql.connect(
+        host="127.0.0.1",
+        port=int(os.environ["TAILORBIRD_PORT_MYSQL_SHOP"]),
+        user=LOAD_LOGIN.user,
+        password=LOAD_LOGIN.password,
+        database=database,
+        charset="utf8mb4",
+        autocommit=True,
+        ssl_disabled=True,
+        init_command="SET time_zone = '+00:00'",
+    )
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., Captured]]:
+    made: list[Captured] = []
+
+    def make(*tables: str, extra: str = "") -> Captured:
+        name = unique("cap")
+        file = tmp_path / f"{name}.yml"
+        file.write_text(
+            f"name: {name}\n"
+            f"sources:\n  shop: {{type: mysql, hostname: 127.0.0.1, port: {os.environ['TAILORBIRD_PORT_MYSQL_SHOP']}, "
+            f"username: cdc, password: cdc, database: {name}, tables: [{', '.join(tables)}], "
+            f"server_id: {7200 + len(made) + os.getpid() % 1000 * 10}{extra}}}\n"
+            f"log: {{bootstrap_servers: '{servers()}'}}\n"
+            f"tables:\n  wide: {{query: SELECT a.id FROM shop.{tables[0]} a, row_key: [id]}}\n"
+        )
+        with connection() as connected, connected.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name} DEFAULT CHARSET utf8mb4")
+        made.append(Captured(name, file, tables))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

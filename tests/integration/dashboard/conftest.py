@@ -1,0 +1,246 @@
+"""A dashboard to look at: the real command, a real Solr core filled by the indexer's own mapping, and a browser."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.error import URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from cdc.cells import Barrier, RowCodec
+from cdc.layout import Layout, LayoutColumn
+from cdc.types import Canonical, parse_type
+from console.file_configset import install_configset
+from console.proc_stack import Stack
+from console.solr_admin import SolrAdmin
+from console.tcp_stack import port_is_free
+from indexer.collapse import RowChange
+from indexer.mapping import Mapper, barrier_document, stub
+from indexer.solr_collection import SolrCollection
+
+BROWSER_ARGUMENTS = (
+    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+).split()
+OPEN = build_opener(ProxyHandler({}))
+COLUMNS = {
+    "id": "int64",
+    "title": "string",
+    "mood": "string",
+    "urgent": "bool",
+    "cost": "decimal(10,2)",
+    "opened_on": "datetime",
+    "remark": "string",
+}
+SEARCH = ("title", "remark")
+LAYOUT = Layout(
+    topology="t",
+    table="tickets",
+    id=1,
+    family="d",
+    columns=tuple(LayoutColumn(name=n, type=parse_type(t), origin="") for n, t in COLUMNS.items()),
+    row_key=("id",),
+    salt_buckets=1,
+)
+MOODS = ['say "hi"', "grün & süß", "", None]
+HOSTILE = ["<img src=x onerror=\"document.title='taken'\">", "<b>bold</b>", "{{ 7*7 }}", "</td></tr><script>1</script>"]
+TOPOLOGY = """\
+name: tickets
+sources:
+  s: {{type: mysql, hostname: h, username: u, password: p, database: d, tables: [tickets], server_id: 1}}
+solr: {{url: "http://127.0.0.1:{port}/solr"}}
+tables:
+  tickets: {{query: "SELECT * FROM s.tickets", row_key: [id]}}
+indexes:
+  tickets: {{table: tickets, collection: {collection}, search: [title, remark]}}
+dashboards:
+  desk:
+    index: tickets
+    title: Help <desk>
+    facets: [mood, urgent]
+    time: opened_on
+    columns: [id, opened_on, title, mood, urgent, cost, remark]
+    refresh: 300ms
+"""
+
+
+def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
+    """Whether the condition comes true before the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@dataclass
+class Line:
+    """Stands between the page and Solr: counts the queries, and can be cut, since other tests need Solr itself."""
+
+    solr: str
+    queries: list[str] = field(default_factory=list)
+    port: int = 0
+    server: ThreadingHTTPServer | None = None
+
+    def mend(self) -> None:
+        line = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.forward(None)
+
+            def do_POST(self) -> None:
+                self.forward(self.rfile.read(int(self.headers["Content-Length"])))
+
+            def forward(self, body: bytes | None) -> None:
+                if "/select" in self.path:
+                    line.queries.append(self.path)
+                headers = {"Content-Type": self.headers["Content-Type"]} if body else {}
+                address = line.solr.removesuffix("/solr") + self.path
+                with OPEN.open(Request(address, data=body, headers=headers), timeout=10) as answer:
+                    content = answer.read()
+                    self.send_response(answer.status)
+                    self.send_header("Content-Type", answer.headers["Content-Type"])
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Tests print nothing of their own."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.port = self.server.server_port
+        Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def cut(self) -> None:
+        if self.server:
+            self.server.shutdown()
+            self.server.server_close()
+            self.server = None
+
+
+@dataclass
+class Desk:
+    """A dashboard that is served, the way to its index, and the line between."""
+
+    url: str
+    topology: Path
+    process: subprocess.Popen[str]
+    line: Line
+    collection: SolrCollection
+    fence: int = 100
+
+    def put(self, number: int, **values: Canonical) -> None:
+        """Index a row as the indexer does: decoded from cells, mapped through the layout, fenced."""
+        row: dict[str, Canonical] = {**dict.fromkeys(COLUMNS), "id": number, **values}
+        codec = RowCodec(LAYOUT)
+        self.fence += 2
+        now = time.time_ns() // 1_000_000
+        cells = codec.cells(row, batch=1, ts_ms=now - 200)
+        change = RowChange(row=codec.row_key(row), version=self.fence, cells=cells, deleted=False)
+        assert self.collection.post([Mapper(LAYOUT, SEARCH).document(change, now_ms=now)]) == []
+
+    def delete(self, number: int) -> None:
+        self.fence += 2
+        key = RowCodec(LAYOUT).row_key({"id": number})
+        change = RowChange(row=key, version=self.fence + 1, cells={}, deleted=True)
+        assert self.collection.post([stub(change)]) == []
+
+
+def fill(desk: Desk) -> None:
+    """120 tickets of 120 days, in every mood; one of them deleted, and a barrier."""
+    for i in range(121):
+        desk.put(
+            i,
+            title=f"Ticket {i} of Müller's",
+            mood=MOODS[i % 4],
+            urgent=i % 3 == 0,
+            cost=f"{i}.50",
+            opened_on=f"2026-{i // 30 + 1:02}-{i % 28 + 1:02}T10:00:{i % 60:02}.25Z",
+            remark=HOSTILE[i % 4] if i >= 110 else None,
+        )
+    desk.delete(120)
+    barrier = Barrier(bucket=0, buckets=1, batch=1, stamp=1, positions={})
+    assert desk.collection.post([barrier_document(barrier, 3, now_ms=1)]) == []
+
+
+@pytest.fixture(scope="module")
+def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """The command `tailorbird dashboard`, serving an index of 120 rows."""
+    url = stack.addresses()["solr"]
+    name = f"desk_{time.time_ns():x}"
+    admin = SolrAdmin(url, install=install_configset)
+    admin.create(name)
+    collection = SolrCollection(url, name, commit_within=0.1)
+    collection.ensure_fields(Mapper(LAYOUT, SEARCH).fields)
+    line = Line(solr=url)
+    line.mend()
+    port = next(port for port in range(18_480, 18_580) if port_is_free("127.0.0.1", port))
+    topology = tmp_path_factory.mktemp("desk") / "tickets.yml"
+    topology.write_text(TOPOLOGY.format(port=line.port, collection=name))
+    process = serve(topology, port)
+    desk = Desk(f"http://127.0.0.1:{port}/", topology, process, line, collection)
+    try:
+        fill(desk)
+        assert eventually(lambda: answers(desk.url)), "the page is not served"
+        yield desk
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=20)
+        line.cut()
+        admin.remove(name)
+
+
+def serve(topology: Path, port: int, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "console", "dashboard", str(topology), "--port", str(port), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=topology.parent)
+
+
+def answers(url: str) -> bool:
+    try:
+        with OPEN.open(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium of this machine."""
+    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
+    assert found, "no chromium: run tests/install-browser.sh"
+    # a busy machine is slow, not wrong
+    expect.set_options(timeout=20_000)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found[0], headless=True, args=BROWSER_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, desk: Desk) -> Iterator[Page]:
+    """The page, opened and live; at the end nothing was asked of another host and no script failed."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    foreign: list[str] = []
+    faults: list[str] = []
+    page.on("request", lambda r: None if r.url.startswith((desk.url, "data:")) else foreign.append(r.url))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("dialog", lambda dialog: faults.append(dialog.message))
+    page.goto(desk.url)
+    expect(page.get_by_test_id("status")).to_have_text("Live")
+    yield page
+    page.close()
+    assert foreign == []
+    assert faults == []

@@ -1,0 +1,204 @@
+"""What the capture must refuse, survive or announce on real servers: never silently lose."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cdc.event import Position
+from cdc.reader import read_topology
+from ingest.agent.kafka_log import KafkaLog
+from ingest.agent.kafka_topics import make_topics
+from ingest.agent.seams import Checkpoint
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+
+@pytest.mark.parametrize(
+    ("create", "names", "code", "said"),
+    [
+        ("CREATE TABLE other (id INT PRIMARY KEY)", ("t",), 2, "GRANT SELECT"),
+        ("CREATE TABLE t (id INT, v INT)", ("t",), 2, "ADD PRIMARY KEY"),
+        ("CREATE TABLE t (id INT PRIMARY KEY, g GEOMETRY)", ("t",), 2, "column g has type geometry"),
+        ("CREATE TABLE t (id INT PRIMARY KEY, c CHAR(3) CHARACTER SET gbk)", ("t",), 2, "convert it to utf8mb4"),
+        ("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=MyISAM", ("t",), 2, "InnoDB"),
+    ],
+    ids=["no table", "no key", "type", "character set", "engine"],
+)
+def test_tables_that_cannot_be_captured(
+    capture: Callable[..., Any], create: str, names: tuple[str, ...], code: int, said: str
+) -> None:
+    """A table that cannot be captured whole is refused at the start, in one line with the remedy."""
+    captured = capture(*names)
+    captured.sql(create)
+    ended, line = captured.end_of(captured.start())
+    assert (ended, said in line) == (code, True), line
+    assert captured.position() is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "TRUNCATE TABLE t",
+        "DROP TABLE t",
+        "RENAME TABLE t TO u",
+        "ALTER TABLE t RENAME u",
+        "ALTER TABLE t DROP PRIMARY KEY",
+    ],
+)
+def test_statements_that_rows_do_not_tell(capture: Callable[..., Any], statement: str) -> None:
+    """A captured table that is changed as a whole stops the capture, naming statement, place and remedy; and again."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    process = captured.start()
+    captured.streaming(process)
+    captured.sql("INSERT INTO t VALUES (2, 2)", statement)
+    if "PRIMARY" in statement:
+        captured.sql("INSERT INTO t VALUES (3, 3)")
+    code, line = captured.end_of(process)
+    assert code == 1, line
+    assert "binlog." in line
+    assert "snapshot" in line
+    assert sorted(event["after"]["id"] for event in captured.events("t")) == [1, 2], "what came before is captured"
+
+
+@pytest.mark.parametrize("kind", ["statement", "xa"])
+def test_transactions_that_rows_do_not_tell(capture: Callable[..., Any], kind: str) -> None:
+    """Statements logged as text and XA transactions pass elsewhere, and stop the capture where they concern it."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY)", f"CREATE DATABASE {captured.name}_x")
+    other = f"{captured.name}_x.t"
+    captured.sql(f"CREATE TABLE {other} (id INT PRIMARY KEY)")
+    process = captured.start()
+    captured.streaming(process)
+
+    def insert(table: str) -> None:
+        if kind == "statement":
+            captured.sql(
+                f"USE {table.split('.')[0]}", "SET binlog_format = STATEMENT", f"INSERT INTO {table} VALUES (1)"
+            )
+        else:
+            parts = ["START", "END", "PREPARE", "COMMIT"]
+            start, *rest = [f"XA {part} '{captured.name}'" for part in parts]
+            captured.sql(start, f"INSERT INTO {table} VALUES (1)", *rest)
+
+    insert(other)
+    captured.sql("INSERT INTO t VALUES (7)")
+    captured.caught_up()
+    assert process.poll() is None
+    insert(f"{captured.name}.t")
+    captured.sql(f"DROP DATABASE {captured.name}_x")
+    code, line = captured.end_of(process)
+    assert code == 1, line
+    assert ("as text" if kind == "statement" else "XA") in line
+    assert [event["after"]["id"] for event in captured.events("t")] == [7]
+
+
+def test_a_changed_table_gets_a_new_schema_version_before_its_rows(capture: Callable[..., Any]) -> None:
+    """ALTER TABLE mid-stream, and while the capture is down: rows keep the schema that they were logged with."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    process = captured.start()
+    captured.streaming(process)
+    captured.sql("INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD COLUMN w DECIMAL(5,1) UNSIGNED, MODIFY v BIGINT")
+    captured.sql("INSERT INTO t VALUES (3, 3, 1.5)")
+    captured.caught_up()
+    process.terminate()
+    assert captured.end_of(process)[0] == 0
+    captured.sql("INSERT INTO t VALUES (4, 4, 2.5)", "ALTER TABLE t DROP COLUMN v", "INSERT INTO t VALUES (5, 3.5)")
+    process = captured.start()
+    captured.caught_up()
+    rows = sorted((event["after"] for event in captured.events("t")), key=lambda row: row["id"])
+    assert rows == [
+        {"id": 1, "v": 1},
+        {"id": 2, "v": 2},
+        {"id": 3, "v": 3, "w": "1.5"},
+        {"id": 4, "v": 4, "w": "2.5"},
+        {"id": 5, "w": "3.5"},
+    ]
+    versions = [json.loads(value) for _, _, value in captured.read(f"{captured.name}.schemas", 1)]
+    assert [(v["version"], [c["column_type"].split("(")[0] for c in v["columns"]]) for v in versions] == [
+        (1, ["int", "int"]),
+        (2, ["int", "bigint", "decimal"]),
+        (3, ["int", "decimal"]),
+    ]
+
+
+def test_a_lost_connection_loses_and_repeats_nothing(capture: Callable[..., Any]) -> None:
+    """The server cuts the log's connection again and again: the capture goes on from its own committed position."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT)")
+    process = captured.start()
+    captured.streaming(process)
+    for i in range(3):
+        captured.sql(*[f"INSERT INTO t (v) VALUES ({i})"] * 5)
+        captured.caught_up()
+        dumps = captured.sql(
+            "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND user = 'cdc'"
+        )
+        mine = [thread for (thread,) in dumps if any(f"{process.pid}/" in line for line in holders(captured, thread))]
+        captured.sql(*[f"KILL {thread}" for thread in mine])
+        captured.sql(*[f"INSERT INTO t (v) VALUES ({i})"] * 5)
+    captured.caught_up()
+    process.terminate()
+    code, _ = captured.end_of(process)
+    assert code == 0
+    events = captured.events("t")
+    assert sorted(event["after"]["id"] for event in events) == list(range(1, 31))
+    assert sorted(event["source"]["sequence"] for event in events) == list(range(1, 31))
+
+
+def holders(captured: Any, thread: int) -> list[str]:
+    """Sockets of this machine that the server's thread talks to, as `pid/fd` of the process that owns them."""
+    ((host,),) = captured.sql(f"SELECT host FROM information_schema.processlist WHERE id = {thread}")
+    return [f"{captured.processes[-1].pid}/{host}"] if int(host.rpartition(":")[2]) in ports(captured) else []
+
+
+def ports(captured: Any) -> set[int]:
+    """Local ports of the TCP sockets that the test's newest process holds."""
+    pid = captured.processes[-1].pid
+    folder = f"/proc/{pid}/fd"
+    inodes = {os.readlink(f"{folder}/{fd}").removeprefix("socket:[").rstrip("]") for fd in os.listdir(folder)}
+    with open(f"/proc/{pid}/net/tcp") as table:
+        rows = [line.split() for line in table.readlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[9] in inodes}
+
+
+def test_a_position_that_the_server_does_not_continue(capture: Callable[..., Any]) -> None:
+    """A server that was reset, restored or replaced is named: never a silent jump."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    topology = read_topology(captured.file.read_text(), file="t.yml", environ=os.environ)
+    source = topology.sources["shop"]
+    log = KafkaLog(topology, source, make_topics(topology, source))
+    log.recover()
+    foreign = "00000000-0000-0000-0000-00000000beef:1-9"
+    position = Position(file="binlog.000001", pos=4, gtid_set=foreign, sequence=9)
+    log.commit(Checkpoint(position=position, snapshot="running", ts_ms=1))
+    log.close()
+    code, line = captured.end_of(captured.start())
+    assert code == 1
+    assert foreign in line
+    assert "snapshot" in line
+
+
+def test_a_purged_position_is_reported(capture: Callable[..., Any]) -> None:
+    """Transactions purged before they were read stop the capture by name."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    process = captured.start()
+    captured.streaming(process)
+    captured.caught_up()
+    process.terminate()
+    assert captured.end_of(process)[0] == 0
+    captured.sql("INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS")
+    newest = captured.sql("SHOW BINARY LOGS")[-1][0]
+    captured.sql(f"PURGE BINARY LOGS TO '{newest}'")
+    code, line = captured.end_of(captured.start())
+    assert code == 1
+    assert "purged" in line
+    assert "binlog_expire_logs_seconds" in line

@@ -1,0 +1,444 @@
+"""The indexer on the real servers: whatever dies, the collection ends equal to the table, field by field.
+
+Rows are written as the join's sink writes them. Solr is "away" behind a proxy of the test's own, since the servers are
+shared with other tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import happybase
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+
+from cdc.cells import Barrier, RowCodec, barrier_key
+from cdc.layout import Layout, LayoutColumn, dump_layout, layout_row
+from cdc.reader import read_topology
+from cdc.topology import Topology
+from cdc.types import Canonical, parse_type
+from console.cli_apply import provision
+from console.file_configset import install_configset
+from console.hbase_admin import HBaseAdmin
+from console.solr_admin import SolrAdmin
+from indexer.hbase_rows import scan_rows
+from indexer.solr_rows import all_documents
+
+pytestmark = pytest.mark.integration
+
+TOPOLOGY = """
+name: {name}
+sources:
+  shop:
+    {{type: mysql, hostname: 127.0.0.1, username: cdc, password: cdc, database: shop, tables: [orders], server_id: 9}}
+log:
+  bootstrap_servers: 127.0.0.1:${{TAILORBIRD_PORT_KAFKA}}
+hbase:
+  thrift: 127.0.0.1:${{TAILORBIRD_PORT_THRIFT}}
+  zookeeper: 127.0.0.1:${{TAILORBIRD_PORT_ZOOKEEPER}}
+solr:
+  url: http://127.0.0.1:{solr_port}/solr
+tables:
+  wide: {{query: SELECT o.id FROM shop.orders o, row_key: [id], salt_buckets: 2}}
+indexes:
+  wide: {{table: wide, search: [name], commit_within: 100ms}}
+"""
+TYPES = {"id": "int64", "name": "string", "amount": "decimal(10,2)", "at": "datetime", "note": "string"}
+Row = dict[str, Canonical]
+
+
+class Proxy:
+    """A TCP port that leads to a server until it is cut."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open = threading.Event()
+        self._open.set()
+        self._ends: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def cut(self) -> None:
+        self._open.clear()
+        for end in list(self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._open.set()
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._open.is_set():
+                near.close()
+                continue
+            far = socket.create_connection(("127.0.0.1", self._target))
+            self._ends |= {near, far}
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+        self._ends.discard(source)
+        source.close()
+
+
+class World:
+    """One applied topology, its table as the join would write it, and the indexers that the test runs."""
+
+    def __init__(self, name: str, file: Path, solr: Proxy, zookeeper: Proxy) -> None:
+        text = TOPOLOGY.format(name=name, solr_port=solr.port)
+        file.write_text(text)
+        self.file, self.solr, self.zookeeper = file, solr, zookeeper
+        self.topology: Topology = read_topology(text, file=str(file), environ=os.environ)
+        self.url = f"http://127.0.0.1:{os.environ['TAILORBIRD_PORT_SOLR']}/solr"
+        self.connection = happybase.Connection("127.0.0.1", int(os.environ["TAILORBIRD_PORT_THRIFT"]), timeout=30_000)
+        self.table = self.connection.table(f"{name}:wide")
+        self.stamp = 0
+        self.batch = 0
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def store_layout(self, layout_id: int, **types: str) -> RowCodec:
+        columns = tuple(LayoutColumn(name=n, type=parse_type(t), origin="") for n, t in types.items())
+        layout = Layout(
+            topology=self.topology.name,
+            table="wide",
+            id=layout_id,
+            family="d",
+            columns=columns,
+            row_key=("id",),
+            salt_buckets=2,
+        )
+        layouts = self.connection.table(f"{self.topology.name}:layouts")
+        layouts.put(layout_row("wide", layout_id), {b"f:json": dump_layout(layout)})
+        return RowCodec(layout)
+
+    def write(self, codec: RowCodec, rows: Sequence[Row] = (), deletes: Sequence[int] = ()) -> None:
+        """One batch of the sink: deletes at its stamp, whole rows at stamp + 1, then a barrier per bucket."""
+        self.batch += 1
+        self.stamp = max(time.time_ns() // 1_000_000, self.stamp + 2)
+        with self.table.batch(timestamp=self.stamp) as batch:
+            for key in deletes:
+                batch.delete(codec.row_key({"id": key}))
+        with self.table.batch(timestamp=self.stamp + 1) as batch:
+            for row in rows:
+                cells = codec.cells(row, batch=self.batch, ts_ms=self.stamp)
+                batch.put(codec.row_key(row), {b"d:" + q: value for q, value in cells.items()})
+        with self.table.batch(timestamp=self.stamp + 1) as batch:
+            for bucket in range(2):
+                record = Barrier(bucket=bucket, buckets=2, batch=self.batch, stamp=self.stamp, positions={})
+                batch.put(barrier_key(bucket), {b"d:_barrier": record.to_bytes()})
+
+    def start(self, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "indexer", str(self.file), *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environ or {})},
+        )
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+        self.processes.clear()
+
+    def announced(self) -> list[str]:
+        """The indexers that HBase sees."""
+        client = KazooClient(f"127.0.0.1:{os.environ['TAILORBIRD_PORT_ZOOKEEPER']}")
+        client.start()
+        try:
+            found: list[str] = client.get_children(f"/sep-{self.topology.name}_wide_1/rs")
+        finally:
+            client.stop()
+            client.close()
+        return found
+
+    def documents(self) -> dict[Canonical, dict[str, Any]]:
+        return {document["id"]: document for document in all_documents(self.url, f"{self.topology.name}_wide")}
+
+    def difference(self) -> str:
+        """How the collection differs from the table; empty when they are equal, field by field."""
+        table = {
+            row.values["id"]: {name: value for name, value in row.values.items() if value is not None}
+            for row in scan_rows(self.topology, self.topology.tables["wide"]).values()
+        }
+        shown = {
+            key: {name: document[name] for name in (*TYPES, "country") if name in document}
+            for key, document in self.documents().items()
+        }
+        different = [key for key in table.keys() | shown.keys() if table.get(key) != shown.get(key)]
+        return f"{len(different)} rows differ, e.g. {different[:3]}" if different else ""
+
+
+def row(key: int, revision: int = 0, **changed: Canonical) -> Row:
+    made: Row = {
+        "id": key,
+        "name": f"Ada {key} #{revision}",
+        "amount": f"{key}.{revision % 100:02d}",
+        "at": "2026-11-21T10:12:00.123456Z",
+        "note": None if key % 3 else "",
+    }
+    return {**made, **changed}
+
+
+def wait_for(what: str, condition: Callable[[], object], seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+def equal(world: World) -> None:
+    deadline = time.monotonic() + 40
+    while difference := world.difference():
+        assert time.monotonic() < deadline, difference
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def applied(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    name = f"t_{uuid.uuid4().hex[:10]}"
+    solr = Proxy(int(os.environ["TAILORBIRD_PORT_SOLR"]))
+    zookeeper = Proxy(int(os.environ["TAILORBIRD_PORT_ZOOKEEPER"]))
+    world = World(name, tmp_path_factory.mktemp("index") / "t.yml", solr, zookeeper)
+    list(provision(world.topology))
+    yield world
+    world.stop()
+    with HBaseAdmin(zookeeper=world.topology.hbase.zookeeper, thrift=world.topology.hbase.thrift) as admin:
+        admin.remove_peer(f"{name}_wide_1")
+        for table in admin.tables(name):
+            admin.drop_table(table)
+        admin.drop_namespace(name)
+    SolrAdmin(world.url, install=install_configset).remove(f"{name}_wide")
+    kafka = AdminClient({"bootstrap.servers": world.topology.log.bootstrap_servers})
+    for deleted in kafka.delete_topics([f"{name}.deadletters"]).values():
+        deleted.result(20)
+    world.connection.close()
+    solr.close()
+    zookeeper.close()
+
+
+@pytest.fixture
+def world(applied: World) -> Iterator[World]:
+    """The applied topology without indexers; what a test leaves in the table stays."""
+    applied.solr.mend()
+    applied.zookeeper.mend()
+    yield applied
+    applied.stop()
+
+
+@pytest.fixture
+def codec(world: World) -> RowCodec:
+    return world.store_layout(1, **TYPES)
+
+
+def test_the_collection_follows_the_table(world: World, codec: RowCodec) -> None:
+    """Inserts, updates, deletes, both in one batch, texts of every kind: equal; and no barrier before its rows."""
+    world.start()
+    world.write(codec, [row(n) for n in range(50)])
+    strange = {"name": "<b>\x00\x1f😀\ufffe", "note": "é" * 40_000}
+    world.write(codec, [row(n, 1) for n in range(0, 50, 2)] + [row(100, **strange), row(101, name="")])
+    world.write(codec, [row(5, 2)], deletes=[5, 6, 7])  # 5 is deleted and put again in one batch
+    world.write(codec, [row(n, 3) for n in range(60, 70)], deletes=[60])
+    last = world.batch
+
+    def shown() -> bool:
+        barriers = [d for d in _barriers(world) if d["_batch"] == last]
+        if len(barriers) < 2:
+            return False
+        assert world.difference() == "", "the last batch's barriers are visible, its rows are not"
+        return True
+
+    wait_for("the barriers of the last batch", shown)
+    documents = world.documents()
+    assert documents[5]["name"] == "Ada 5 #2"
+    assert {6, 7}.isdisjoint(documents)
+    assert documents[8]["_fence"] == 2 * (documents[8]["_ts"] + 1)
+
+
+def test_killed_indexers_lose_nothing(world: World, codec: RowCodec) -> None:
+    """kill -9 in the middle of a stream, twice, and writes while nobody indexes: the next process goes on."""
+    for revision in range(3):
+        process = world.start()
+        wait_for("it is announced", lambda p=process: "indexing" in p.stderr.readline())
+        for part in range(6):
+            world.write(codec, [row(n, revision * 10 + part) for n in range(200, 500)], deletes=[200 + revision])
+        process.kill()
+        world.write(codec, [row(n, revision * 10 + 7) for n in range(400, 450)], deletes=[300 + revision])
+    world.start()
+    equal(world)
+
+
+def test_solr_away_is_caught_up_unaided(world: World, codec: RowCodec) -> None:
+    """While Solr is away HBase keeps the backlog; when it is back everything appears, without anyone's help."""
+    world.start()
+    world.write(codec, [row(600)])
+    wait_for("the first row", lambda: 600 in world.documents())
+    world.solr.cut()
+    for part in range(5):
+        world.write(codec, [row(n, part) for n in range(600, 700)], deletes=[650 + part])
+    with pytest.raises(AssertionError):
+        wait_for("rows while Solr is away", lambda: len(world.documents().keys() & range(601, 700)), seconds=3)
+    world.solr.mend()
+    equal(world)
+    assert world.processes[0].poll() is None
+
+
+def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec: RowCodec) -> None:
+    """A row without a layout and one of an unknown layout: in Kafka with bytes and reason; rows around them flow."""
+    world.start("--metrics-port", str(port := _free_port()))
+    strange = codec.cells(row(801), batch=1, ts_ms=1)
+    strange[b"_layout"] = (77).to_bytes(4, "big")
+    world.write(codec, [row(800)])
+    stamp = time.time_ns() // 1_000_000
+    world.table.put(b"\x00\x01half", {b"d:name": b"half a row"}, timestamp=stamp)
+    unknown = codec.row_key(row(801))
+    world.table.put(unknown, {b"d:" + q: v for q, v in strange.items()}, timestamp=stamp)
+    world.write(codec, [row(802)])
+    wait_for("the rows around the poison", lambda: {800, 802} <= world.documents().keys())
+    letters = _letters(world, 2)
+    assert {letter["reason"] for letter in letters.values()} == {
+        "not a whole row: cell _layout is missing",
+        "layout 77 of table wide is not stored",
+    }
+    assert letters[b"\x00\x01half".hex()]["cells"] == {"name": "aGFsZiBhIHJvdw=="}
+    assert _metric(port, 'tailorbird_dead_letters_total{stage="indexer"}') >= 2
+    assert _metric(port, 'tailorbird_indexed_documents_total{index="wide"}') >= 2
+    # made whole, both rows are right again: deleted here, so that the table and the collection are comparable
+    world.write(codec, deletes=[801])
+    with world.table.batch() as batch:
+        batch.delete(b"\x00\x01half")
+    equal(world)
+
+
+def test_a_new_layout_is_read_without_a_restart(world: World, codec: RowCodec) -> None:
+    """The join writes a new layout before its first row: the indexer reads it by the id in the row."""
+    world.start()
+    world.write(codec, [row(900)])
+    wait_for("a row of the old layout", lambda: 900 in world.documents())
+    wider = world.store_layout(2, **TYPES, country="string")
+    world.write(wider, [row(900, country="NZ"), row(901, country=None)])
+    wait_for("the new column", lambda: world.documents().get(900, {}).get("country") == "NZ")
+    assert world.documents()[900]["_layout"] == 2
+    assert world.documents()[901]["_layout"] == 2
+
+
+def test_two_indexers_share_the_work_and_one_may_leave(world: World, codec: RowCodec) -> None:
+    """Processes of one name serve one collection; SIGTERM ends one with exit code 0, the other goes on."""
+    first, second = world.start(), world.start()
+    for process in (first, second):
+        wait_for("it is announced", lambda p=process: "indexing" in p.stderr.readline())
+    for part in range(4):
+        world.write(codec, [row(n, part) for n in range(1000, 1100)], deletes=[1000 + part])
+        if part == 1:
+            first.terminate()
+    assert first.wait(20) == 0
+    equal(world)
+
+
+def test_a_lost_zookeeper_session_is_announced_again(world: World, codec: RowCodec) -> None:
+    """Cut off longer than the session lasts, the indexer is unknown to HBase; back again, it is announced anew."""
+    process = world.start(environ={"TAILORBIRD_PORT_ZOOKEEPER": str(world.zookeeper.port)})
+    lines: list[str] = []
+    threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
+    wait_for("it is announced", lambda: any("announced" in line for line in lines))
+    world.zookeeper.cut()
+    wait_for("its session ends", lambda: not world.announced())
+    world.zookeeper.mend()
+    wait_for("it is announced again", lambda: sum("event=announced" in line for line in lines) == 2)
+    world.write(codec, [row(1200)])
+    equal(world)
+
+
+def test_mistakes_are_one_line(world: World) -> None:
+    """Exit 2 for a wrong index, 1 for a server away; one line with the remedy, no stack trace."""
+    wrong = world.start("--index", "nothing")
+    _, errors = wrong.communicate(timeout=30)
+    assert (wrong.returncode, errors.strip().splitlines()[-1]) == (
+        2,
+        f"tailorbird index: {world.file}: no index nothing; it has wide",
+    )
+    away = world.start(environ={"TAILORBIRD_PORT_ZOOKEEPER": "9"})
+    _, errors = away.communicate(timeout=40)
+    assert away.returncode == 1
+    assert "ZooKeeper at 127.0.0.1:9 does not answer" in errors.strip().splitlines()[-1]
+    assert "Traceback" not in errors
+
+
+def _barriers(world: World) -> list[dict[str, Any]]:
+    import pysolr
+
+    collection = pysolr.Solr(f"{world.url}/{world.topology.name}_wide")
+    return list(collection.search("*:*", fq="_kind:barrier"))
+
+
+def _letters(world: World, count: int) -> dict[str, dict[str, Any]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": world.topology.log.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([f"{world.topology.name}.deadletters"])
+    found: dict[str, dict[str, Any]] = {}
+
+    def read() -> bool:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            letter = json.loads(message.value())
+            found[letter["row"]] = letter
+        return len(found) >= count
+
+    try:
+        wait_for("dead letters", read)
+    finally:
+        consumer.close()
+    return found
+
+
+def _metric(port: int, name: str) -> float:
+    import urllib.request
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return next(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + " "))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,360 @@
+"""The join on real servers: Kafka in, Spark's own state store between, HBase out; beside the oracle and the simulation.
+
+The log is written by the test itself, so that it decides what a batch holds and when the driver dies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc import naming
+from cdc.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
+from cdc.envelope import to_envelope
+from cdc.event import ChangeEvent, Op, SourceInfo
+from cdc.schema import Column, TableId, TableSchema
+from cdc.types import Canonical
+from console.cli_apply import provision
+from console.file_topology import load_topology
+from joins.hbase_table import HBase, patiently
+from joins.oracle import answer, tables_after
+from joins.plan import Plan, compile_plan
+from joins.simulation import Logged, Simulation
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+ROOT = Path(__file__).parents[2]
+FACT = TableId(source="shop", database="shop", table="facts")
+NEAR = TableId(source="shop", database="shop", table="near")
+FAR = TableId(source="crm", database="crm", table="far")
+COLUMNS = {
+    FACT: {"id": "bigint", "near_id": "int?", "far_id": "int?", "price": "decimal(8,2)?", "at": "datetime(3)?"},
+    NEAR: {"id": "int", "name": "varchar(40)?", "unused": "int?"},
+    FAR: {"id": "int", "name": "varchar(40)?", "unused": "int?"},
+}
+SCHEMAS = {
+    table: TableSchema(
+        table_id=table,
+        version=1,
+        columns=tuple(
+            Column(name=name, column_type=type_.removesuffix("?"), nullable=type_.endswith("?"))
+            for name, type_ in columns.items()
+        ),
+        primary_key=("id",),
+    )
+    for table, columns in COLUMNS.items()
+}
+QUERY = """SELECT f.id, f.price, f.at, f.near_id, n.name AS near, r.name AS far
+      FROM shop.facts f
+      LEFT JOIN shop.near n ON n.id = f.near_id
+      LEFT JOIN crm.far r ON r.id = f.far_id"""
+Cells = dict[bytes, tuple[bytes, int]]
+T = TypeVar("T")
+
+
+@dataclass
+class History:
+    """Sources that change at random, remembering what they logged."""
+
+    chance: random.Random
+    tables: dict[TableId, dict[int, dict[str, Canonical]]] = field(default_factory=lambda: {t: {} for t in COLUMNS})
+    sequences: dict[str, int] = field(default_factory=lambda: {"shop": 0, "crm": 0})
+    events: list[ChangeEvent] = field(default_factory=list)
+
+    def change(self, count: int, ids: int) -> list[ChangeEvent]:
+        """So many further changes: inserts, updates, deletes, moves, on keys that collide often."""
+        made = []
+        while len(made) < count:
+            table = self.chance.choice([FACT, FACT, FACT, NEAR, FAR])
+            row = self.chance.randrange(ids * 4 if table == FACT else ids)
+            rows = self.tables[table]
+            before = rows.get(row)
+            gone = before is not None and self.chance.random() < 0.25
+            after = None if gone else self._row(table, row)
+            op: Op = "d" if after is None else "c" if before is None else "u"
+            made.append(self._event(table, op, before, after))
+            if after is None:
+                del rows[row]
+            else:
+                rows[row] = after
+        self.events += made
+        return made
+
+    def truncate(self) -> ChangeEvent:
+        return self._event(FACT, "t", None, None)
+
+    def _row(self, table: TableId, row: int) -> dict[str, Canonical]:
+        number = self.chance.randrange(1000)
+        if table != FACT:
+            return {"id": row, "name": self.chance.choice([None, f"<b>ü{number}"]), "unused": number}
+        keys = [None, *range(6)]
+        return {
+            "id": row,
+            "near_id": self.chance.choice(keys),
+            "far_id": self.chance.choice(keys),
+            "price": f"-{number}.50",
+            "at": f"2026-01-01T00:00:00.{number % 9 + 1}Z",
+        }
+
+    def _event(self, table: TableId, op: Op, before: Any, after: Any) -> ChangeEvent:
+        self.sequences[table.source] += 1
+        source = SourceInfo(
+            table_id=table,
+            ts_ms=1_700_000_000_000 + len(self.events),
+            server_id=1,
+            gtid=None,
+            file="f",
+            pos=4,
+            row=0,
+            sequence=self.sequences[table.source],
+        )
+        return ChangeEvent(op=op, before=before, after=after, source=source, ts_ms=1)
+
+
+class Joined:
+    """A topology of the test's own: its log, its table, and the join processes over them."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.servers = f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
+        file = folder / "topology.yml"
+        thrift, zookeeper = os.environ["TAILORBIRD_PORT_THRIFT"], os.environ["TAILORBIRD_PORT_ZOOKEEPER"]
+        login = "type: mysql, hostname: h, username: u, password: p"
+        file.write_text(f"""name: {name}
+sources:
+  shop: {{{login}, database: shop, tables: [facts, near], server_id: 1}}
+  crm: {{{login}, database: crm, tables: [far], server_id: 2}}
+log: {{bootstrap_servers: '{self.servers}'}}
+hbase: {{thrift: '127.0.0.1:{thrift}', zookeeper: '127.0.0.1:{zookeeper}'}}
+tables:
+  wide:
+    query: |
+      {QUERY}
+    row_key: [id]
+""")
+        self.file, self.topology = file, load_topology(str(file))
+        self.plan: Plan = compile_plan(self.topology, self.topology.tables["wide"], SCHEMAS)
+        assert list(provision(self.topology))
+        self.topics = [naming.change_topic(name, table) for table in COLUMNS]
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        made = [NewTopic(topic, 2, 1) for topic in self.topics]
+        singles = (naming.schemas_topic(name), naming.positions_topic(name), naming.dead_letter_topic(name))
+        for future in admin.create_topics([*made, *(NewTopic(topic, 1, 1) for topic in singles)]).values():
+            future.result(30)
+        self.producer = Producer(
+            {"bootstrap.servers": self.servers, "enable.idempotence": True, "partitioner": "murmur2_random"}
+        )
+        for schema in SCHEMAS.values():
+            value = json.dumps(schema.to_json())
+            self.producer.produce(naming.schemas_topic(name), key=str(schema.table_id), value=value)
+        self.producer.flush(30)
+        self.hbase, self.table = HBase(f"127.0.0.1:{thrift}"), naming.hbase_table(name, "wide")
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def publish(self, events: list[ChangeEvent]) -> None:
+        for event in events:
+            topic = naming.change_topic(self.name, event.source.table_id)
+            row = event.after or event.before or {"id": "truncated"}
+            key = json.dumps({"id": row["id"]})
+            self.producer.produce(topic, key=key, value=json.dumps(to_envelope(event, self.name)))
+            if event.op == "d":
+                self.producer.produce(topic, key=key, value=None)
+        self.producer.flush(30)
+
+    def publish_positions(self, history: History) -> None:
+        """What capture writes after the rows: how far each source came, and where every partition ended then."""
+        ends = {topic: {str(p): self.ends(topic, p) for p in range(2)} for topic in self.topics}
+        for source, sequence in history.sequences.items():
+            position = {"file": "f", "pos": 4, "gtid_set": f"{source}:1-{sequence}", "row": 0, "sequence": sequence}
+            value = {
+                "format": 1,
+                "source": source,
+                "position": position,
+                "snapshot": "done",
+                "ts_ms": 1,
+                "end_offsets": {topic: at for topic, at in ends.items() if topic.split(".")[1] == source},
+            }
+            key = naming.transactional_id(self.name, source)
+            self.producer.produce(naming.positions_topic(self.name), key=key, value=json.dumps(value))
+        self.producer.flush(30)
+
+    def ends(self, topic: str, partition: int) -> int:
+        with_consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.name})
+        try:
+            end: int = with_consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)[1]
+            return end
+        finally:
+            with_consumer.close()
+
+    def records(self, topic: str, partitions: int) -> list[Logged]:
+        """Everything in a topic, partition by partition."""
+        found = []
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.name})
+        try:
+            for partition in range(partitions):
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                end = self.ends(topic, partition)
+                while not found or found[-1].partition != partition or found[-1].offset + 1 < end:
+                    if not end:
+                        break
+                    message = consumer.poll(20)
+                    assert message is not None
+                    assert message.error() is None
+                    found.append(
+                        Logged(
+                            topic=topic,
+                            partition=partition,
+                            offset=message.offset() or 0,
+                            key=message.key(),
+                            value=message.value(),
+                        )
+                    )
+        finally:
+            consumer.close()
+        return found
+
+    def start(self, command: list[str], **environ: str) -> subprocess.Popen[str]:
+        bin_folder = str(Path(sys.executable).parent)
+        log = (self.folder / f"join-{len(self.processes)}.log").open("w")
+        process = subprocess.Popen(
+            [*command, str(self.file)],
+            env={
+                **os.environ,
+                "PATH": f"{bin_folder}:{os.environ['PATH']}",
+                "TAILORBIRD_HOME": str(self.folder),
+                "PYSPARK_PYTHON": sys.executable,
+                **environ,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+        log.close()
+        self.processes.append(process)
+        return process
+
+    def said(self) -> str:
+        """What the last process said."""
+        return (self.folder / f"join-{len(self.processes) - 1}.log").read_text()
+
+    def on_table(self, action: Callable[[Any], T]) -> T:
+        """Something done with the table; as patient as the join itself with a server that is busy."""
+        deadline = time.monotonic() + 60
+        return patiently(
+            lambda: self.hbase.call(lambda connection: action(connection.table(self.table))),
+            lambda error, pause: None,
+            lambda: time.monotonic() > deadline,
+        )
+
+    def barrier(self, bucket: int) -> Barrier | None:
+        found = self.on_table(lambda table: table.row(barrier_key(bucket), columns=[b"d:_barrier"]))
+        return load_barrier(found[b"d:_barrier"]) if found else None
+
+    def cells(self) -> dict[bytes, Cells]:
+        """Every row with its cells and their timestamps, barriers left out."""
+        rows = self.on_table(lambda table: list(table.scan(include_timestamp=True)))
+        return {row: dict(cells) for row, cells in rows if not is_barrier(row)}
+
+    def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
+        """Row key → columns of every row, decoded through the layout."""
+        codec = RowCodec(self.plan.layout(1))
+        found = {}
+        for cells in self.cells().values():
+            values = codec.row({name.partition(b":")[2]: value for name, (value, _) in cells.items()}).values
+            found[(values["id"],)] = values
+        return found
+
+    def barriers_tell(self, history: History) -> bool:
+        """Whether every bucket's barrier claims all that the sources have done."""
+        process = self.processes[-1]
+        assert process.poll() is None, f"exit {process.returncode}: {self.said()[-2000:]}"
+        for bucket in range(2):
+            barrier = self.barrier(bucket)
+            told = {} if barrier is None else {name: at["sequence"] for name, at in barrier.positions.items()}
+            if told != history.sequences:
+                return False
+        return True
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
+            process.wait()
+        self.hbase.close()
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 150) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def joined(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
+    made = Joined(unique("join"), tmp_path)
+    yield made
+    made.close()
+
+
+def oracle(plan: Plan, history: History) -> Mapping[tuple[Canonical, ...], Mapping[str, Canonical]]:
+    ordered = sorted(history.events, key=lambda event: (event.source.table_id.source, event.source.sequence))
+    return answer(plan, tables_after(ordered, dict.fromkeys(COLUMNS, ("id",))))
+
+
+def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
+    """The stored table equals the oracle and the simulation; a driver that died between HBase's write and Spark's
+    commit replays the batch cell by cell; rows of a run whose checkpoint was lost go; bad records cost nothing but
+    themselves; a TRUNCATE stops the join in one line. Started by `python -m joins`, continued by `spark-submit`."""
+    history = History(random.Random(7))
+    stale = b"\x00\x01of a former run"
+    joined.on_table(lambda table: table.put(stale, {b"d:_layout": b"\x00\x00\x00\x01"}, timestamp=1_000_000))
+    joined.publish(history.change(400, ids=6))
+    topic = joined.topics[0]
+    joined.producer.produce(topic, key=b"bad", value=b"\xff no JSON")
+    joined.producer.produce(topic, key=b"bad", value=b'{"op": "c", "after": {"id": 1}}')
+    joined.publish_positions(history)
+
+    killed = joined.start([sys.executable, "-m", "joins"], TAILORBIRD_CRASH_AFTER_WRITE="0")
+    assert killed.wait(150) == -9, joined.said()
+    written = {row: cells for row, cells in joined.cells().items() if row != stale}
+    assert len(written) >= 10
+    assert joined.barrier(0) is None, "a batch that was not finished claims a position"
+
+    submitted = joined.start(["spark-submit", str(ROOT / "src" / "joins" / "__main__.py")])
+    wait_for(lambda: joined.barriers_tell(history), "the replay never ends")
+    assert joined.cells() == written  # the same cells under the same timestamps, and the stale row swept away
+    assert joined.live() == oracle(joined.plan, history)
+
+    joined.publish(history.change(300, ids=6))
+    joined.publish_positions(history)
+    wait_for(lambda: joined.barriers_tell(history), "the second half never arrives")
+    assert joined.live() == oracle(joined.plan, history)
+    letters = [json.loads(one.value or b"") for one in joined.records(naming.dead_letter_topic(joined.name), 1)]
+    distinct = {(letter["topic"], letter["partition"], letter["offset"]): letter["reason"] for letter in letters}
+    assert len(distinct) == 2
+    assert all(reason.startswith("not an envelope: ") for reason in distinct.values())
+
+    simulation = Simulation(joined.plan, {})
+    simulation.run_batch([one for topic in joined.topics for one in joined.records(topic, 2)], now_ms=1)
+    assert simulation.live() == joined.live()
+    assert len(simulation.refused) == 2
+
+    joined.publish([history.truncate()])
+    assert submitted.wait(60) != 0
+    assert joined.said().splitlines()[-1].startswith("tailorbird join: TRUNCATE of shop.shop.facts met at ")

@@ -1,0 +1,166 @@
+"""The whole thread on real servers: whatever dies on the way, both far ends equal the near end.
+
+One pipeline runs through all steps, as in life: live traffic goes on while a part or a server is killed, then it stops,
+everything must become visible, and the topology's own query over the source databases is compared with HBase and Solr,
+row by row and field by field.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cdc.topology import Topology
+from console.cli_apply import provision
+from console.cli_demo_steps import counts, traffic, verdict, wait_until_quiet
+from console.demo_shop import Shop
+from console.file_topology import load_topology
+from console.mysql_demo import MySqlShop
+from console.proc_pipeline import Pipeline
+from console.proc_stack import Stack
+from console.stack import LOAD_LOGIN
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
+RATE = 60.0
+CRASH = "TAILORBIRD_CRASH_AFTER_WRITE"
+
+
+class Thread:
+    """A running pipeline over a small shop, and what a step needs of it."""
+
+    def __init__(self, stack: Stack, topology: Topology, pipeline: Pipeline, shop: MySqlShop, generator: Shop) -> None:
+        self.stack, self.topology, self.pipeline, self.shop, self.generator = stack, topology, pipeline, shop, generator
+
+    @contextmanager
+    def live_traffic(self) -> Iterator[Callable[[int], None]]:
+        """Changes go on while the block runs; it is given a function that waits for so many more of them."""
+        stop, done, failed = threading.Event(), [0], list[BaseException]()
+
+        def write() -> None:
+            try:
+                for change in traffic(self.generator, rate=RATE, until=stop.is_set):
+                    self.shop.apply(change)
+                    done[0] += 1
+            except BaseException as error:  # handed to the test's own thread below
+                failed.append(error)
+                raise
+
+        def more(changes: int) -> None:
+            wanted, deadline = done[0] + changes, time.monotonic() + 60
+            wait_for(lambda: done[0] >= wanted or bool(failed), deadline, "the traffic stands still")
+            assert not failed
+
+        writer = threading.Thread(target=write, name="traffic")
+        writer.start()
+        try:
+            yield more
+        finally:
+            stop.set()
+            writer.join()
+
+    def must_be_equal(self) -> None:
+        """Every change committed so far is visible, and both far ends equal the near end."""
+        wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
+        found = verdict(self.topology, "orders")
+        assert found.rows > 1_000
+        assert found.hbase.none, found.hbase.examples
+        assert found.solr.none, found.solr.examples
+
+
+def wait_for(condition: Callable[[], bool], deadline: float, otherwise: str) -> None:
+    """Wait until a condition holds; AssertionError with `otherwise` at the deadline (monotonic seconds)."""
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
+    folder = tmp_path_factory.mktemp("thread")
+    file = folder / "thread.yml"
+    file.write_text(SHOP.read_text().replace("name: shop\n", f"name: thread_{time.time_ns()}\n"))
+    topology = load_topology(str(file))
+    generator = Shop(random=Random(11))
+    shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+    shop.prepare()
+    shop.load(
+        generator.catalogue(customers=200, products=100, orders=1_500, now_ms=int(time.time() * 1000)),
+        lambda rows: None,
+    )
+    assert len(list(provision(topology))) >= 4
+    with Pipeline(topology, home=folder) as pipeline:
+        pipeline.start()
+        yield Thread(stack, topology, pipeline, shop, generator)
+    shop.close()
+
+
+def test_a_snapshot_arrives(thread: Thread) -> None:
+    """Rows that were there before the capture began are captured, joined, indexed."""
+    thread.must_be_equal()
+    assert counts(thread.pipeline)["captured"] >= 1_800
+
+
+def test_live_changes_arrive(thread: Thread) -> None:
+    """Inserts, updates, deletes, foreign-key moves, renames on both servers arrive while they happen."""
+    with thread.live_traffic() as more:
+        more(300)
+    thread.must_be_equal()
+
+
+def test_join_killed_between_write_and_commit(thread: Thread) -> None:
+    """HBase holds a batch that Spark did not commit: the replay writes identical cells."""
+    name = "join orders_wide"
+    thread.pipeline.kill(name)
+    with thread.live_traffic() as more:
+        more(100)
+        thread.pipeline.start_part(name, {CRASH: "2"})
+        assert thread.pipeline.wait(name, 120) != 0
+        assert CRASH in thread.pipeline.part(name).log.read_text()
+        more(50)
+        thread.pipeline.start_part(name)
+        more(50)
+    thread.must_be_equal()
+
+
+def test_capture_killed(thread: Thread) -> None:
+    """kill -9 of a capture: it goes on from the position that was committed with its rows."""
+    with thread.live_traffic() as more:
+        for source in thread.topology.sources:
+            more(60)
+            thread.pipeline.kill(f"capture {source}")
+            more(30)
+            thread.pipeline.start_part(f"capture {source}")
+        more(60)
+    thread.must_be_equal()
+
+
+def test_indexer_killed(thread: Thread) -> None:
+    """kill -9 of the indexer: HBase sends again what was not answered."""
+    with thread.live_traffic() as more:
+        more(60)
+        thread.pipeline.kill("index orders")
+        more(120)
+        thread.pipeline.start_part("index orders")
+        more(60)
+    thread.must_be_equal()
+
+
+def test_solr_away(thread: Thread) -> None:
+    """Solr dies and stays away for 20 s: HBase keeps the backlog, and the index catches up unaided."""
+    with thread.live_traffic() as more:
+        more(60)
+        thread.stack.kill("solr")
+        away = time.monotonic()
+        more(120)
+        wait_for(lambda: time.monotonic() - away >= 20, away + 30, "time stands still")
+        thread.stack.start("solr")
+        more(30)
+    thread.must_be_equal()

@@ -1,0 +1,61 @@
+"""What a barrier may claim: a source's position only when every partition of its topics was read up to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from joins.cuts import Cuts, covers, read_position
+
+TOPICS = frozenset({"t.s.d.a", "t.s.d.b"})
+
+
+def record(sequence: int, a: tuple[int, int], b: tuple[int, int], snapshot: str = "done") -> dict[str, Any]:
+    return {
+        "format": 1,
+        "source": "s",
+        "snapshot": snapshot,
+        "position": {"sequence": sequence, "gtid_set": f"u:1-{sequence}", "file": "f", "pos": 4, "row": 0},
+        "end_offsets": {
+            "t.s.d.a": {"0": a[0], "1": a[1]},
+            "t.s.d.b": {"0": b[0], "1": b[1]},
+            "t.s.d.unused": {"0": 10**9},
+        },
+    }
+
+
+def cuts(*records: dict[str, Any]) -> Cuts:
+    made = Cuts({})
+    for offset, value in enumerate(records):
+        if (position := read_position(value, offset, TOPICS)) is not None:
+            made.add(position)
+    return made
+
+
+def ends(a: tuple[int, int], b: tuple[int, int]) -> dict[str, dict[int, int]]:
+    return {"t.s.d.a": dict(enumerate(a)), "t.s.d.b": dict(enumerate(b))}
+
+
+def test_a_position_counts_when_every_partition_is_covered() -> None:
+    """One partition behind is enough to claim less; topics that the query does not read do not matter."""
+    made = cuts(record(5, (3, 2), (0, 0)), record(9, (4, 2), (2, 1)), record(12, (5, 5), (2, 1)))
+    assert made.cover(ends((9, 1), (9, 9))) == {}
+    assert made.cover(ends((4, 4), (1, 9)))["s"]["sequence"] == 5
+    assert made.cover(ends((4, 4), (2, 1))) == {"s": {"sequence": 9, "gtid_set": "u:1-9", "offset": 1}}
+    assert made.cover(ends((5, 5), (2, 1)))["s"]["sequence"] == 12
+
+
+def test_what_was_reached_stays_reached() -> None:
+    """A batch without news claims what the one before did; a restart begins with what the last barrier said."""
+    made = Cuts({"s": {"sequence": 7, "gtid_set": "u:1-7", "offset": 3}})
+    assert made.cover({})["s"]["sequence"] == 7
+
+
+def test_a_running_snapshot_is_no_position() -> None:
+    """Half a table corresponds to no point of the source's log."""
+    assert read_position(record(0, (1, 1), (0, 0), snapshot="running"), 0, TOPICS) is None
+
+
+def test_missing_partitions_are_not_covered() -> None:
+    """A topic that the batch has not seen at all is behind, unless nothing was ever in it."""
+    assert not covers({}, {"t": {0: 1}})
+    assert covers({}, {"t": {0: 0}})

@@ -1,0 +1,99 @@
+"""What is written for the records of a batch, and what is refused without stopping the rest."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from cdc.cells import RowCodec
+from cdc.errors import Fatal, UsageError
+from cdc.layout import Layout, LayoutColumn
+from cdc.types import Canonical, parse_type
+from joins.file_checkpoint import Checkpoint, QueryRecord
+from joins.records import Halted, Refused, RowGone, RowPut, dump_record, load_record
+from joins.sink import barriers, dead_letter, next_stamp, writes_of
+
+LAYOUT = Layout(
+    topology="t",
+    table="wide",
+    id=3,
+    family="d",
+    columns=(
+        LayoutColumn(name="id", type=parse_type("int32"), origin="a.b.c.id"),
+        LayoutColumn(name="price", type=parse_type("decimal(6,2)"), origin="a.b.c.price"),
+    ),
+    row_key=("id",),
+    salt_buckets=2,
+)
+CODEC = RowCodec(LAYOUT)
+
+
+def test_rows_become_whole_puts_and_row_deletes() -> None:
+    """A live row is one put of every column, a vanished one a delete under the same key."""
+    writes = writes_of([RowPut([7, None], 9), RowGone([7])], CODEC, batch=4)
+    assert writes.deletes == [writes.puts[0][0]] == [CODEC.row_key({"id": 7})]
+    stored = CODEC.row(writes.puts[0][1])
+    assert (stored.values, stored.layout_id, stored.batch, stored.ts_ms) == ({"id": 7, "price": None}, 3, 4, 9)
+
+
+@pytest.mark.parametrize("values", [[2**31, "1.00"], [1, "1.5"], [1, 3.5], ["x", "1.00"], [None, "1.00"]])
+def test_row_that_does_not_fit_is_refused_alone(values: list[Canonical]) -> None:
+    """A value outside its column's type costs its row, with the reason and the values, and nothing else."""
+    writes = writes_of([RowPut(values, 9), RowPut([1, "2.50"], 9)], CODEC, batch=0)
+    assert len(writes.puts) == 1
+    (refused,) = writes.refused
+    assert refused.reason.startswith("row does not fit its layout: ")
+    assert json.loads(base64.b64decode(refused.value or "")) == values
+
+
+def test_dead_letter_names_where_it_came_from() -> None:
+    """A person finds topic, partition, offset and reason; a replayed batch repeats the letter under the same key."""
+    refused = Refused("t.a.b.c", 1, 42, "not an envelope: x", None, None)
+    key, value = dead_letter(refused, "wide", batch=3)
+    assert key == b"join/wide/t.a.b.c/1/42"
+    told = json.loads(value)
+    assert {name: told[name] for name in ("stage", "topic", "partition", "offset", "reason", "batch")} == {
+        "stage": "join", "topic": "t.a.b.c", "partition": 1, "offset": 42, "reason": "not an envelope: x", "batch": 3,
+    }  # fmt: skip
+
+
+def test_halt_is_reported() -> None:
+    """What the join must not pass over reaches the driver."""
+    assert writes_of([load_record(dump_record(Halted("TRUNCATE of a.b.c")))], CODEC, 0).halted == "TRUNCATE of a.b.c"
+
+
+def test_stamps_grow_by_two_and_follow_the_clock() -> None:
+    """A batch's deletes come after the puts of the batch before, even when the clock stands still or goes back."""
+    assert next_stamp(1000, 10) == 1000
+    assert next_stamp(1000, 1000) == 1002
+    assert next_stamp(900, 1000) == 1002
+
+
+def test_each_bucket_gets_a_barrier() -> None:
+    """Each region carries its own, with how many there are."""
+    made = barriers(2, batch=5, stamp=9, positions={"a": {"sequence": 3}})
+    assert [(barrier.bucket, barrier.buckets, barrier.batch, barrier.stamp) for barrier in made] == [
+        (0, 2, 5, 9),
+        (1, 2, 5, 9),
+    ]
+
+
+def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
+    """What is stored is read back; a second process is refused; an unreadable record says how to go on."""
+    checkpoint = Checkpoint(tmp_path / "wide")
+    assert checkpoint.record() is None
+    assert checkpoint.last_committed() == -1
+    record = QueryRecord(id="q", fingerprint="f", partitions=1, first_stamp=5, target={"t": {0: 3}}, complete=False)
+    checkpoint.store(record)
+    assert checkpoint.record() == record
+    with pytest.raises(UsageError, match="another process holds"):
+        Checkpoint(tmp_path / "wide")
+    (tmp_path / "wide" / "query.json").write_text('{"format": 99}')
+    with pytest.raises(Fatal, match="--rebuild"):
+        checkpoint.record()
+    checkpoint.clear()
+    assert checkpoint.record() is None
+    checkpoint.close()

@@ -1,0 +1,148 @@
+"""The rules of the house that a machine can check: who may talk to which system, how long a file may be, what it is
+called. Each rule has a planted fault beside it that must be found."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parent.parent / "src"
+PACKAGES = {"cdc", "ingest", "joins", "indexer", "console"}
+LONGEST_FILE = 400
+
+# What each system is talked to with. A file named `<prefix>_…` may import its row of libraries, no other file may.
+SYSTEMS: dict[str, set[str]] = {
+    "mysql": {"pymysql", "pymysqlreplication", "socket", "ssl"},
+    "maria": {"pymysql", "pymysqlreplication", "socket", "ssl"},
+    "pg": {"socket", "ssl"},
+    "sql": {"duckdb"},
+    "kafka": {"confluent_kafka", "kafka"},
+    "grpc": {"grpc"},
+    "hbase": {"happybase", "thriftpy2", "socket"},
+    "solr": {"pysolr", "requests", "urllib.request"},
+    "zk": {"kazoo"},
+    "spark": {"pyspark", "py4j"},
+    "tcp": {"socket", "socketserver", "ssl"},
+    "http": {"nicegui", "fastapi", "starlette", "uvicorn", "http", "urllib.request"},
+    "file": {"shutil", "tempfile", "mmap", "fcntl"},
+    "proc": {"subprocess", "shutil", "tempfile", "socket", "fcntl", "resource", "http", "urllib.request"},
+}
+ALL_SYSTEM_LIBRARIES = set().union(*SYSTEMS.values())
+# What reaches outside without being a system of its own: allowed where a file has a system's name, and in wiring.
+AMBIENT = {
+    "os", "time", "random", "secrets", "logging", "structlog", "signal", "threading", "asyncio", "selectors",
+    "prometheus_client", "multiprocessing", "concurrent", "queue", "atexit",
+}  # fmt: skip
+FILE_CALLS = {"read_text", "write_text", "read_bytes", "write_bytes", "mkdir", "unlink", "touch", "rmtree"}
+CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today"), ("uuid", "uuid4")}
+
+
+def role(path: Path) -> str:
+    """`wiring`, the system that a file's name begins with, or `pure`."""
+    if path.name in {"run.py", "__main__.py"} or (path.name.startswith("cli") and "console" in path.parts):
+        return "wiring"
+    prefix = path.name.split("_")[0]
+    return prefix if prefix in SYSTEMS and "_" in path.name else "pure"
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [alias.name for alias in node.names]
+            # a generator may be handed in; taking the type `Random` makes nothing random
+            if node.module != "random" or names != ["Random"]:
+                yield node.lineno, node.module
+
+
+def within(module: str, libraries: set[str]) -> bool:
+    return any(module == library or module.startswith(library + ".") for library in libraries)
+
+
+def faults(path: Path, source: str) -> list[str]:
+    """What is wrong with one file, each `name:line: what`."""
+    tree, kind = ast.parse(source), role(path)
+    allowed = SYSTEMS.get(kind, set())
+    found = []
+    for line, module in imported(tree):
+        if within(module, ALL_SYSTEM_LIBRARIES) and not within(module, allowed):
+            found.append(f"{path.name}:{line}: a {kind} file imports {module}")
+        if kind == "pure" and within(module, AMBIENT):
+            found.append(f"{path.name}:{line}: a pure file imports {module}")
+    for node in ast.walk(tree):
+        if kind != "pure" or not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == "open":
+            found.append(f"{path.name}:{node.lineno}: a pure file opens a file")
+        if isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            owner_name = getattr(owner, "attr", getattr(owner, "id", ""))
+            if node.func.attr in FILE_CALLS or (owner_name, node.func.attr) in CLOCK_CALLS:
+                found.append(f"{path.name}:{node.lineno}: a pure file calls {owner_name}.{node.func.attr}")
+    if not generated(path) and len(source.splitlines()) > LONGEST_FILE:
+        found.append(f"{path.name}: longer than {LONGEST_FILE} lines")
+    if path.stem in libraries():
+        found.append(f"{path.name}: named after a library, which it would shadow under spark-submit")
+    return found
+
+
+def generated(path: Path) -> bool:
+    return path.stem.endswith("_pb2")
+
+
+def libraries() -> set[str]:
+    names = set(packages_distributions()) | set(sys.stdlib_module_names)
+    # a file within a package shadows nothing of the standard library; only installed distributions matter
+    return {name for name in names if name not in PACKAGES} - set(sys.stdlib_module_names) | {"kafka", "pyspark"}
+
+
+SOURCES = sorted(path for path in SRC.rglob("*.py") if not generated(path))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(SRC)) for path in SOURCES])
+def test_file_keeps_the_rules(path: Path) -> None:
+    """Every file talks only to the system in its name, is short, and shadows no library."""
+    assert faults(path, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("planner.py", "import kafka\n"),
+        ("planner.py", "from confluent_kafka import Producer\n"),
+        ("planner.py", "import os\n"),
+        ("planner.py", "import datetime as dt\nnow = dt.datetime.now()\n"),
+        ("planner.py", "text = open('x').read()\n"),
+        ("planner.py", "from pathlib import Path\nPath('x').write_text('')\n"),
+        ("kafka_log.py", "import happybase\n"),
+        ("run.py", "import pysolr\n"),
+        ("happybase.py", ""),
+        ("long.py", "x = 1\n" * (LONGEST_FILE + 1)),
+    ],
+)
+def test_planted_fault_is_found(name: str, source: str) -> None:
+    """The rules above bite: each planted fault is reported."""
+    assert faults(Path("src/joins") / name, source) != []
+
+
+def test_each_system_may_be_talked_to_by_its_own_file() -> None:
+    """The rules above do not forbid what they are for."""
+    assert faults(Path("src/ingest/kafka_log.py"), "import kafka\nimport time\n") == []
+    assert faults(Path("src/joins/run.py"), "import os\nimport signal\n") == []
+
+
+def test_no_other_distribution_provides_our_names() -> None:
+    """`cdc`, `ingest`, `joins`, `indexer` and `console` are import names; nobody else installed may claim them."""
+    providers = packages_distributions()
+    assert {name: set(providers.get(name, [])) - {"tailorbird"} for name in PACKAGES} == {n: set() for n in PACKAGES}
+
+
+def test_every_folder_of_src_is_one_of_the_five() -> None:
+    """Folders are the flow; a sixth would be a decision for an ADR."""
+    assert {p.name for p in SRC.iterdir() if p.is_dir() and not p.name.endswith(".egg-info")} == PACKAGES

@@ -1,0 +1,57 @@
+"""The checks of `make check` bite: a fault planted in a copy of the sources fails each of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+
+
+def planted(folder: Path, file: str, source: str) -> Path:
+    """A copy of the words and the settings, with empty stages, and one more file."""
+    for package in ("ingest", "joins", "indexer", "console"):
+        (folder / "src" / package).mkdir(parents=True)
+        (folder / "src" / package / "__init__.py").touch()
+    shutil.copytree(ROOT / "src" / "cdc", folder / "src" / "cdc", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "src" / file).write_text(source)
+    return folder
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        cwd=folder,
+        env={"PATH": str(BIN), "PYTHONPATH": str(folder / "src"), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "source", "message"),
+    [
+        (["ruff", "check", "."], "joins/planted.py", "import json\n", "F401"),
+        (["ruff", "format", "--check", "."], "joins/planted.py", "x = { 'a':1 }\n", "would be reformatted"),
+        (["mypy"], "joins/planted.py", "def f(x):\n    return x\n", "no-untyped-def"),
+        (["lint-imports"], "joins/planted.py", "import indexer\n", "BROKEN"),
+        (["lint-imports"], "cdc/planted.py", "import joins\n", "BROKEN"),
+    ],
+    ids=["lint", "format", "types", "stages apart", "cdc below"],
+)
+def test_planted_fault_fails_the_check(
+    tmp_path: Path, command: list[str], file: str, source: str, message: str
+) -> None:
+    """Each tool of `make check` finds a fault of its kind."""
+    clean = run(planted(tmp_path / "clean", "joins/__init__.py", ""), *command)
+    assert clean.returncode == 0, clean.stdout + clean.stderr
+    result = run(planted(tmp_path / "faulty", file, source), *command)
+    assert result.returncode != 0
+    assert message in result.stdout + result.stderr
