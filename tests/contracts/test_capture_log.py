@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import uuid4
 
 import orjson
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.partitioner.default import murmur2
 
 from cdc.errors import Fatal, Retriable
@@ -185,6 +186,35 @@ def test_a_successor_locks_its_predecessor_out(place: Place) -> None:
     new.commit(FIRST)
     assert place.read() == [(b"a", b"new")]
     assert place.open().recover().checkpoint == FIRST
+
+
+class Speechless:
+    """A producer whose flush fails as the client does at times: with a SystemError that names no cause."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def flush(self, timeout: float) -> int:
+        with suppress(KafkaException, SystemError):
+            self._producer.flush(timeout)
+        raise SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
+
+
+@pytest.mark.parametrize("place", ["kafka"], indirect=True)
+@pytest.mark.integration
+def test_who_is_locked_out_is_told_so_even_when_the_client_loses_its_words(place: Place) -> None:
+    """The client's bare SystemError is looked behind: no capture may end with a message that helps nobody."""
+    old = place.open()
+    assert isinstance(old, KafkaLog)
+    old.recover()
+    old.append(record(place, "a", "old"))
+    place.open().recover()
+    old._producer = Speechless(old._producer)  # type: ignore[assignment]  # it has all that the log uses
+    with pytest.raises(Fatal, match="another capture"):
+        old.commit(SECOND)
 
 
 def test_a_checkpoint_may_be_committed_alone(place: Place) -> None:

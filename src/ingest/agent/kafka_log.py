@@ -257,14 +257,27 @@ class KafkaLog:
             raise self._translation(exception, doing) from exception
 
     def _translation(self, exception: KafkaException | SystemError, doing: str) -> TailorbirdError:
-        # A fatal error that strikes while callbacks run comes wrapped in a SystemError.
-        cause = exception if isinstance(exception, KafkaException) else exception.__cause__
-        if not isinstance(cause, KafkaException):
+        error = exception.args[0] if isinstance(exception, KafkaException) else self._behind(exception)
+        if error is None:
             return Fatal(f"Kafka at {self._bootstrap}: {doing}: {exception}")
-        error = cause.args[0]
         if error.code() in _FENCED:
             return Fatal(
                 f"another capture of source {self._source} has taken over",
                 "run one capture per source; the newest one goes on",
             )
         return Retriable(f"Kafka at {self._bootstrap}: {doing}: {error.str()}")
+
+    def _behind(self, exception: SystemError) -> Any:
+        """The error that the client lost: one that strikes while callbacks run ends in a SystemError, at times bare.
+
+        Then a record's delivery report has it, or the producer, which answers with a fatal error to every later call.
+        """
+        if isinstance(exception.__cause__, KafkaException):
+            return exception.__cause__.args[0]
+        try:
+            self._producer.abort_transaction(PATIENCE)
+        except KafkaException as told:
+            return told.args[0]
+        except SystemError as again:
+            return again.__cause__.args[0] if isinstance(again.__cause__, KafkaException) else self._failure
+        return self._failure
