@@ -11,9 +11,9 @@ from ingest.binlog.handlers import ContentHandler, Pipeline, TransactionAggregat
 from ingest.binlog.jsonb import JSON_NULL
 from ingest.binlog.jsondiff import JsonDiff, JsonDiffs, apply_diffs
 from ingest.binlog.position import Checkpoint, parse_position
-from ingest.binlog.reader import Committed, Reader, Statement
+from ingest.binlog.reader import Reader, Statement
 from ingest.binlog.run import create_transport, open_binlog, open_reader
-from ingest.binlog.stream import EventStream, RowBatch, StreamOptions
+from ingest.binlog.stream import Committed, EventStream, RowBatch, StreamOptions
 from ingest.binlog.tablemap import TableMap
 
 __all__ = [

@@ -27,6 +27,7 @@ from ingest.binlog.packed import U16, U64
 from ingest.binlog.position import Checkpoint
 from ingest.binlog.stream import CRC32, Packet
 from ingest.binlog.uri import ServerAddress
+from ingest.binlog.whole import PACKET_GAP, Window
 
 _DUMP: Final = 0x12
 _DUMP_GTID: Final = 0x1E
@@ -95,6 +96,7 @@ class MysqlTransport:
         self._closed = False
         self.checksum = 0
         self.maria = False
+        self.window = Window(PACKET_GAP)
         self._prepare()
 
     def head(self) -> Checkpoint:
@@ -132,8 +134,9 @@ class MysqlTransport:
         silence = self.address.heartbeat * 3 if self.address.heartbeat else None
         sock.settimeout(silence)
         self._dumping = connection
+        self.window = Window(PACKET_GAP)
         try:
-            yield from self._events(_Source(sock), start)
+            yield from self._events(_Source(sock, self.window), start)
         except (TimeoutError, OSError, ssl.SSLError) as error:
             if self._closed:
                 return
@@ -145,7 +148,9 @@ class MysqlTransport:
     _dumping: pymysql.connections.Connection[Any] | None = None
 
     def _events(self, source: _Source, start: Checkpoint) -> Iterator[Packet]:
-        file, high, last = start.file, start.position & ~(_WRAP - 1), 0
+        window = self.window
+        window.file, window.position = start.file, 0
+        high = start.position & ~(_WRAP - 1)
         while True:
             first, event = source.packet()
             if first:
@@ -156,19 +161,21 @@ class MysqlTransport:
                         raise ConnectionLost(f"{self.address.host} ended the stream")
                     return
             length, stated = _PLACE(event)
+            last = window.position
             if event[4] == EventType.ROTATE:
                 size = len(event) - (4 if self.checksum else 0)
-                yield event, file, last, stated
-                file, high = event[27:size].rstrip(b"\0").decode(), U64(event, 19)[0] & ~(_WRAP - 1)
-                last = U64(event, 19)[0]
+                yield event, window.file, last, stated
+                window.file = event[27:size].rstrip(b"\0").decode()
+                window.position = U64(event, 19)[0]
+                high = window.position & ~(_WRAP - 1)
                 continue
             if not stated:
-                yield event, file, last, 0
+                yield event, window.file, last, 0
                 continue
             if high + stated < last and last - (high + stated) > _WRAP // 2:
                 high += _WRAP
-            last = high + stated
-            yield event, file, last - length, last
+            window.position = last = high + stated
+            yield event, window.file, last - length, last
 
     def _refused(self, data: bytes) -> None:
         code = U16(data, 0)[0]
@@ -261,14 +268,13 @@ class MysqlTransport:
 class _Source:
     """Cuts the packets of MySQL's protocol from blocks that a socket delivers."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._block = b""
-        self._at = 0
+    def __init__(self, sock: socket.socket, window: Window) -> None:
+        self._sock, self._window = sock, window
 
     def packet(self) -> tuple[int, bytes]:
         """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""
-        at, block = self._at, self._block
+        window = self._window
+        at, block = window.at, window.block
         if len(block) - at < 4:
             at, block = 0, self._fill(4)
         size = block[at] | block[at + 1] << 8 | block[at + 2] << 16
@@ -278,7 +284,7 @@ class _Source:
         if end > len(block):
             block = self._fill(4 + size)
             at, end = 0, 4 + size
-        self._at = end
+        window.at = end
         if size == 0xFFFFFF:
             return block[at + 4], block[at + 5 : end] + self._more()
         return block[at + 4], block[at + 5 : end]
@@ -292,19 +298,20 @@ class _Source:
             size = head[0] | head[1] << 8 | head[2] << 16
             block = self._fill(4 + size)
             parts.append(block[4 : 4 + size])
-            self._at = 4 + size
+            self._window.at = 4 + size
         return b"".join(parts)
 
     def _fill(self, size: int) -> bytes:
         """Have at least `size` unread bytes at the block's beginning."""
-        parts = [self._block[self._at :]]
+        window = self._window
+        parts = [window.block[window.at :]]
         have = len(parts[0])
-        self._block, self._at = b"", 0
+        window.block, window.at = b"", 0
         while have < size:
             part = self._sock.recv(max(_BUFFER, min(size - have, 1 << 24)))
             if not part:
                 raise ConnectionError("the server closed the connection")
             parts.append(part)
             have += len(part)
-        self._block = b"".join(parts)
-        return self._block
+        window.block = b"".join(parts)
+        return window.block

@@ -75,7 +75,7 @@ class _Uuids(dict[bytes, str]):
         return text
 
 
-_UUIDS: Final = _Uuids()
+UUIDS: Final = _Uuids()
 
 
 class Progress:
@@ -129,19 +129,19 @@ class Progress:
             if not self.in_transaction and next_position:
                 self.file, self.position = file, next_position
         elif code == 16 or code == 38:  # XID, XA_PREPARE
-            self._end(raw)
+            self.end(raw)
         elif code == 33:  # GTID
             self.in_transaction, self._framed = True, False
-            self._identity = (_UUIDS[data[20:36]], "", I64(data, 36)[0])
+            self._identity = (UUIDS[data[20:36]], "", I64(data, 36)[0])
         elif code == 2 or code == 165:  # QUERY
             self._query(raw)
         elif code == T.ANONYMOUS_GTID:
-            self._begin(None)
+            self.begin(None)
         elif code == T.GTID_TAGGED:
-            self._begin(tagged_identity(data[HEADER_SIZE:]))
+            self.begin(tagged_identity(data[HEADER_SIZE:]))
         elif code == T.MARIA_GTID:
             domain, number, flags = maria_gtid_identity(data[HEADER_SIZE:])
-            self._begin((domain, U32(data, 5)[0], number))
+            self.begin((domain, U32(data, 5)[0], number))
             self._framed = not flags & 1
         elif code == T.ROTATE:
             self.position, self.file = U64(data, HEADER_SIZE)[0], data[HEADER_SIZE + 8 :].rstrip(b"\0").decode()
@@ -159,7 +159,8 @@ class Progress:
         if raw.next_position:
             self.file, self.position = raw.file, raw.next_position
 
-    def _begin(self, identity: Identity | None) -> None:
+    def begin(self, identity: Identity | None) -> None:
+        """Take note that a transaction is open."""
         self.in_transaction, self._framed, self._identity = True, False, identity
 
     def _query(self, raw: RawEvent) -> None:
@@ -174,13 +175,14 @@ class Progress:
             if statement.startswith(("XA START", "XA BEGIN")):
                 self.framing = self.in_transaction = self._framed = True
                 return
-            self._end(raw)
+            self.end(raw)
             return
         word = text[:16].upper().lstrip()
         if word.startswith((b"COMMIT", b"ROLLBACK")) and not word.startswith(b"ROLLBACK TO"):
-            self._end(raw)
+            self.end(raw)
 
-    def _end(self, raw: RawEvent) -> None:
+    def end(self, raw: RawEvent) -> None:
+        """Move behind a transaction whose last event this is."""
         identity = self._identity
         if identity is not None and self._known is not None:
             first, second, number = identity
@@ -229,7 +231,7 @@ def identity_of(raw: RawEvent) -> Identity | None:
     """The identity in a GTID event, None in an anonymous one."""
     data = raw.data
     if raw.code == T.GTID:
-        return _UUIDS[data[20:36]], "", I64(data, 36)[0]
+        return UUIDS[data[20:36]], "", I64(data, 36)[0]
     if raw.code == T.GTID_TAGGED:
         return tagged_identity(data[HEADER_SIZE:])
     if raw.code == T.MARIA_GTID:

@@ -23,6 +23,8 @@ _END: Final = None
 class BackgroundTransport:
     """A transport whose packets come from a thread; one `packets` call at a time."""
 
+    window = None  # the buffer belongs to the thread
+
     def __init__(self, inner: Transport, *, packets: int = _PACKETS, size: int = _BYTES) -> None:
         self._inner = inner
         self._limit, self._size = packets, size

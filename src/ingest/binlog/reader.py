@@ -17,15 +17,9 @@ from ingest.binlog.errors import BinlogError, ConnectionLost, UnsupportedEvent
 from ingest.binlog.events import RawEvent
 from ingest.binlog.gtid import AnyGtidSet
 from ingest.binlog.parse import query_text
-from ingest.binlog.position import (
-    BETWEEN_TRANSACTIONS,
-    GTID_EVENTS,
-    Checkpoint,
-    Identity,
-    gtid_text,
-    identity_of,
-)
-from ingest.binlog.stream import EventStream, Packet, RowBatch, StreamOptions
+from ingest.binlog.position import BETWEEN_TRANSACTIONS, GTID_EVENTS, Checkpoint, identity_of
+from ingest.binlog.stream import Committed, EventStream, Packet, RowBatch, StreamOptions
+from ingest.binlog.whole import WholeTransactions, Window
 
 T = EventType
 
@@ -48,6 +42,11 @@ class Transport(Protocol):
         """Whether `packets` itself leaves out the transactions of the checkpoint's GTID set, as servers do."""
         ...
 
+    @property
+    def window(self) -> Window | None:
+        """What was received and not handed out yet, between two packets; None where it cannot be shown."""
+        ...
+
     def packets(self, start: Checkpoint) -> Iterator[Packet]:
         """All packets from the checkpoint's transaction on."""
         ...
@@ -67,18 +66,6 @@ class Statement(NamedTuple):
     database: str
     text: str
     raw: RawEvent
-
-
-class Committed(NamedTuple):
-    """A transaction's end: the checkpoint behind it is now the reader's."""
-
-    identity: Identity | None
-    raw: RawEvent
-
-    @property
-    def gtid(self) -> str:
-        """Its GTID, empty for an anonymous transaction."""
-        return gtid_text(self.identity)
 
 
 Change = RowBatch | Statement | Committed
@@ -110,7 +97,7 @@ class Reader:
         progress = self.stream.progress
         attempt = 0
         self._open_events = repeated = 0
-        ended = progress.transactions
+        self._ended = progress.transactions
         start = self._start
         stream, transport = self.stream, self._transport
         receive, observe = stream.receive, progress.observe
@@ -131,8 +118,8 @@ class Reader:
                     except (StructError, IndexError, ValueError, BinlogError) as error:
                         raise stream.broken(raw, error) from error
                     attempt = 0
-                    if progress.transactions != ended:
-                        ended = progress.transactions
+                    if progress.transactions != self._ended:
+                        self._ended = progress.transactions
                         self._open_events = repeated = 0
                     elif not progress.in_transaction:
                         pass  # a new connection begins with events of its own, before the transaction comes again
@@ -169,7 +156,7 @@ class Reader:
         return self._skipping
 
     _skipping = False
-    _open_events = 0
+    _open_events = _ended = 0
 
     def changes(self) -> Iterator[Change]:
         """Row batches, statements and transaction ends in commit order.
@@ -177,6 +164,7 @@ class Reader:
         UnsupportedEvent: the binlog holds row changes that are logged as statements, or in an unknown form.
         """
         stream, progress = self.stream, self.stream.progress
+        whole, selects = WholeTransactions(stream), self._transport.selects_gtids
         skip = self._start.batches
         open_before = False
         progress.batches = 0
@@ -195,6 +183,11 @@ class Reader:
             elif code == 16 or code == 38:  # XID, XA_PREPARE
                 open_before, skip = False, 0
                 yield _new(Committed, (progress.ended, raw))
+                window = self._transport.window
+                if window is not None and (selects or self._start.gtids is None):
+                    del raw
+                    yield from whole.changes(window)
+                    self._ended = progress.transactions
             elif code in _QUERIES:
                 if progress.framing:
                     open_before = True

@@ -35,7 +35,7 @@ from ingest.binlog.events import RawEvent
 from ingest.binlog.flavour import NATIVE, Flavour
 from ingest.binlog.packed import U16, U32
 from ingest.binlog.parse import format_description, parse_event, parse_header
-from ingest.binlog.position import Checkpoint, Progress
+from ingest.binlog.position import Checkpoint, Identity, Progress, gtid_text
 from ingest.binlog.rows import TableDecoder
 from ingest.binlog.tablemap import parse_table_map
 
@@ -66,6 +66,18 @@ class RowBatch(NamedTuple):
     raw: RawEvent
 
 
+class Committed(NamedTuple):
+    """A transaction's end: the checkpoint behind it is now the reader's."""
+
+    identity: Identity | None
+    raw: RawEvent
+
+    @property
+    def gtid(self) -> str:
+        """Its GTID, empty for an anonymous transaction."""
+        return gtid_text(self.identity)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
     """`verify` checks checksums (where the file has them); `schema` adds what the binlog does not tell.
@@ -93,6 +105,8 @@ class EventStream:
         self.id_size = 6
         self._decoders: dict[bytes, TableDecoder] = {}
         self._maps: dict[bytes, bytes] = {}
+        # The same decoders by the whole body of the last TABLE_MAP of each id.
+        self.decoders_by_map: dict[bytes, TableDecoder] = {}
         # A map serves its own transaction only: an older one with the same id would hide that one was lost.
         self._mapped_in: dict[bytes, int] = {}
         self.description: e.FormatDescription | None = None
@@ -147,6 +161,7 @@ class EventStream:
         self.checksum = algorithm
         self._decoders.clear()
         self._maps.clear()
+        self.decoders_by_map.clear()
         header = parse_header(packet[0], next_position)
         self.description = e.FormatDescription(header=header, file=file, offset=offset, **facts)
         return data
@@ -183,7 +198,8 @@ class EventStream:
             raise CorruptBinlog(f"a TABLE_MAP does not decode: {error}", where=raw.where) from error
         wanted = self.options.tables is None or self.options.tables(table.database, table.table)
         decoder = TableDecoder(table, self.options.flavour, wanted=wanted)
-        self._maps[key], self._decoders[key] = body, decoder
+        self.decoders_by_map.pop(self._maps.get(key, b""), None)
+        self._maps[key], self._decoders[key], self.decoders_by_map[body] = body, decoder, decoder
         return decoder
 
     def decoder_of(self, raw: RawEvent) -> TableDecoder:

@@ -48,6 +48,7 @@ class Packets:
     checksum = 0
     reconnects = False
     selects_gtids = False
+    window = None
 
     def __init__(self, *events: bytes) -> None:
         self._data = b"".join(events)
