@@ -15,7 +15,7 @@ from ingest.binlog.columns import Column
 from ingest.binlog.errors import UndecodableValue
 from ingest.binlog.jsonb import JSON_NULL
 from ingest.binlog.jsondocument import document_reader
-from ingest.binlog.temporal import DAY_SECONDS, EPOCH_DAYS, ZERO_DATETIME
+from ingest.binlog.temporal import timestamp_text
 
 MAX_INFLATED: Final = 1 << 30
 
@@ -39,10 +39,7 @@ def require_digits(column: Column) -> None:
 
 def timestamp(packed: bytes) -> str:
     """TIMESTAMP without a fraction, four bytes big-endian."""
-    seconds = int.from_bytes(packed, "big")
-    if not seconds:
-        return ZERO_DATETIME
-    return EPOCH_DAYS[seconds // 86400] + DAY_SECONDS[seconds % 86400]
+    return timestamp_text(int.from_bytes(packed, "big"))
 
 
 def base64_text(raw: bytes) -> str:

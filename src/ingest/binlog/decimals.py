@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 _BYTES_OF_DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -32,6 +33,12 @@ def decimal_plan(precision: int, scale: int) -> DecimalPlan:
     fraction = [(4, 9)] * full + ([(_BYTES_OF_DIGITS[rest], rest)] if rest else [])
     size = sum(width for width, _ in whole + fraction)
     return DecimalPlan(whole=tuple(whole), fraction=tuple(fraction), size=size, scale=scale)
+
+
+@cache
+def decimal_fractions(digits: int) -> tuple[str, ...]:
+    """The text behind the number, with its point, of every group of so many digits."""
+    return tuple(f".{part:0{digits}d}" for part in range(10**digits))
 
 
 def _join(value: int, groups: tuple[tuple[int, int], ...]) -> int:

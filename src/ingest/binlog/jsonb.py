@@ -128,7 +128,7 @@ def _value(data: bytes, at: int, kind: int, depth: int, budget: list[int]) -> An
     if kind == 0x0A:
         return U64(data, at)[0]
     if kind == 0x0F:
-        return _opaque(data[at], _string(data, at + 1))
+        return opaque_value(data[at], _string(data, at + 1))
     raise ValueError(f"no JSON value has type {kind}")
 
 
@@ -178,7 +178,8 @@ def _item(data: bytes, at: int, kind: int, value: int, large: int, depth: int, b
     return _value(data, at + value, kind, depth, budget)
 
 
-def _opaque(kind: int, raw: bytes) -> Any:
+def opaque_value(kind: int, raw: bytes) -> Any:
+    """A value of an SQL type inside a document: `kind` is the column type, `raw` its bytes."""
     if kind == 246 and len(raw) > 2:
         plan = decimal_plan(raw[0], raw[1])
         if len(raw) - 2 != plan.size:

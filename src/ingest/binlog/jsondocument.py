@@ -13,6 +13,7 @@ from struct import error as StructError
 from typing import Any, Final
 
 from ingest.binlog.jsonb import LITERALS, decode_json, value_at
+from ingest.binlog.jsonlayout import MISS, Layouts
 from ingest.binlog.packed import I64, U16, U32, U64
 
 MAX_FUNCTIONS: Final = 6
@@ -20,7 +21,6 @@ MAX_VALUES: Final = 200
 _MAX_DEPTH: Final = 12
 _MISSES_TO_COMPILE: Final = 4
 _TRIAL: Final = 2000
-_MISS: Final = object()
 _I32: Final = Struct("<i").unpack_from
 _F64: Final = Struct("<d").unpack_from
 _READERS: Final[dict[int, str]] = {
@@ -44,7 +44,7 @@ class _Compiler:
         self._document, self._inline_arrays = document, inline_arrays
         self._lines: list[str] = []
         self._env: dict[str, Any] = {
-            "MISS": _MISS, "LIT": LITERALS, "I32": _I32, "U32": U32, "I64": I64, "U64": U64, "F64": _F64,
+            "MISS": MISS, "LIT": LITERALS, "I32": _I32, "U32": U32, "I64": I64, "U64": U64, "F64": _F64,
             "VALUE": value_at,
         }  # fmt: skip
         self._containers = self._values = 0
@@ -137,6 +137,19 @@ class _Compiler:
 
 def document_reader() -> DocumentFunction:
     """A reader for one column: like `decode_json`, and faster the more alike the documents are."""
+    layouts, other = layout_reader()
+
+    def read(document: bytes) -> Any:
+        function = layouts.get(len(document))
+        value = MISS if function is None else function(document, 0)
+        return other(document) if value is MISS else value
+
+    return read
+
+
+def layout_reader() -> tuple[Layouts, DocumentFunction]:
+    """The same in two parts: the layouts to try first, and a reader for all documents, from which they learn."""
+    layouts = Layouts()
     functions: list[DocumentFunction] = []
     seen = misses = 0
     learning = True
@@ -160,13 +173,14 @@ def document_reader() -> DocumentFunction:
     def read(document: bytes) -> Any:
         nonlocal seen
         seen += 1
+        layouts.learn(document)
         try:
             for function in functions:
                 value = function(document)
-                if value is not _MISS:
+                if value is not MISS:
                     return value
         except (StructError, IndexError, KeyError):
             pass  # not this shape; the general reader says whether the document is damaged
         return slow(document)
 
-    return read
+    return layouts, read

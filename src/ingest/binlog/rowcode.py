@@ -10,76 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from struct import Struct
 from typing import Any, Final
 
-from ingest.binlog import convert, temporal
+from ingest.binlog import convert, rowtemporal
 from ingest.binlog.charsets import text_decoder
 from ingest.binlog.codes import INTEGER_SIZES, ColumnType
 from ingest.binlog.columns import Column
-from ingest.binlog.decimals import decimal_plan, decimal_text
+from ingest.binlog.decimals import decimal_fractions, decimal_plan, decimal_text
 from ingest.binlog.errors import UndecodableValue
 from ingest.binlog.flavour import ABSENT, EnumIndex, Flavour, SetMask
 from ingest.binlog.jsondiff import read_diffs
-from ingest.binlog.jsondocument import document_reader
+from ingest.binlog.jsondocument import layout_reader
+from ingest.binlog.jsonlayout import MISS
+from ingest.binlog.rowsource import Readers, RowCode, RowFunction
 
 T = ColumnType
-RowFunction = Callable[[bytes, int], tuple[Any, int]]
-# What learns from the values of a column, by the column's index: shared by all functions of a table.
-Readers = dict[int, Callable[[bytes], Any]]
-
 _FORMATS: Final = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}
-_LENGTHS: Final = {1: "B", 2: "H", 4: "I"}
-
-
-class RowCode:
-    """Collects the source of one decoder; `Emitter` methods are chosen by column type in `_EMIT`."""
-
-    def __init__(self, flavour: Flavour, readers: Readers) -> None:
-        self.flavour = flavour
-        self.readers = readers
-        self.lines: list[str] = []
-        self.env: dict[str, Any] = {"I": int.from_bytes}
-        self.pending: list[tuple[str, str]] = []
-        self.indent = " "
-
-    def add(self, line: str) -> None:
-        self.lines.append(self.indent + line)
-
-    def bind(self, name: str, value: Any) -> str:
-        self.env[name] = value
-        return name
-
-    def fixed(self, form: str, variable: str) -> str:
-        """Reserve a value of fixed size in the struct that is being collected."""
-        self.pending.append((form, variable))
-        return variable
-
-    def unpack(self, advance: str = "p+={size}") -> None:
-        """Write the unpacking of all reserved values."""
-        if not self.pending:
-            return
-        struct = Struct("<" + "".join(form for form, _ in self.pending))
-        reader = self.bind(f"S{len(self.env)}", struct.unpack_from)
-        names = ",".join(name for _, name in self.pending)
-        self.add(f"{names},={reader}(b,p)")
-        self.add(advance.format(size=struct.size))
-        self.pending = []
-
-    def variable(self, size: int, name: str) -> str:
-        """Read a value behind a length of `size` bytes; the result is the slice's source text."""
-        if size == 3:
-            self.fixed("H", "l")
-            self.fixed("B", "h")
-            self.unpack("q=p+{size}")
-            self.add("p=q+(l|h<<16)")
-        elif size in _LENGTHS:
-            self.fixed(_LENGTHS[size], "l")
-            self.unpack("q=p+{size}")
-            self.add("p=q+l")
-        else:
-            raise ValueError(f"a length of {size} bytes")
-        return "b[q:p]"
 
 
 def _integer(code: RowCode, column: Column, name: str) -> str:
@@ -97,9 +43,8 @@ def _integer(code: RowCode, column: Column, name: str) -> str:
         return value
     refuse = code.bind(f"refuse{column.index}", convert.refuse_sign)
     subject = code.bind(f"column{column.index}", column)
-    code.unpack()
-    code.add(f"{name}={value}")
-    code.add(f"if {name}<0: {refuse}({subject})")
+    code.later(f"{name}={value}")
+    code.later(f"if {name}<0: {refuse}({subject})")
     return name
 
 
@@ -116,123 +61,33 @@ def _null(code: RowCode, column: Column, name: str) -> str:
     return "None"
 
 
-def _date(code: RowCode, column: Column, name: str) -> str:
-    code.fixed("H", f"{name}l")
-    code.fixed("B", f"{name}h")
-    return f"{code.bind('DATES', temporal.DATES)}[{name}l|{name}h<<16]"
-
-
-def _fraction(code: RowCode, digits: int, source: str) -> str:
-    """Source text of the fraction `.fff`; the stored unit is 1/100, 1/10000 or 1/1000000 second."""
-    if digits > 4:
-        return f"{code.bind('micros', temporal.micros_text)}({source},{digits})"
-    return f"{code.bind(f'fraction{digits}', temporal.FRACTIONS[digits])}[{source}]"
-
-
-def _iso(code: RowCode, value: str, zone: str) -> str:
-    if code.flavour.temporal == "text":
-        return value
-    return f"({value}).replace(' ','T')+'{zone}'" if zone else f"({value}).replace(' ','T')"
-
-
-def _datetime2(code: RowCode, column: Column, name: str) -> str:
-    code.fixed("3s", f"{name}h")
-    code.fixed("2s", f"{name}l")
-    heads = code.bind("HEADS", temporal.DATETIME_HEADS)
-    fraction = ""
-    if column.digits:
-        code.fixed(f"{(column.digits + 1) // 2}s", f"{name}f")
-        fraction = "+" + _fraction(code, column.digits, f"{name}f")
-    code.unpack()
-    code.add(f"d,t={heads}[{name}h]")
-    if column.digits == 6:
-        code.add(f"x=I({name}f,'big')")
-        code.add(f"if x>999999: {code.bind('refuse_micros', temporal.refuse_micros)}(x)")
-        separator = "" if code.flavour.temporal == "text" else ".replace(' ','T')"
-        code.add(f"{name}=f'{{d}}{{t[{name}l]}}.{{x:06d}}'{separator}")
-        return name
-    code.add(f"{name}=" + _iso(code, f"d+t[{name}l]{fraction}", ""))
-    return name
-
-
-def _timestamp2(code: RowCode, column: Column, name: str) -> str:
-    code.fixed("4s", f"{name}h")
-    fraction = ""
-    if column.digits:
-        code.fixed(f"{(column.digits + 1) // 2}s", f"{name}f")
-        fraction = "+" + _fraction(code, column.digits, f"{name}f")
-    code.unpack()
-    days, seconds = code.bind("DAYS", temporal.EPOCH_DAYS), code.bind("SECONDS", temporal.DAY_SECONDS)
-    zero = code.bind("ZERO", temporal.ZERO_DATETIME)
-    code.add(f"x=I({name}h,'big')")
-    value = f"({days}[x//86400]+{seconds}[x%86400] if x else {zero}){fraction}"
-    code.add(f"{name}={_iso(code, value, 'Z')}")
-    return name
-
-
-def _timestamp_old(code: RowCode, column: Column, name: str) -> str:
-    convert.require_digits(column)
-    if column.digits:
-        size = temporal.MARIA_FRACTION_BYTES[column.digits]
-        code.fixed("4s", f"{name}h")
-        code.fixed(f"{size}s", f"{name}f")
-        value = f"{code.bind('timestamp', convert.timestamp)}({name}h)"
-        scale = 10 ** (6 - column.digits)
-        text = code.bind("fraction_text", temporal.fraction_text)
-        return _iso(code, f"{value}+{text}(I({name}f,'big')*{scale},{column.digits})", "Z")
-    code.fixed("I", name)
-    return _iso(code, f"{code.bind('timestamp_text', temporal.timestamp_text)}({name})", "Z")
-
-
-def _datetime_old(code: RowCode, column: Column, name: str) -> str:
-    convert.require_digits(column)
-    if column.digits:
-        code.fixed(f"{temporal.MARIA_DATETIME_BYTES[column.digits]}s", name)
-        return _iso(code, f"{code.bind('maria_datetime', temporal.maria_datetime_text)}({name},{column.digits})", "")
-    code.fixed("Q", name)
-    return _iso(code, f"{code.bind('old_datetime', temporal.old_datetime_text)}({name})", "")
-
-
-def _time2(code: RowCode, column: Column, name: str) -> str:
-    code.fixed(f"{3 + (column.digits + 1) // 2}s", name)
-    return f"{code.bind('time2', temporal.time2_text)}({name},{column.digits})"
-
-
-def _time_old(code: RowCode, column: Column, name: str) -> str:
-    convert.require_digits(column)
-    if column.digits:
-        code.fixed(f"{temporal.MARIA_TIME_BYTES[column.digits]}s", name)
-        return f"{code.bind('maria_time', temporal.maria_time_text)}({name},{column.digits})"
-    code.fixed("H", f"{name}l")
-    code.fixed("b", f"{name}h")
-    return f"{code.bind('old_time', temporal.old_time_text)}({name}l|{name}h<<16)"
-
-
 def _newdecimal(code: RowCode, column: Column, name: str) -> str:
     plan = decimal_plan(column.precision, column.scale)
     code.fixed(f"{plan.size}s", name)
-    code.unpack()
     number = code.bind("Decimal", Decimal) if code.flavour.decimal == "number" else ""
     if len(plan.whole) > 2 or len(plan.fraction) > 1:
-        code.add(
+        code.later(
             f"{name}={number}({code.bind('decimal', decimal_text)}({name},{code.bind(f'plan{column.index}', plan)}))"
         )
         return name
     fraction_bits = 8 * sum(width for width, _ in plan.fraction)
-    whole = f"x>>{fraction_bits}" if fraction_bits else "x"
+    text = f"{{x>>{fraction_bits}}}" if plan.whole else "0"
     if len(plan.whole) == 2:
-        whole = f"(x>>{fraction_bits + 32})*1000000000+(x>>{fraction_bits}&0xffffffff)"
-    elif not plan.whole:
-        whole = "0"
-    text = "{" + whole + "}"
+        text = "{w if w<4294967296 else (w>>32)*1000000000+(w&4294967295)}"
     if plan.scale:
-        text += "." + "{" + f"x&{(1 << fraction_bits) - 1}:0{plan.scale}d" + "}"
-    top = 1 << (8 * plan.size - 1)
-    code.add(f"x=I({name},'big')")
-    code.add(f"if x&{top}:")
-    code.add(f" x^={top};{name}={number}(f'{text}')")
-    code.add("else:")
-    code.add(f" x^={top - 1};{name}={number}(f'-{text}')")
+        part = f"x&{(1 << fraction_bits) - 1}"
+        digits = plan.fraction[0][1]
+        if digits > 4:
+            text += "." + "{" + f"{part}:0{digits}d" + "}"
+        else:
+            text += "{" + f"{code.bind(f'places{digits}', decimal_fractions(digits))}[{part}]" + "}"
+    # Negative numbers are complemented in all bits: what is left of them below the sign is their ones' complement.
+    code.later(f"x=I({name},'big')-{1 << (8 * plan.size - 1)}")
+    code.later("s=''")
+    code.later("if x<0: x=~x;s='-'")
+    if len(plan.whole) == 2:
+        code.later(f"w=x>>{fraction_bits}")
+    code.later(f"{name}={number}(f'{{s}}{text}')")
     return name
 
 
@@ -299,29 +154,36 @@ def _blob(code: RowCode, column: Column, name: str) -> str:
 
 
 def _json(code: RowCode, column: Column, name: str) -> str:
-    read = code.readers.get(column.index)
+    layouts, read = code.readers.get(column.index, (None, None))
     if read is None:
-        read = convert.json_text_reader() if code.flavour.json == "text" else document_reader()
-        code.readers[column.index] = read
-    code.add(f"{name}={code.bind(f'json{column.index}', read)}({code.variable(column.size, name)})")
+        layouts, read = (None, convert.json_text_reader()) if code.flavour.json == "text" else layout_reader()
+        code.readers[column.index] = (layouts, read)
+    document, reader = code.variable(column.size, name), code.bind(f"json{column.index}", read)
+    if layouts is None or column.size != 4:
+        code.add(f"{name}={reader}({document})")
+        return name
+    miss = code.bind("MISS", MISS)
+    code.add(f"f={code.bind(f'layouts{column.index}', layouts)}.get(l)")
+    code.add(f"{name}=f(b,q) if f else {miss}")
+    code.add(f"if {name} is {miss}: {name}={reader}({document})")
     return name
 
 
 _EMIT: Final[dict[ColumnType, Callable[[RowCode, Column, str], str]]] = {
     **dict.fromkeys(INTEGER_SIZES, _integer),
     **dict.fromkeys((T.FLOAT, T.DOUBLE), _float),
-    **dict.fromkeys((T.DATE, T.NEWDATE), _date),
+    **dict.fromkeys((T.DATE, T.NEWDATE), rowtemporal.date),
     **dict.fromkeys((T.BLOB, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.VARCHAR, T.VAR_STRING, T.STRING), _text),
     **dict.fromkeys((T.MARIA_BLOB_COMPRESSED, T.MARIA_VARCHAR_COMPRESSED), _text),
     **dict.fromkeys((T.GEOMETRY, T.VECTOR), _blob),
     T.YEAR: _year,
     T.NULL: _null,
-    T.DATETIME2: _datetime2,
-    T.DATETIME: _datetime_old,
-    T.TIMESTAMP2: _timestamp2,
-    T.TIMESTAMP: _timestamp_old,
-    T.TIME2: _time2,
-    T.TIME: _time_old,
+    T.DATETIME2: rowtemporal.datetime2,
+    T.DATETIME: rowtemporal.datetime_old,
+    T.TIMESTAMP2: rowtemporal.timestamp2,
+    T.TIMESTAMP: rowtemporal.timestamp_old,
+    T.TIME2: rowtemporal.time2,
+    T.TIME: rowtemporal.time_old,
     T.NEWDECIMAL: _newdecimal,
     T.DECIMAL: _old_decimal,
     T.BIT: _bit,

@@ -18,7 +18,8 @@ from ingest.binlog.compressed import inflate_rows
 from ingest.binlog.errors import BinlogError, CorruptBinlog, UndecodableValue
 from ingest.binlog.flavour import NATIVE, Flavour
 from ingest.binlog.packed import U16, bit_set, length_encoded
-from ingest.binlog.rowcode import Readers, RowFunction, compile_general, compile_row
+from ingest.binlog.rowcode import compile_general, compile_row
+from ingest.binlog.rowsource import Readers, RowFunction
 from ingest.binlog.tablemap import TableMap
 
 MAX_PATTERNS: Final = 256

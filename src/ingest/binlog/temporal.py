@@ -8,7 +8,8 @@ never become plausible text. Source: `my_time.cc` of MySQL, `compat56.cc` and `f
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import Final, NoReturn
+from functools import cache
+from typing import Final
 
 _LIMIT: Final = 1 << 17
 _EPOCH: Final = date(1970, 1, 1)
@@ -29,44 +30,28 @@ def clock_text(hour: int, minute: int, second: int) -> str:
     return f"{hour:02d}:{minute:02d}:{second:02d}"
 
 
-class _Dates(dict[int, str]):
-    """DATE's three bytes as an integer → text."""
+class _Dates(dict[bytes, str]):
+    """DATE's three bytes → text."""
+
+    def __missing__(self, raw: bytes) -> str:
+        if len(self) > _LIMIT:
+            self.clear()
+        packed = int.from_bytes(raw, "little")
+        text = self[raw] = date_text(packed >> 9, packed >> 5 & 15, packed & 31)
+        return text
+
+
+class _DatetimeDays(dict[int, str]):
+    """The first 23 of a DATETIME2's bits (sign, year and month, day) → text."""
 
     def __missing__(self, packed: int) -> str:
         if len(self) > _LIMIT:
             self.clear()
-        text = self[packed] = date_text(packed >> 9, packed >> 5 & 15, packed & 31)
-        return text
-
-
-class _Clock(dict[bytes, str]):
-    """The last two bytes of a DATETIME2's five → text; one table per value of the hour's highest bit."""
-
-    def __init__(self, high: int) -> None:
-        super().__init__()
-        self._high = high
-
-    def __missing__(self, low: bytes) -> str:
-        value = int.from_bytes(low, "big")
-        text = self[low] = " " + clock_text(self._high << 4 | value >> 12, value >> 6 & 63, value & 63)
-        return text
-
-
-_CLOCKS: Final = (_Clock(0), _Clock(1))
-
-
-class _DatetimeHeads(dict[bytes, tuple[str, _Clock]]):
-    """The first three bytes of a DATETIME2 → the date's text and the table for the other two bytes."""
-
-    def __missing__(self, head: bytes) -> tuple[str, _Clock]:
-        if len(self) > _LIMIT:
-            self.clear()
-        value = int.from_bytes(head, "big")
-        if not value & 0x800000:
+        if not packed >> 22:
             raise ValueError("a DATETIME below zero")
-        year, month = divmod(value >> 6 & 0x1FFFF, 13)
-        found = self[head] = (date_text(year, month, value >> 1 & 31), _CLOCKS[value & 1])
-        return found
+        year, month = divmod(packed >> 5 & 0x1FFFF, 13)
+        text = self[packed] = date_text(year, month, packed & 31)
+        return text
 
 
 class _EpochDays(dict[int, str]):
@@ -79,42 +64,34 @@ class _EpochDays(dict[int, str]):
         return text
 
 
-class _DaySeconds(dict[int, str]):
-    """Seconds of a day → text with a leading blank."""
+class _Bounded(dict[int, str]):
+    """A table that was filled once: other numbers are in no valid row."""
 
-    def __missing__(self, second: int) -> str:
-        text = self[second] = f" {second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
-        return text
-
-
-class _Fractions(dict[bytes, str]):
-    """The bytes of a fraction of a second with up to four digits → `.fff`."""
-
-    def __init__(self, digits: int) -> None:
-        super().__init__()
-        self._digits = digits
-
-    def __missing__(self, packed: bytes) -> str:
-        unit = 100 if len(packed) == 2 else 10_000
-        text = self[packed] = fraction_text(int.from_bytes(packed, "big") * unit, self._digits)
-        return text
+    def __missing__(self, number: int) -> str:
+        raise ValueError(f"no time of day has a part {number}")
 
 
-def micros_text(packed: bytes, digits: int) -> str:
-    """The three bytes of a fraction with five or six digits → `.ffffff`."""
-    return fraction_text(int.from_bytes(packed, "big"), digits)
+@cache
+def fractions(digits: int) -> _Bounded:
+    """A stored fraction with one to four digits, in hundredths or ten-thousandths of a second → `.fff`."""
+    count = 100 if digits < 3 else 10_000
+    return _Bounded((unit, f".{unit * (1_000_000 // count):06d}"[: digits + 1]) for unit in range(count))
 
 
-def refuse_micros(micros: int) -> NoReturn:
-    """A fraction of a second or more: the row is damaged."""
-    raise ValueError(f"no fraction of a second: {micros} microseconds")
-
-
-FRACTIONS: Final = tuple(_Fractions(digits) for digits in range(5))
+SECONDS: Final = _Bounded((second, f"{second:02d}") for second in range(60))
+# By what stands between date and time: hour and minute as a DATETIME2 packs them, and minutes of a day → ` HH:MM:`.
+HOURS: Final = {
+    mark: _Bounded((h << 6 | m, f"{mark}{h:02d}:{m:02d}:") for h in range(24) for m in range(60)) for mark in " T"
+}
+MINUTES: Final = {
+    mark: _Bounded((h * 60 + m, f"{mark}{h:02d}:{m:02d}:") for h in range(24) for m in range(60)) for mark in " T"
+}
+# A fraction of five or six digits in two parts of three: `.fff` and what follows it.
+MILLIS: Final = _Bounded((part, f".{part:03d}") for part in range(1000))
+MICROS: Final = {digits: _Bounded((part, f"{part:03d}"[: digits - 3]) for part in range(1000)) for digits in (5, 6)}
 DATES: Final = _Dates()
-DATETIME_HEADS: Final = _DatetimeHeads()
+DATETIME_DAYS: Final = _DatetimeDays()
 EPOCH_DAYS: Final = _EpochDays()
-DAY_SECONDS: Final = _DaySeconds()
 ZERO_DATETIME: Final = "0000-00-00 00:00:00"
 
 
@@ -129,8 +106,8 @@ def timestamp_text(seconds: int, micros: int = 0, digits: int = 0) -> str:
     """A TIMESTAMP in UTC; MySQL stores its zero timestamp as 0."""
     if not seconds and not micros:
         return ZERO_DATETIME + fraction_text(0, digits)
-    days, rest = divmod(seconds, 86400)
-    return EPOCH_DAYS[days] + DAY_SECONDS[rest] + fraction_text(micros, digits)
+    minutes, second = divmod(seconds, 60)
+    return EPOCH_DAYS[minutes // 1440] + MINUTES[" "][minutes % 1440] + SECONDS[second] + fraction_text(micros, digits)
 
 
 def duration_text(hours: int, minutes: int, seconds: int, micros: int, digits: int, negative: bool) -> str:

@@ -1,0 +1,248 @@
+"""The fast way for one-row transactions hands out what the general way does: rows, ends, checkpoints and errors."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cdc.errors import TailorbirdError
+from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, StreamOptions
+from ingest.binlog.codes import ColumnType as T
+from ingest.binlog.columns import Column
+from ingest.binlog.errors import ConnectionLost
+from ingest.binlog.file_transport import FileTransport
+from ingest.binlog.gtid import GtidSet
+from ingest.binlog.mysql_transport import MysqlTransport, _Source
+from ingest.binlog.uri import ServerAddress, parse_uri
+from ingest.binlog.whole import PACKET_GAP, WholeTransactions, Window
+from ingest.binlog.writer import BinlogWriter
+
+NOW = 1_700_000_000
+UUIDS = ("11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555")
+TABLES: dict[str, list[Column]] = {
+    "short": [Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)],
+    "wide": [
+        Column(index=0, name="id", type=T.LONG, named=True, unsigned=True),
+        Column(index=1, name="name", type=T.VARCHAR, named=True, width=300, size=2, charset="utf8mb4"),
+        Column(index=2, name="price", type=T.NEWDECIMAL, named=True, precision=12, scale=2, unsigned=False),
+        Column(index=3, name="made", type=T.DATETIME2, named=True, digits=6),
+    ],
+}
+
+
+def a_row(rng: Random, table: str) -> dict[str, Any]:
+    if table == "short":
+        return {"id": rng.randrange(1000)}
+    return {
+        "id": rng.randrange(1 << 32),
+        "name": "ñ" * rng.choice((0, 1, 5, 5, 5, 200)) if rng.random() < 0.9 else None,
+        "price": f"{rng.choice(('', '-'))}{rng.randrange(1, 10**10)}.{rng.randrange(100):02d}",
+        "made": f"2024-02-{rng.randrange(1, 29):02d} 10:11:{rng.randrange(60):02d}.{rng.randrange(10**6):06d}",
+    }
+
+
+def transaction(rng: Random, writer: BinlogWriter, number: int) -> list[bytes]:
+    """Mostly one row; now and then several, another writer, no GTID, a statement, a failing shape."""
+    kind = rng.choice(("one",) * 12 + ("rows", "events", "anonymous", "other", "ddl", "commit", "server", "unmapped"))
+    table = rng.choice(list(TABLES))
+    columns, table_id = TABLES[table], 70 + list(TABLES).index(table)
+    source = UUIDS[kind == "other"]
+    parts = [writer.anonymous(NOW) if kind == "anonymous" else writer.gtid(source, number, NOW)]
+    if kind == "ddl":
+        return [*parts, writer.query("d", f"CREATE TABLE x{number} (i INT)", NOW)]
+    parts.append(writer.query(rng.choice("de"), "BEGIN", NOW))
+    if kind != "unmapped" or rng.random() < 0.8:
+        parts.append(writer.table_map(table_id, "d", table, columns, NOW))
+    for _ in range(2 if kind == "events" else 1):
+        operation: Any = rng.choice(("insert", "update", "delete"))
+        many = [a_row(rng, table) for _ in range(3 if kind == "rows" else 1)]
+        images = [(row, a_row(rng, table)) for row in many] if operation == "update" else many
+        if operation == "update":
+            images = [(old, {**new, "id": old["id"]}) for old, new in images]
+        parts.append(writer.rows(operation, table_id, columns, images, NOW))
+    parts.append(writer.query("d", "COMMIT", NOW) if kind == "commit" else writer.xid(number, NOW))
+    if kind == "server":
+        writer.server_id = 3 - writer.server_id
+    return parts
+
+
+def a_binlog(rng: Random, transactions: int) -> list[bytes]:
+    writer = BinlogWriter()
+    events = [writer.begin(NOW, GtidSet.parse(f"{UUIDS[0]}:1-4"))]
+    events[:1] = [events[0][4 : 4 + struct.unpack_from("<I", events[0], 13)[0]], events[0]]
+    events[1] = events[1][4 + len(events[0]) :]
+    for number in range(5, 5 + transactions):
+        events += transaction(rng, writer, number)
+    return events
+
+
+def damage(rng: Random, events: list[bytes]) -> None:
+    """One of the ways in which a binlog can be wrong, behind its first two events."""
+    at = rng.randrange(2, len(events))
+    event = bytearray(events[at])
+    match rng.choice(("flip", "resealed", "twice", "lost", "torn", "swapped")):
+        case "flip":
+            event[rng.randrange(len(event))] ^= 1 << rng.randrange(8)
+            events[at] = bytes(event)
+        case "resealed":
+            event[rng.choice((4, 13, rng.randrange(19, len(event) - 4)))] = rng.randrange(256)
+            events[at] = bytes(event[:-4]) + struct.pack("<I", crc32(event[:-4]))
+        case "twice":
+            events.insert(at, events[at])
+        case "lost":
+            del events[at]
+        case "torn":
+            events[at] = events[at][: rng.randrange(len(events[at]))]
+            del events[at + 1 :]
+        case "swapped":
+            other = rng.randrange(2, len(events))
+            events[at], events[other] = events[other], events[at]
+
+
+class Socket:
+    """Delivers packets of a server in pieces of any size, then the end of the stream."""
+
+    def __init__(self, rng: Random, events: list[bytes], sequence: int) -> None:
+        self._rng = rng
+        packets = [
+            (len(event) + 1).to_bytes(3, "little") + bytes((place + sequence & 0xFF, 0)) + event
+            for place, event in enumerate(events)
+        ]
+        self._data = b"".join(packets) + b"\x05\0\0\0\xfe\0\0\2\0"
+
+    def recv(self, size: int) -> bytes:
+        size = min(size, self._rng.choice((7, 100, 1000, 5000, 50_000)))
+        part, self._data = self._data[:size], self._data[size:]
+        return part
+
+
+class ServerPackets(MysqlTransport):
+    """The packets of a server that is only a list of events."""
+
+    reconnects = False
+
+    def __init__(self, source: Any) -> None:
+        address = parse_uri("mysql://u:p@127.0.0.1?follow=0")
+        assert isinstance(address, ServerAddress)
+        self.address, self._source = address, source
+        self.checksum, self._closed = 0, False
+        self.window = Window(PACKET_GAP)
+
+    def packets(self, start: Checkpoint) -> Iterator[Any]:
+        try:
+            yield from self._events(_Source(self._source, self.window), start)
+        except ConnectionError as error:
+            raise ConnectionLost(str(error)) from error
+
+    def close(self) -> None: ...
+
+
+def outcome(transport: Any, *, tables: Any = None, stop: int = 1 << 30) -> tuple[list[Any], str, str]:
+    """Everything that a reader hands out, with the checkpoint at each step; the error at the end; the last position."""
+    reader = Reader(transport, None, StreamOptions(tables=tables))
+    found: list[Any] = []
+    error = ""
+    try:
+        for change in reader.changes():
+            at, progress = reader.checkpoint, reader.stream.progress
+            rows = change.rows if isinstance(change, RowBatch) else getattr(change, "identity", None)
+            state = (at, str(at.gtids), progress.in_transaction, progress.gtid, progress.transactions)
+            found.append((type(change).__name__, rows, change.raw, state))
+            if len(found) == stop:
+                break
+    except TailorbirdError as raised:
+        error = str(raised)
+    return found, error, repr(reader.checkpoint)
+
+
+@pytest.fixture
+def general(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a reader without the fast way."""
+
+    def run(transport: Any, **options: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(WholeTransactions, "changes", lambda self, window: iter(()))
+            return outcome(transport, **options)
+
+    return run
+
+
+SETTINGS = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+@SETTINGS
+@given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
+def test_files_are_read_as_in_the_general_way(
+    tmp_path: Path, general: Any, rng: Random, damaged: bool, filtered: bool
+) -> None:
+    """Files, sound and damaged: the same changes with the same checkpoints, and the same error at the same place."""
+    events = a_binlog(rng, 30)
+    if damaged:
+        damage(rng, events)
+    path = tmp_path / "binlog.000001"
+    path.write_bytes(b"\xfebin" + b"".join(events))
+    tables = (lambda database, table: table == "short") if filtered else None
+    expected = general(FileTransport(path), tables=tables)
+    assert outcome(FileTransport(path), tables=tables) == expected
+    assert damaged or not expected[1] or "without its TABLE_MAP" in expected[1]
+
+
+@SETTINGS
+@given(st.randoms(use_true_random=False), st.booleans(), st.integers(0, 255))
+def test_servers_are_read_as_in_the_general_way(general: Any, rng: Random, damaged: bool, sequence: int) -> None:
+    """The same behind the packets of a server, wherever the network cuts them."""
+    events = a_binlog(rng, 30)
+    if damaged:
+        damage(rng, events)
+    seed = rng.randrange(1 << 30)
+    expected = general(ServerPackets(Socket(Random(seed), events, sequence)))
+    assert outcome(ServerPackets(Socket(Random(seed + 1), events, sequence))) == expected
+
+
+@pytest.mark.parametrize("server", [True, False])
+def test_most_of_an_oltp_binlog_is_taken_whole(server: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two ways are compared above only if the fast one is taken: it must be, for what it was made for."""
+    writer, rng = BinlogWriter(), Random(1)
+    events = [writer.begin(NOW)[4:]]
+    for number in range(1, 201):
+        table = rng.choice(list(TABLES))
+        columns, table_id = TABLES[table], 70 + list(TABLES).index(table)
+        events += [writer.gtid(UUIDS[0], number, NOW), writer.query("d", "BEGIN", NOW)]
+        events += [writer.table_map(table_id, "d", table, columns, NOW)]
+        events += [writer.rows("insert", table_id, columns, [a_row(rng, table)], NOW), writer.xid(number, NOW)]
+    taken: Counter[str] = Counter()
+    whole = WholeTransactions.changes
+
+    def counted(self: WholeTransactions, window: Window) -> Iterator[RowBatch | Committed]:
+        for change in whole(self, window):
+            taken[type(change).__name__] += 1
+            yield change
+
+    monkeypatch.setattr(WholeTransactions, "changes", counted)
+    path = tmp_path / "binlog.000001"
+    path.write_bytes(b"\xfebin" + b"".join(events))
+    transport = ServerPackets(Socket(Random(2), events, 1)) if server else FileTransport(path)
+    found, error, _ = outcome(transport)
+    assert (len(found), error) == (400, "")
+    # Two tables must be mapped first, and a network's pieces end inside transactions.
+    least = 100 if server else 196
+    assert taken["RowBatch"] == taken["Committed"] >= least
+
+
+def test_a_reader_may_stop_between_rows_and_their_end(tmp_path: Path, general: Any) -> None:
+    """Stopped after any number of changes, the checkpoint is that of the general way."""
+    path = tmp_path / "binlog.000001"
+    path.write_bytes(b"\xfebin" + b"".join(a_binlog(Random(5), 40)))
+    for stop in range(1, 90, 3):
+        assert outcome(FileTransport(path), stop=stop) == general(FileTransport(path), stop=stop)
