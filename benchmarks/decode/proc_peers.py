@@ -23,10 +23,14 @@ from console.stack_progress import silent
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent
 # Command, how it tells its version (empty: any will do), the oldest that will do, and what a person calls it.
+_JAVA = (("mvn", "", (0,), "Maven"), ("javac", "-version", (17,), "a JDK 17 or newer"))
 _NEEDS: dict[Library, tuple[tuple[str, str, tuple[int, ...], str], ...]] = {
     "go-mysql": (("go", "version", (1, 24), "Go 1.24 or newer"),),
-    "Debezium": (("mvn", "", (0,), "Maven"), ("javac", "-version", (17,), "a JDK 17 or newer")),
+    "Debezium": _JAVA,
+    "Debezium, larger queue": _JAVA,
 }
+# Twice Debezium's default batch and queue, and polls without a pause: max.batch.size, max.queue.size, poll.interval.ms.
+_LARGER_QUEUE = "4096,16384,10"
 
 
 def check_tools(libraries: Collection[Library]) -> None:
@@ -40,7 +44,7 @@ def check_tools(libraries: Collection[Library]) -> None:
     ]
     if missing:
         raise UsageError(
-            f"the peers need {' and '.join(missing)} in PATH",
+            f"the peers need {' and '.join(dict.fromkeys(missing))} in PATH",
             "install them (Debian 13: golang, maven, default-jdk-headless), or choose other peers with --library",
         )
 
@@ -68,12 +72,14 @@ def build_readers(cache: Path, libraries: Collection[Library]) -> dict[Library, 
             binary = build / "go-mysql"
             _build(["go", "build", "-C", str(_HERE / "go_mysql"), "-o", str(binary), "."], "go-mysql")
             commands[library] = [str(binary)]
-        elif library == "Debezium":
+        elif library.startswith("Debezium"):
             folder = build / "debezium"
             pom = ["-f", str(_HERE / "debezium" / "pom.xml"), f"-Dbench.build={folder}"]
             _build(["mvn", "-B", "-q", *pom, "process-classes"], "Debezium")
             java = find_java(cache, os.environ, silent)
             commands[library] = [str(java), "-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", "DecodeBench"]
+            if library != "Debezium":
+                commands[library] += ["--queue", _LARGER_QUEUE]
         else:
             module = "mysql_read_ours" if library == "tailorbird" else "mysql_read_replication"
             commands[library] = [sys.executable, "-m", f"benchmarks.decode.{module}"]
@@ -138,7 +144,7 @@ def machine() -> str:
 def runtimes(libraries: Collection[Library]) -> str:
     """The versions of the languages' runtimes that were used."""
     parts = [f"Python {platform.python_version()}"]
-    if "Debezium" in libraries:
+    if any(library.startswith("Debezium") for library in libraries):
         told = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
         parts.append(f"Java {(told.stdout or told.stderr).split()[-1]}")
     if "go-mysql" in libraries:

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 
 from benchmarks.decode.workload import SHAPES, ShapeName
 
-Library = Literal["tailorbird", "mysql-replication", "Debezium", "go-mysql"]
+Library = Literal["tailorbird", "mysql-replication", "Debezium", "Debezium, larger queue", "go-mysql"]
 OURS: Final[Library] = "tailorbird"
-PEERS: Final[tuple[Library, ...]] = ("mysql-replication", "Debezium", "go-mysql")
+PEERS: Final[tuple[Library, ...]] = ("mysql-replication", "Debezium", "Debezium, larger queue", "go-mysql")
 LIBRARIES: Final[tuple[Library, ...]] = (OURS, *PEERS)
 
 # How many times a peer's changes/s ours must reach, and should; None is not asked for.
