@@ -20,8 +20,8 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from cdc.errors import UsageError
-from ingest.binlog.codes import EventType
-from ingest.binlog.errors import BinlogError, ConnectionLost
+from ingest.binlog.codes import HEADER_SIZE, EventType
+from ingest.binlog.errors import BinlogError, ConnectionLost, CorruptBinlog
 from ingest.binlog.gtid import AnyGtidSet, GtidSet, MariaGtidSet
 from ingest.binlog.packed import U16, U64
 from ingest.binlog.position import Checkpoint
@@ -38,6 +38,8 @@ _BUFFER: Final = 1 << 18
 _WRAP: Final = 1 << 32
 # Of an event's header: its length, and the position behind it.
 _PLACE: Final = Struct("<9xII").unpack_from
+# Of a rotate event: where the name of the next file begins.
+_ROTATE_NAME: Final = HEADER_SIZE + 8
 _COMMAND: Final = Struct("<BIHI")
 _COMMAND_GTID: Final = Struct("<BHII")
 _PURGED: Final = 1236
@@ -160,13 +162,15 @@ class MysqlTransport:
                     if self.address.follow and not self._closed:
                         raise ConnectionLost(f"{self.address.host} ended the stream")
                     return
-            length, stated = _PLACE(event)
             last = window.position
+            if len(event) < _ROTATE_NAME and (len(event) < HEADER_SIZE or event[4] == EventType.ROTATE):
+                raise CorruptBinlog("an event is shorter than its header", where=f"{window.file}:{last}")
+            length, stated = _PLACE(event)
             if event[4] == EventType.ROTATE:
                 size = len(event) - (4 if self.checksum else 0)
                 yield event, window.file, last, stated
-                window.file = event[27:size].rstrip(b"\0").decode()
-                window.position = U64(event, 19)[0]
+                window.file = event[_ROTATE_NAME:size].rstrip(b"\0").decode()
+                window.position = U64(event, HEADER_SIZE)[0]
                 high = window.position & ~(_WRAP - 1)
                 continue
             if not stated:

@@ -82,8 +82,8 @@ class Progress:
     """Follows raw events and knows the checkpoint; one instance per connection or file set.
 
     `observe` must see every event of the stream in order. `batches` counts the rows events handed out, `transactions`
-    those that ended. `framing` is True while the last event was a query that only begins a transaction; `ended` is
-    the identity of the last transaction that ended: (server, tag, number), (domain, server, number), or None.
+    those that ended; `framing` is True while the last event was a query that only begins a transaction. `identity` is
+    the open transaction's, `ended` the last one's that ended: (server, tag, number), (domain, server, number), or None.
     """
 
     def __init__(self, start: Checkpoint) -> None:
@@ -95,7 +95,7 @@ class Progress:
         self.transactions = 0
         self.ended: Identity | None = None
         self._known = start.gtids
-        self._identity: Identity | None = None
+        self.identity: Identity | None = None
         self._framed = False
         # Transactions that ended since `_known` was last brought up to date: one run of numbers of one source.
         self._run: tuple[str, str] | None = None
@@ -120,7 +120,7 @@ class Progress:
     @property
     def gtid(self) -> str:
         """The identity of the transaction being read, empty where it has none."""
-        return gtid_text(self._identity)
+        return gtid_text(self.identity)
 
     def observe(self, raw: RawEvent) -> None:
         """Take note of one event; the checkpoint moves behind it if no transaction is open then."""
@@ -132,7 +132,7 @@ class Progress:
             self.end(raw)
         elif code == 33:  # GTID
             self.in_transaction, self._framed = True, False
-            self._identity = (UUIDS[data[20:36]], "", I64(data, 36)[0])
+            self.identity = (UUIDS[data[20:36]], "", I64(data, 36)[0])
         elif code == 2 or code == 165:  # QUERY
             self._query(raw)
         elif code == T.ANONYMOUS_GTID:
@@ -161,7 +161,7 @@ class Progress:
 
     def begin(self, identity: Identity | None) -> None:
         """Take note that a transaction is open."""
-        self.in_transaction, self._framed, self._identity = True, False, identity
+        self.in_transaction, self._framed, self.identity = True, False, identity
 
     def _query(self, raw: RawEvent) -> None:
         data = raw.data
@@ -183,23 +183,26 @@ class Progress:
 
     def end(self, raw: RawEvent) -> None:
         """Move behind a transaction whose last event this is."""
-        identity = self._identity
+        self._framed = False
+        self.close(self.identity, raw.file if raw.next_position else self.file, raw.next_position or self.position)
+
+    def close(self, identity: Identity | None, file: str, position: int) -> None:
+        """Move behind the transaction with this identity, to a position."""
         if identity is not None and self._known is not None:
             first, second, number = identity
-            if isinstance(first, int):
-                self._domains[first] = (second, number)  # type: ignore[assignment]  # integers all, see Identity
-            elif number == self._next and self._run is not None and self._run[0] == first and self._run[1] == second:
+            if number == self._next and self._run is not None and self._run[0] == first and self._run[1] == second:
                 self._next = number + 1
+            elif isinstance(first, int):
+                self._domains[first] = (second, number)  # type: ignore[assignment]  # integers all, see Identity
             else:
                 _ = self.gtids
                 self._run, self._first, self._next = (first, second), number, number + 1  # type: ignore[assignment]  # texts, see Identity
         self.ended = identity
         self.transactions += 1
-        self._identity = None
-        self.in_transaction = self._framed = False
+        self.identity = None
+        self.in_transaction = False
         self.batches = 0
-        if raw.next_position:
-            self.file, self.position = raw.file, raw.next_position
+        self.file, self.position = file, position
 
     def _known_before(self, raw: RawEvent) -> None:
         event = parse_event(raw)

@@ -23,6 +23,12 @@ from ingest.binlog.rowsource import Readers, RowFunction
 from ingest.binlog.tablemap import TableMap
 
 MAX_PATTERNS: Final = 256
+_ID_SIZE: Final = 6
+# Where a rows event's own data begin: behind the header, the table id and the flags.
+_HEAD: Final = HEADER_SIZE + _ID_SIZE + 2
+# (rows event, where its first row begins behind the bitmap of NULLs) → all its rows.
+_First = Callable[[bytes, int], list[Any]]
+_NO_FIRSTS: Final[tuple[int, dict[bytes, _First]]] = (0, {})
 
 
 class _Image:
@@ -89,6 +95,11 @@ class TableDecoder:
             int(T.UPDATE_ROWS): 2 + width + 2 * self._bitmap_size,
         }
         self._heads: dict[bytes, tuple[_Image, _Image | None]] = {}
+        # The same for a head and the NULLs of the first row behind it, which are all that most events have: by type,
+        # where these bytes end, and what decodes the row.
+        self._firsts: dict[int, tuple[int, dict[bytes, _First]]] = {
+            code: (_HEAD + size + self._bitmap_size, {}) for code, size in self._head_sizes.items()
+        }
 
     def _image(self, body: bytes, at: int) -> _Image:
         bitmap = body[at : at + self._bitmap_size]
@@ -104,6 +115,10 @@ class TableDecoder:
     def decode(self, code: int, data: bytes, id_size: int = 6) -> list[Any]:
         """All rows of one rows event (header included, checksum not): dicts or tuples, pairs for an update."""
         try:
+            end, firsts = self._firsts.get(code, _NO_FIRSTS)
+            first = firsts.get(data[_HEAD:end])
+            if first is not None and id_size == _ID_SIZE:
+                return first(data, end)
             return self._decode(code, data, HEADER_SIZE + id_size + 2)
         except BinlogError:
             raise
@@ -121,7 +136,12 @@ class TableDecoder:
         images = self._heads.get(head) if size else None
         if images is not None:
             old, new = images
-            return _single(old, body, at + size) if new is None else _pairs(old, new, body, at + size)
+            end, firsts = self._firsts[code]
+            if at + size + old.bitmap_size == end and len(firsts) < MAX_PATTERNS:
+                function = old.functions.get(body[at + size : end])
+                if function is not None:
+                    firsts[body[at:end]] = _first(function, old) if new is None else _first_pair(function, old, new)
+            return _single(old, body, at + size, []) if new is None else _pairs(old, new, body, at + size, [])
         if code in ROWS_V2:
             extra = U16(body, at)[0]
             if extra < 2:
@@ -136,7 +156,7 @@ class TableDecoder:
             if code in MARIA_COMPRESSED_ROWS:
                 body, at = inflate_rows(body, at), 0
             self._remember(head, size, before, None)
-            return _single(before, body, at)
+            return _single(before, body, at, [])
         after = self._image(body, at)
         at += self._bitmap_size
         self._remember(head, size, before, after)
@@ -144,7 +164,7 @@ class TableDecoder:
             body, at = inflate_rows(body, at), 0
         if code == T.PARTIAL_UPDATE_ROWS:
             return _partial_pairs(before, after, body, at)
-        return _pairs(before, after, body, at)
+        return _pairs(before, after, body, at, [])
 
     def _remember(self, head: bytes, size: int, before: _Image, after: _Image | None) -> None:
         """Keep the images behind a head; heads with extra data have another length and are not kept."""
@@ -156,8 +176,28 @@ def _torn() -> CorruptBinlog:
     return CorruptBinlog("a row runs past the end of its event")
 
 
-def _single(image: _Image, body: bytes, at: int) -> list[Any]:
-    rows: list[Any] = []
+def _first(function: RowFunction, image: _Image) -> _First:
+    def first(body: bytes, at: int) -> list[Any]:
+        row, at = function(body, at)
+        return [row] if at == len(body) else _single(image, body, at, [row])
+
+    return first
+
+
+def _first_pair(function: RowFunction, before: _Image, after: _Image) -> _First:
+    functions, size = after.functions, after.bitmap_size
+
+    def first(body: bytes, at: int) -> list[Any]:
+        old, at = function(body, at)
+        nulls = body[at : at + size]
+        new, at = (functions.get(nulls) or after.make(nulls))(body, at + size)
+        return [(old, new)] if at == len(body) else _pairs(before, after, body, at, [(old, new)])
+
+    return first
+
+
+def _single(image: _Image, body: bytes, at: int, rows: list[Any]) -> list[Any]:
+    """`rows` and those from `at` to the event's end."""
     functions, size, end = image.functions, image.bitmap_size, len(body)
     while at < end:
         nulls = body[at : at + size]
@@ -170,8 +210,8 @@ def _single(image: _Image, body: bytes, at: int) -> list[Any]:
     return rows
 
 
-def _pairs(before: _Image, after: _Image, body: bytes, at: int) -> list[Any]:
-    rows: list[Any] = []
+def _pairs(before: _Image, after: _Image, body: bytes, at: int, rows: list[Any]) -> list[Any]:
+    """`rows` and the pairs from `at` to the event's end."""
     old_functions, new_functions, end = before.functions, after.functions, len(body)
     old_size, new_size = before.bitmap_size, after.bitmap_size
     while at < end:

@@ -149,7 +149,7 @@ class WholeTransactions:
         end, names, new, lengths, behind = len(block), _ROWS, tuple.__new__, _Lengths(gap), gap + _XID_SIZE
         unpack_xid = Struct(f"<{gap}x4x9sI").unpack_from
         xid_sums = self._xid_sums.setdefault(gap, _Sums(gap, (_XID_SIZE,), 4, CRC_RESIDUE))
-        known = b""
+        known = begins = b""
         decoder = decoders.get(known)
         # One loop with everything in local names: it is what a change of an OLTP binlog costs.
         while (template := self._template(block, at, gap)) is not None:
@@ -160,8 +160,12 @@ class WholeTransactions:
                 (sequence, m1, p1, source, number, m2, p2, tail, m3, p3, body, length, code, n4, p4, table) = unpack(
                     block, at
                 )
-                if m1 != mark1 or m2 != mark2 or m3 != mark3 or tail not in tails:
+                if m1 != mark1 or m2 != mark2 or m3 != mark3:
                     break
+                if tail != begins:
+                    if tail not in tails:
+                        break
+                    begins = tail
                 if body != known:
                     known, decoder = body, decoders.get(body)
                 start = at + size
@@ -188,13 +192,10 @@ class WholeTransactions:
                         rows = decoder.decode(code, data)
                     except BinlogError:
                         return
-                    progress.begin(identity)
-                    progress.batches = 1
+                    progress.in_transaction, progress.identity, progress.batches = True, identity, 1
                     yield new(RowBatch, (names[code], decoder, rows, new(RawEvent, (code, data, file, p3, p4))))
-                else:
-                    progress.begin(identity)
+                progress.close(identity, file, p5)
                 xid = new(RawEvent, (16, block[stop + gap : stop + behind - CHECKSUM_SIZE], file, p4, p5))
-                progress.end(xid)
                 window.at = at = stop + behind
                 window.position = position = p5
                 yield new(Committed, (identity, xid))
