@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup setup-test demo test check unit bench bench-decode clean constraints proto matrix fuzz
+.PHONY: help setup setup-test demo test check unit bench bench-decode bench-index soak-index clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,14 +42,25 @@ unit: $(BIN)/tailorbird ## the tests that need no server
 matrix: setup ## the tests on every supported server: MySQL 5.7, 8.0, 9.x, MariaDB 10.11, 11.4 (long)
 	$(BIN)/python -m pytest -m matrix $(ARGS)
 
+chaos: setup ## the long runs in which everything is killed (an hour)
+	$(BIN)/python -m pytest -m chaos $(ARGS)
+
 fuzz: $(BIN)/tailorbird ## coverage-guided fuzzing of the binlog decoder: make fuzz ARGS=-max_total_time=300
 	$(BIN)/python -m pip install --quiet atheris==3.0.0
 	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
 
-bench: bench-decode ## the benchmarks, each beside its peers
+bench: bench-decode bench-index ## the benchmarks, each beside its peers
 
 bench-decode: $(BIN)/tailorbird ## decoding the binlog beside three peers; needs Go, Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_decode $(ARGS)
+
+bench-index: setup ## the whole path from HBase's log to Solr beside pysolr alone, and its latency; on the local stack
+	@$(BIN)/tailorbird stack up
+	@$(BIN)/python -m benchmarks.bench_index $(ARGS)
+
+soak-index: setup ## half an hour of indexing: memory, logs, stubs and lag must stay flat; on the local stack
+	@$(BIN)/tailorbird stack up
+	@$(BIN)/python -m benchmarks.soak_index $(ARGS)
 
 proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer --pyi_out=src/indexer proto/wire.proto

@@ -24,7 +24,7 @@ SYSTEMS: dict[str, set[str]] = {
     "kafka": {"confluent_kafka", "kafka"},
     "grpc": {"grpc"},
     "hbase": {"happybase", "thriftpy2", "socket"},
-    "solr": {"pysolr", "requests", "urllib.request"},
+    "solr": {"pysolr", "requests", "urllib.request", "http.client", "ssl"},
     "zk": {"kazoo"},
     "spark": {"pyspark", "py4j"},
     "tcp": {"socket", "socketserver", "ssl"},

@@ -31,3 +31,8 @@ def words_field(column: str) -> str:
 def barrier_id(bucket: int) -> str:
     """Unique key of a bucket's barrier; no row's id, which is hexadecimal."""
     return f"barrier-{bucket}"
+
+
+def probe_id(token: str) -> str:
+    """Unique key of a stub by which an indexer sees that Solr is ready; no row's id, which is hexadecimal."""
+    return f"probe-{token}"

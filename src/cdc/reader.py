@@ -250,6 +250,8 @@ def _hbase(value: _Value | None) -> HBase:
     hbase = HBase(
         thrift=s.take("thrift", _Value.address, default.thrift),
         zookeeper=s.take("zookeeper", _Value.address, default.zookeeper),
+        advertised_host=s.take("advertised_host", _Value.text, default.advertised_host),
+        bind=s.take("bind", _Value.text, default.bind),
     )
     s.end()
     return hbase
@@ -267,7 +269,12 @@ def _solr(value: _Value | None) -> Solr:
             item.fail(repr(text), "a URL such as http://127.0.0.1:8983/solr")
         return text
 
-    solr = Solr(url=s.take("url", url, default.url))
+    solr = Solr(
+        url=s.take("url", url, default.url),
+        username=s.take("username", _Value.text, None),
+        password=s.take("password", _Value.text, None),
+        ca_file=s.take("ca_file", _Value.text, None),
+    )
     s.end()
     return solr
 
@@ -292,6 +299,7 @@ def _index(topology: str, name: str, s: _Section) -> Index:
         collection=s.take("collection", _Value.name, f"{topology}_{name}"),
         search=s.take("search", _Value.texts, ()),
         commit_within=s.take("commit_within", _Value.duration, 0.2),
+        stub_retention=s.take("stub_retention", _Value.duration, 3600.0),
     )
 
 

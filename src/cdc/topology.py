@@ -43,17 +43,28 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HBase:
-    """Addresses `host:port` of HBase's Thrift server and ZooKeeper."""
+    """Addresses `host:port` of HBase's Thrift server and ZooKeeper.
+
+    `advertised_host` is the name by which HBase's region servers reach the indexers, `bind` where those listen.
+    """
 
     thrift: str
     zookeeper: str
+    advertised_host: str = "localhost"
+    bind: str = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solr:
-    """Base URL of Solr, ending in `/solr`."""
+    """Base URL of Solr, ending in `/solr`; basic authentication and the certificates to trust, where set.
+
+    `password` never appears in messages or logs (`repr` leaves it out).
+    """
 
     url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +80,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A Solr collection over an aggregated table; `search` are the columns found by words, `commit_within` seconds."""
+    """A Solr collection over an aggregated table; `search` are the columns found by words, `commit_within` seconds.
+
+    `stub_retention` (seconds) is how long a deleted row's stub is kept at least.
+    """
 
     name: str
     table: str
     collection: str
     search: tuple[str, ...]
     commit_within: float
+    stub_retention: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """What a topology needs of HBase and Solr before its processes start, made where it is missing.
 
 `plan` compares the topology with what exists and lists the steps, `apply` runs them in order: namespace, layouts table,
-aggregated tables, Solr collections, replication peers. Each step is idempotent, so an apply that was cut off is run
-again. Kafka's topics are capture's: it owns the log.
+aggregated tables, Solr collections, replication peers. An index that is new over a table with rows is filled by a scan,
+since a new peer is shipped no more than the current write-ahead logs. Each step is idempotent, so an apply that was cut
+off is run again. Kafka's topics are capture's: it owns the log.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class PeerSpec:
 class Outcome:
     """One thing that the topology needs, and whether it was made or there already."""
 
-    kind: Literal["namespace", "table", "collection", "peer"]
+    kind: Literal["namespace", "table", "collection", "peer", "backfill"]
     name: str
     done: Done
     note: str
@@ -84,6 +85,26 @@ class CollectionStore(Protocol):
     def create(self, collection: str) -> None: ...
 
 
+class PeerNames(Protocol):
+    """Which peer an index has (indexer.zk_state): a name is never used again once its peer was removed.
+
+    `current` and `advance` tell the generation in the name; `was_made` whether HBase had a peer of that name once.
+    """
+
+    def current(self, topology: str, index: str) -> int: ...
+    def advance(self, topology: str, index: str) -> int: ...
+    def was_made(self, peer: str) -> bool: ...
+    def mark_made(self, peer: str) -> None: ...
+
+
+class Backfills(Protocol):
+    """Scans that fill a new index (console.cli_index_rebuild). One that is noted is done, by whichever apply."""
+
+    def note(self, index: Index, peer: str) -> None: ...
+    def noted(self, index: Index, peer: str) -> bool: ...
+    def run(self, index: Index, peer: str) -> str: ...
+
+
 def table_spec(topology: str, table: Table) -> TableSpec:
     """How an aggregated table is made: one region per salt bucket, its family replicated."""
     family = FamilySpec(name=table.family, replicated=True)
@@ -91,9 +112,9 @@ def table_spec(topology: str, table: Table) -> TableSpec:
     return TableSpec(name=name, family=family, splits=tuple(split_keys(table.salt_buckets)))
 
 
-def peer_spec(topology: Topology, index: Index, cluster_key: Callable[[str], str]) -> PeerSpec:
+def peer_spec(topology: Topology, index: Index, generation: int, cluster_key: Callable[[str], str]) -> PeerSpec:
     """How an index's peer is made: serial, so that a barrier never overtakes its rows."""
-    name = peer(topology.name, index.name)
+    name = peer(topology.name, index.name, generation)
     table = hbase_table(topology.name, index.table)
     return PeerSpec(id=name, cluster_key=cluster_key(name), tables=(table,), serial=True, enabled=True)
 
@@ -104,12 +125,14 @@ def apply(
     tables: TableStore,
     peers: PeerStore,
     collections: CollectionStore,
+    names: PeerNames,
+    backfills: Backfills,
     cluster_key: Callable[[str], str],
 ) -> Iterator[Outcome]:
     """Make what is missing, yielding each outcome as it is reached; the caller prints it.
 
-    Raises UsageError where going on would leave an index without rows that are already in its table, or where what
-    exists contradicts the topology; Retriable where a server is away. `cluster_key` addresses a peer by its name.
+    Raises UsageError where what exists contradicts the topology; Retriable where a server is away. `cluster_key`
+    addresses a peer by its name.
     """
     yield _namespace(topology, tables)
     existing = tables.tables(topology.name)
@@ -124,16 +147,29 @@ def apply(
         yield _table(table_spec(topology.name, table), existing, tables, note)
     existing_peers = peers.peers()
     for index in topology.indexes.values():
-        spec = peer_spec(topology, index, cluster_key)
+        spec = peer_spec(topology, index, _generation(topology, index, existing_peers, names), cluster_key)
         has_collection = collections.exists(index.collection)
-        if spec.id not in existing_peers or not has_collection:
-            _refuse_late_index(index, spec, tables, has_collection, spec.id in existing_peers)
+        if (spec.id not in existing_peers or not has_collection) and tables.has_rows(spec.tables[0]):
+            # noted first: whatever cuts this apply off, the next one fills the index
+            backfills.note(index, spec.id)
         if not has_collection:
             collections.create(index.collection)
         yield Outcome(
             kind="collection", name=index.collection, done="kept" if has_collection else "made", note="in Solr"
         )
-        yield _peer(spec, existing_peers, peers)
+        yield _peer(spec, existing_peers, peers, names)
+        # behind the peer: what is written from now on is shipped, what was written before is scanned
+        if backfills.noted(index, spec.id):
+            yield Outcome(kind="backfill", name=index.collection, done="made", note=backfills.run(index, spec.id))
+
+
+def _generation(topology: Topology, index: Index, existing: dict[str, PeerSpec], names: PeerNames) -> int:
+    """The index's current one; the next one where its peer was removed past us: made again it would replay its log."""
+    generation = names.current(topology.name, index.name)
+    name = peer(topology.name, index.name, generation)
+    if name not in existing and names.was_made(name):
+        return names.advance(topology.name, index.name)
+    return generation
 
 
 def _namespace(topology: Topology, tables: TableStore) -> Outcome:
@@ -166,25 +202,10 @@ def _table(spec: TableSpec, existing: dict[str, tuple[FamilySpec, ...]], tables:
     return Outcome(kind="table", name=spec.name, done="kept", note=note)
 
 
-def _refuse_late_index(index: Index, spec: PeerSpec, tables: TableStore, has_collection: bool, has_peer: bool) -> None:
-    """A new peer is shipped no more than the current write-ahead logs: rows written long before would be missing."""
-    if not tables.has_rows(spec.tables[0]):
-        return
-    missing = " and ".join(
-        what
-        for what, there in ((f"collection {index.collection}", has_collection), (f"peer {spec.id}", has_peer))
-        if not there
-    )
-    raise UsageError(
-        f"index {index.name} lacks its {missing}, but table {spec.tables[0]} already holds rows, "
-        "which a new index would never see",
-        "apply an index before its table is filled, or let the join fill a table of another name",
-    )
-
-
-def _peer(spec: PeerSpec, existing: dict[str, PeerSpec], peers: PeerStore) -> Outcome:
+def _peer(spec: PeerSpec, existing: dict[str, PeerSpec], peers: PeerStore, names: PeerNames) -> Outcome:
     if spec.id not in existing:
         peers.add_peer(spec)
+        names.mark_made(spec.id)
         return Outcome(kind="peer", name=spec.id, done="made", note=f"serial, of {spec.tables[0]}")
     found = existing[spec.id]
     if (found.cluster_key, found.tables, found.serial) != (spec.cluster_key, spec.tables, spec.serial):
@@ -198,4 +219,5 @@ def _peer(spec: PeerSpec, existing: dict[str, PeerSpec], peers: PeerStore) -> Ou
             f"replication peer {spec.id} is disabled: HBase keeps its backlog and ships nothing",
             f"enable it in HBase's shell: enable_peer '{spec.id}'",
         )
+    names.mark_made(spec.id)
     return Outcome(kind="peer", name=spec.id, done="kept", note=f"serial, of {spec.tables[0]}")

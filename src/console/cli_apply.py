@@ -38,19 +38,26 @@ def provision(topology: Topology) -> Iterator[Outcome]:
     """Make what a topology lacks, yielding each outcome as it is reached; errors as in `console.apply.apply`."""
     # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
     from console.apply import apply as apply_topology
+    from console.cli_index_rebuild import Backfills
     from console.file_configset import install_configset
     from console.hbase_admin import HBaseAdmin
     from console.solr_admin import SolrAdmin
-    from indexer.zk_registration import cluster_key
+    from indexer.zk_registration import cluster_key, session
+    from indexer.zk_state import Generations
 
     # its retries are ours to report, in one line
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     zookeeper = topology.hbase.zookeeper
-    with HBaseAdmin(zookeeper=zookeeper, thrift=topology.hbase.thrift) as hbase:
+    with (
+        HBaseAdmin(zookeeper=zookeeper, thrift=topology.hbase.thrift) as hbase,
+        session(zookeeper) as client,
+    ):
         yield from apply_topology(
             topology,
             tables=hbase,
             peers=hbase,
             collections=SolrAdmin(topology.solr.url, install=install_configset),
+            names=Generations(client),
+            backfills=Backfills(topology, client),
             cluster_key=lambda peer: cluster_key(zookeeper, peer),
         )

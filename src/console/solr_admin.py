@@ -38,6 +38,18 @@ class SolrAdmin:
         """Unload a core and delete its files."""
         self._call(action="UNLOAD", core=collection, deleteInstanceDir="true")
 
+    def identity(self, collection: str) -> str:
+        """The folder of a core: it stays with the core when cores are swapped."""
+        return str(self._call(action="STATUS", core=collection, indexInfo="false")["status"][collection]["instanceDir"])
+
+    def standby_name(self, live: str, other: str) -> str:
+        """What the core `live` is called after a swap with `other`."""
+        return other
+
+    def swap(self, live: str, other: str) -> None:
+        """Exchange the names of two cores at once: a query sees either the one or the other."""
+        self._call(action="SWAP", core=live, other=other)
+
     def _call(self, **parameters: str) -> dict[str, Any]:
         return self._get("/admin/cores", **parameters)
 

@@ -9,13 +9,12 @@ A marker hides cells of its own timestamp and older ones, wherever it stands in 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from indexer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Cell
+from indexer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Write
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowChange:
+class RowChange(NamedTuple):
     """What is known of one row after a batch: `cells` alive by qualifier, `deleted` when a row delete is the newest.
 
     `cells` may be less than the row: a batch shows only what was written in it. `version` grows with every write.
@@ -27,48 +26,44 @@ class RowChange:
     deleted: bool
 
 
-def collapse(cells: Iterable[Cell], family: bytes) -> list[RowChange]:
+def collapse(writes: Iterable[Write], family: bytes) -> list[RowChange]:
     """One change per row, in the order in which the rows first appear; cells of other families are left out."""
-    by_row: dict[bytes, list[Cell]] = {}
-    for cell in cells:
-        if cell.family == family:
-            by_row.setdefault(cell.row, []).append(cell)
+    by_row: dict[bytes, list[Write]] = {}
+    for write in writes:
+        if write.family == family:
+            found = by_row.get(write.row)
+            if found is None:
+                by_row[write.row] = [write]
+            else:
+                found.append(write)
     return [_merge(row, found) for row, found in by_row.items()]
 
 
-def _merge(row: bytes, cells: list[Cell]) -> RowChange:
-    newest = max(cell.timestamp for cell in cells)
-    markers = [cell for cell in cells if cell.type != PUT]
+def _merge(row: bytes, writes: list[Write]) -> RowChange:
+    first = writes[0]
     # A whole-row put alone is nearly every change there is.
-    if not markers and all(cell.timestamp == newest for cell in cells):
-        return RowChange(
-            row=row, version=2 * newest, cells={cell.qualifier: cell.value for cell in cells}, deleted=False
-        )
-    row_deleted_at = max((cell.timestamp for cell in markers if cell.type == DELETE_FAMILY), default=-1)
-    alive: dict[bytes, Cell] = {}
-    for cell in cells:
-        if cell.type != PUT or any(_hides(marker, cell) for marker in markers):
-            continue
-        known = alive.get(cell.qualifier)
-        # of two writes at one timestamp the later one counts, as in HBase
-        if known is None or cell.timestamp >= known.timestamp:
-            alive[cell.qualifier] = cell
+    if len(writes) == 1 and first.type == PUT:
+        return RowChange(row, 2 * first.timestamp, first.cells, False)
+    newest = max(write.timestamp for write in writes)
+    markers = [write for write in writes if write.type != PUT]
+    row_deleted_at = max((write.timestamp for write in markers if write.type == DELETE_FAMILY), default=-1)
+    alive: dict[bytes, bytes] = {}
+    # of two writes at one timestamp the later one counts, as in HBase: the sort is stable
+    for write in sorted((write for write in writes if write.type == PUT), key=lambda write: write.timestamp):
+        for qualifier, value in write.cells.items():
+            if not any(_hides(marker, write.timestamp, qualifier) for marker in markers):
+                alive[qualifier] = value
     deleted = row_deleted_at == newest
-    return RowChange(
-        row=row,
-        version=2 * newest + deleted,
-        cells={qualifier: cell.value for qualifier, cell in alive.items()},
-        deleted=deleted,
-    )
+    return RowChange(row, 2 * newest + deleted, alive, deleted)
 
 
-def _hides(marker: Cell, cell: Cell) -> bool:
+def _hides(marker: Write, timestamp: int, qualifier: bytes) -> bool:
     if marker.type == DELETE_FAMILY:
-        return cell.timestamp <= marker.timestamp
+        return timestamp <= marker.timestamp
     if marker.type == DELETE_FAMILY_VERSION:
-        return cell.timestamp == marker.timestamp
-    if marker.qualifier != cell.qualifier:
+        return timestamp == marker.timestamp
+    if qualifier not in marker.cells:
         return False
     if marker.type == DELETE_COLUMN:
-        return cell.timestamp <= marker.timestamp
-    return marker.type == DELETE and cell.timestamp == marker.timestamp
+        return timestamp <= marker.timestamp
+    return marker.type == DELETE and timestamp == marker.timestamp

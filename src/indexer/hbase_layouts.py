@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 
 import happybase
 from thriftpy2.thrift import TException
 
 from cdc.errors import Retriable, Skippable
-from cdc.layout import LAYOUT_QUALIFIER, LAYOUTS_FAMILY, Layout, layout_row, load_layout
+from cdc.layout import LAYOUT_QUALIFIER, LAYOUTS_FAMILY, Layout, layout_row, layout_rows_prefix, load_layout
 from cdc.naming import layouts_table
 
 _COLUMN = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
@@ -36,17 +37,26 @@ class StoredLayouts:
                 known = self._known[layout_id] = self._read(layout_id)
             return known
 
-    def _read(self, layout_id: int) -> Layout:
+    def newest(self) -> Layout | None:
+        """The layout of the greatest id; None where none is stored. Errors as `layout`."""
+        with self._layouts_table() as table:
+            ids = [int(key.rpartition(b"/")[2]) for key, _ in table.scan(row_prefix=layout_rows_prefix(self._table))]
+        return self.layout(max(ids)) if ids else None
+
+    @contextlib.contextmanager
+    def _layouts_table(self) -> Iterator[happybase.Table]:
         host, _, port = self._thrift.rpartition(":")
         try:
             with contextlib.closing(happybase.Connection(host, int(port), timeout=self._timeout_ms)) as connection:
-                cells = connection.table(layouts_table(self._topology)).row(
-                    layout_row(self._table, layout_id), columns=[_COLUMN]
-                )
+                yield connection.table(layouts_table(self._topology))
         except (TException, OSError) as error:
             raise Retriable(
                 f"HBase's Thrift server at {self._thrift} does not answer: {error}", "`tailorbird stack status`"
             ) from error
+
+    def _read(self, layout_id: int) -> Layout:
+        with self._layouts_table() as table:
+            cells = table.row(layout_row(self._table, layout_id), columns=[_COLUMN])
         if _COLUMN not in cells:
             raise Skippable(f"layout {layout_id} of table {self._table} is not stored")
         try:

@@ -25,10 +25,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cdc import fields
-from cdc.cells import Barrier, RowCodec, document_id
+from cdc.cells import BATCH, NULLS, TS, Barrier, document_id
 from cdc.errors import Skippable
 from cdc.layout import Layout, LayoutColumn
 from cdc.types import Canonical, Kind
+from cdc.values import decoder
 from indexer.collapse import RowChange
 
 Value = bool | int | float | str
@@ -93,61 +94,125 @@ def _float(value: Canonical) -> Value:
 
 # str: Solr's JSON reader would round a number beyond 2^63
 _EXACT: dict[Kind, Callable[[Canonical], Value]] = {"float32": _float, "float64": _float, "uint64": str}
+_LONG = struct.Struct(">q").unpack
+
+Writer = Callable[[Document, bytes], None]
 
 
-def _query_value(kind: Kind) -> Callable[[Canonical], Value]:
-    if kind == "decimal":
-        return lambda value: float(str(value))
-    return lambda value: _solr_date(str(value))
+def _writer(column: LayoutColumn) -> Writer:
+    """Decodes a cell and writes the fields of its column; `string` columns need none, they are decoded in bulk."""
+    name, kind, decode = column.name, column.type.kind, decoder(column.type)
+    exact, query = _EXACT.get(kind), fields.query_field(column.name)
+
+    def plain(document: Document, stored: bytes) -> None:
+        document[name] = decode(stored)  # type: ignore[assignment]  # NULL never comes here
+
+    def exactly(document: Document, stored: bytes) -> None:
+        document[name] = exact(decode(stored))  # type: ignore[misc]  # chosen below only where there is one
+
+    def decimal(document: Document, stored: bytes) -> None:
+        document[name] = text = str(decode(stored))
+        document[query] = float(text)
+
+    def date(document: Document, stored: bytes) -> None:
+        document[name] = text = str(decode(stored))
+        document[query] = _solr_date(text)
+
+    if kind in _QUERY_TYPES:
+        return decimal if kind == "decimal" else date
+    return exactly if exact else plain
 
 
 class Mapper:
-    """Documents of one layout; built once per layout and index, then called per row. Pure, so safe to share."""
+    """Documents of one layout; built once per layout and index, then called per row. Pure, so safe to share.
+
+    Every row passes here, so columns are sorted by what they need when it is built: texts, which are most, are decoded
+    in one loop without a call per column.
+    """
 
     def __init__(self, layout: Layout, search: Iterable[str]) -> None:
+        wanted = set(search)
         self.layout = layout
-        self.fields = fields_of(layout, search)
-        self._codec = RowCodec(layout)
-        self._columns = [self._writer(column, column.name in search) for column in layout.columns]
+        self.fields = fields_of(layout, wanted)
+        self._texts = [(c.name.encode(), c.name) for c in layout.columns if c.type.kind == "string"]
+        self._others = [(c.name.encode(), _writer(c)) for c in layout.columns if c.type.kind != "string"]
+        self._words = [(c.name, fields.words_field(c.name)) for c in layout.columns if c.name in wanted]
+        self._qualifiers = [column.name.encode() for column in layout.columns]
+        self._layout_id = layout.id
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:
         """The document of a row that lives; Skippable when its cells are not a whole row of the layout."""
+        cells = change.cells
         try:
-            row = self._codec.row(change.cells)
+            document: Document = {
+                fields.UNIQUE_KEY: document_id(change.row),
+                fields.FENCE: change.version,
+                fields.KIND: fields.ROW,
+                fields.TS: _LONG(cells[TS])[0],
+                fields.INDEXED_AT: now_ms,
+                fields.BATCH: _LONG(cells[BATCH])[0],
+                fields.LAYOUT: self._layout_id,
+            }
+            nulls = self._null_columns(cells[NULLS])
+            for qualifier, name in self._texts:
+                stored = cells[qualifier]  # also where it is NULL: a row that lacks a cell is not whole
+                if qualifier not in nulls:
+                    document[name] = stored.decode()
+            for qualifier, write in self._others:
+                stored = cells[qualifier]
+                if qualifier not in nulls:
+                    write(document, stored)
         except KeyError as error:
             name = error.args[0].decode(errors="replace")
             raise Skippable(f"not a whole row: cell {name} of layout {self.layout.id} is missing") from error
         except (ValueError, OverflowError, IndexError, struct.error) as error:
             raise Skippable(f"cells that layout {self.layout.id} can not read: {error}") from error
-        document: Document = {
-            fields.UNIQUE_KEY: document_id(change.row),
-            fields.FENCE: change.version,
-            fields.KIND: fields.ROW,
-            fields.TS: row.ts_ms,
-            fields.INDEXED_AT: now_ms,
-            fields.BATCH: row.batch,
-            fields.LAYOUT: row.layout_id,
-        }
-        for name, write in self._columns:
-            value = row.values[name]
+        for name, words in self._words:
+            value = document.get(name)
             if value is not None:
-                write(document, value)
+                document[words] = str(value)
         return document
 
-    def _writer(self, column: LayoutColumn, searched: bool) -> tuple[str, Callable[[Document, Canonical], None]]:
-        name, kind = column.name, column.type.kind
-        exact = _EXACT.get(kind)
-        query = (fields.query_field(name), _query_value(kind)) if kind in _QUERY_TYPES else None
-        words = fields.words_field(name) if searched else None
+    def _null_columns(self, bitmap: bytes) -> frozenset[bytes]:
+        """Qualifiers whose bit is set; IndexError when the bitmap is shorter than the layout."""
+        if len(bitmap) * 8 < len(self._qualifiers):
+            raise IndexError(f"cell {NULLS.decode()} has {len(bitmap)} bytes")
+        if not any(bitmap):
+            return frozenset()
+        return frozenset(q for i, q in enumerate(self._qualifiers) if bitmap[i >> 3] >> (i & 7) & 1)
 
-        def write(document: Document, value: Canonical) -> None:
-            document[name] = exact(value) if exact else value  # type: ignore[assignment]  # NULL never comes here
-            if query:
-                document[query[0]] = query[1](value)
-            if words:
-                document[words] = str(value)
 
-        return name, write
+def _text(value: Value) -> Value:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _whole(bits: int) -> Callable[[Value], Value]:
+    def convert(value: Value) -> Value:
+        number = int(value)
+        if (number != value and str(number) != value) or not -(1 << bits - 1) <= number < 1 << bits - 1:
+            raise ValueError(f"{value!r} is no whole number of {bits} bits")
+        return number
+
+    return convert
+
+
+def _truth(value: Value) -> Value:
+    if value not in (True, False, "true", "false"):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value in (True, "true")
+
+
+# How a field of some type holds a value that was meant for a field of another; ValueError where it can not.
+CONVERSIONS: dict[str, Callable[[Value], Value]] = {
+    "exact": _text,
+    "string": _text,
+    "stored": _text,
+    "words": _text,
+    "pint": _whole(32),
+    "plong": _whole(64),
+    "pdouble": float,
+    "boolean": _truth,
+}
 
 
 def stub(change: RowChange) -> Document:

@@ -77,6 +77,18 @@ class Edits:
                 cells=cells,
             )
 
+    def writes(self) -> Iterator[tuple[bytes, list[wire.Write]]]:
+        """The same, each edit as its table and its cells grouped: what is read of every row there is."""
+        at = self._at
+        for entry in self._request.entry:
+            writes, at = wire.read_writes(self._data, at, entry.associated_cell_count)
+            yield entry.key.table_name, writes
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+        return len(self._data)
+
     @property
     def regions(self) -> frozenset[bytes]:
         """The regions that the edits come from; one, where the peer is serial."""

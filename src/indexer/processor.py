@@ -6,7 +6,10 @@ Solr behind them. When it raises, some may be: the batch comes again, and the fe
 
 from __future__ import annotations
 
+import contextlib
+import math
 import struct
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,13 +21,15 @@ from cdc.layout import Layout
 from indexer.collapse import RowChange, collapse
 from indexer.mapping import Document, Field, Mapper, barrier_document, stub
 from indexer.peer import Edits
-from indexer.wire import Cell
+from indexer.wire import Write
 
 CHUNK_DOCUMENTS = 1000
 # An estimate from the cells' bytes: JSON and field names about triple them in memory.
 CHUNK_BYTES = 4 << 20
 # Cells merged at a time. A batch may hold a million: as objects they would take twenty times their size on the wire.
 WINDOW_CELLS = 40_000
+# Chunks of one batch that are with Solr while the next one is decoded and mapped.
+_POSTS = 2
 # Batches given up whose progress is remembered; a region server has one per region under way.
 _UNFINISHED = 16
 
@@ -85,11 +90,13 @@ class Collection(Protocol):
     """Where documents go (indexer.solr_collection).
 
     `post` returns once every document but the refused ones is held, fenced; Retriable while Solr is away. Documents of
-    a `backlog` may become visible later than others, in favour of throughput.
+    a `backlog` may become visible later than others, in favour of throughput. `begin` starts a post that goes on while
+    the caller does other things; the call that it returns waits for the end, and returns or raises as `post` does.
     """
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]: ...
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]: ...
 
 
 class Layouts(Protocol):
@@ -109,6 +116,14 @@ class _Chunk:
     changes: list[RowChange] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
     bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """A chunk that is with Solr; `wait` returns what Solr refused of it."""
+
+    chunk: _Chunk
+    wait: Callable[[], list[Refused]]
 
 
 class Processor:
@@ -152,39 +167,74 @@ class Processor:
             raise
         return batch.tally
 
+    def index_rows(self, changes: Iterable[RowChange]) -> Tally:
+        """Index rows that were read and not shipped; barriers are left out. Errors as `process`."""
+        batch = _Batch(backlog=True)
+        self._post_rows([[change for change in changes if not is_barrier(change.row)]], batch, math.inf)
+        self._bury(batch)
+        return batch.tally
+
     def _run(self, edits: Edits, batch: _Batch, give_up: float) -> None:
         barriers: dict[bytes, RowChange] = {}
-        for cells in self._windows(edits):
-            rows: list[RowChange] = []
-            for change in collapse(cells, self._family):
-                if not is_barrier(change.row):
-                    rows.append(change)
-                elif change.row not in barriers or barriers[change.row].version < change.version:
-                    barriers[change.row] = change
-            for chunk in self._chunks(rows, batch):
-                if self._monotonic() > give_up:
-                    raise Retriable(f"a batch takes longer than HBase waits, {len(batch.accepted)} rows are indexed")
-                self._post(chunk, batch)
+
+        def rows() -> Iterator[list[RowChange]]:
+            for writes in self._windows(edits):
+                found: list[RowChange] = []
+                for change in collapse(writes, self._family):
+                    if not is_barrier(change.row):
+                        found.append(change)
+                    elif change.row not in barriers or barriers[change.row].version < change.version:
+                        barriers[change.row] = change
+                yield found
+
+        self._post_rows(rows(), batch, give_up)
         # behind every row of the batch, whatever their places in it
         documents = self._barriers(barriers.values(), batch)
-        if batch.letters:
-            self._quarantine.put(list(batch.letters.values()))
-            batch.tally.dead = len(batch.letters)
+        self._bury(batch)
         if documents:
             self._post_barriers(documents, batch)
 
-    def _windows(self, edits: Edits) -> Iterator[list[Cell]]:
-        """The cells of our table, some edits at a time; a row may be in several windows, which the fence orders."""
-        cells: list[Cell] = []
-        for edit in edits:
+    def _post_rows(self, windows: Iterable[list[RowChange]], batch: _Batch, give_up: float) -> None:
+        """Post every row; the next chunks are decoded and mapped while Solr takes the last ones."""
+        posts: deque[_Post] = deque()
+        try:
+            for rows in windows:
+                for chunk in self._chunks(rows, batch):
+                    if self._monotonic() > give_up:
+                        raise Retriable(
+                            f"a batch takes longer than HBase waits, {len(batch.accepted)} rows are indexed"
+                        )
+                    posts.append(_Post(chunk, self._collection.begin(chunk.documents, backlog=batch.backlog)))
+                    if len(posts) > _POSTS:
+                        self._settle(posts.popleft(), batch)
+            while posts:
+                self._settle(posts.popleft(), batch)
+        except TailorbirdError:
+            # Nothing of this batch may still be on its way when it comes again; what went through is remembered.
+            for post in posts:
+                with contextlib.suppress(TailorbirdError):
+                    self._settle(post, batch)
+            raise
+
+    def _bury(self, batch: _Batch) -> None:
+        if batch.letters:
+            self._quarantine.put(list(batch.letters.values()))
+            batch.tally.dead = len(batch.letters)
+
+    def _windows(self, edits: Edits) -> Iterator[list[Write]]:
+        """The writes to our table, some edits at a time; a row may be in several windows, which the fence orders."""
+        window: list[Write] = []
+        cells = 0
+        for table, writes in edits.writes():
             # Another table's edits reach us only where a person has widened the peer by hand.
-            if edit.table == self._table:
-                cells += edit.cells
-            if len(cells) >= WINDOW_CELLS:
-                yield cells
-                cells = []
-        if cells:
-            yield cells
+            if table == self._table:
+                window += writes
+                cells += sum(len(write.cells) for write in writes)
+            if cells >= WINDOW_CELLS:
+                yield window
+                window, cells = [], 0
+        if window:
+            yield window
 
     def _chunks(self, changes: Iterable[RowChange], batch: _Batch) -> Iterator[_Chunk]:
         """The documents of the changes, mapped only when their chunk's turn comes, so that memory stays bounded."""
@@ -232,8 +282,8 @@ class Processor:
             self._mappers[layout_id] = mapper
         return mapper
 
-    def _post(self, chunk: _Chunk, batch: _Batch) -> None:
-        refused = self._collection.post(chunk.documents, backlog=batch.backlog)
+    def _settle(self, post: _Post, batch: _Batch) -> None:
+        chunk, refused = post.chunk, post.wait()
         if refused and self._restore_fields():
             refused = self._collection.post(chunk.documents, backlog=batch.backlog)
         reasons = {each.position: each.reason for each in refused}

@@ -19,15 +19,17 @@ from indexer.kafka_dead_letters import DeadLetters
 from indexer.peer import Edits
 from indexer.processor import Processor, Tally
 from indexer.solr_collection import SolrCollection
+from indexer.targets import Fanout, Targets, TargetStore, checked
 from indexer.tcp_peer import PeerServer
-from indexer.zk_registration import Registration
+from indexer.zk_registration import Client, Registration, connect
+from indexer.zk_state import Generations, StoredTargets
 
-# HBase resolves this name; its servers and ours are one machine in the local stack.
-_HOST = "localhost"
 # A batch that does not go through is held this long before it goes back to HBase, which sends it again at once. With
 # the last post to Solr (15 s at most) it stays below the 60 s after which HBase takes us for dead.
 _HOLD_SECONDS = 30.0
 _LONGEST_PAUSE = 1.0
+_PURGE_CHECK_SECONDS = 5.0
+_LONGEST_PURGE_PAUSE = 600.0
 
 log = structlog.get_logger()
 
@@ -70,7 +72,6 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
     acknowledged when the process ends comes again to the next one: nothing is kept here.
     """
     index = choose_index(topology, index_name)
-    table = topology.tables[index.table]
     _quiet_libraries()
     stopped = threading.Event()
     failures: list[TailorbirdError] = []
@@ -81,25 +82,35 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    collection = SolrCollection(topology.solr.url, index.collection, commit_within=index.commit_within)
-    _warn_without_collection(collection, index.collection)
     metrics = Metrics(index.name, metrics_port)
-    processor = Processor(
-        table=hbase_table(topology.name, table.name),
-        family=table.family,
-        search=index.search,
-        layouts=StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name),
-        collection=collection,
-        quarantine=DeadLetters(
-            topology.log.bootstrap_servers,
-            topology=topology.name,
-            index=index.name,
-            replication_factor=topology.log.replication_factor,
-        ),
-        clock_ms=lambda: time.time_ns() // 1_000_000,
-        monotonic=time.monotonic,
-    )
-    process = holding(lambda edits, give_up: processor.process(edits, give_up=give_up), stopped)
+    client = connect(topology.hbase.zookeeper)
+    try:
+        name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
+        targets = StoredTargets(client, name, collection=index.collection)
+        indexing = Indexing(topology, index, targets)
+        indexing.warn_without_collections()
+        _serve(topology, index, name, client, indexing, metrics, stopped, failed)
+        indexing.close()
+    finally:
+        client.stop()
+        client.close()
+    if failures:
+        raise failures[0]
+    log.info("stopped", index=index.name)
+
+
+def _serve(
+    topology: Topology,
+    index: Index,
+    name: str,
+    client: Client,
+    indexing: Indexing,
+    metrics: Metrics,
+    stopped: threading.Event,
+    failed: Callable[[TailorbirdError], None],
+) -> None:
+    """Listen, be announced, handle batches until `stopped`."""
+    process = holding(indexing.process, stopped)
 
     def handle(edits: Edits) -> None:
         try:
@@ -111,32 +122,109 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
         if tally.dead:
             log.warning("dead_letters", count=tally.dead)
 
-    server = PeerServer(handle, failed)
+    server = PeerServer(handle, failed, address=topology.hbase.bind)
     try:
-        name = peer(topology.name, index.name)
         registration = Registration(
-            topology.hbase.zookeeper,
+            client,
             name,
-            host=_HOST,
+            host=topology.hbase.advertised_host,
             port=server.port,
             start_code=time.time_ns() // 1_000_000,
         )
         log.info("indexing", index=index.name, collection=index.collection, peer=name, port=server.port)
-        stopped.wait()
+        while not stopped.wait(_PURGE_CHECK_SECONDS):
+            indexing.purge()
         registration.close()
     finally:
-        server.close(wait=not failures)
-    if failures:
-        raise failures[0]
-    log.info("stopped", index=index.name)
+        server.close(wait=True)
 
 
-def _warn_without_collection(collection: SolrCollection, name: str) -> None:
-    try:
-        if not collection.exists():
-            log.warning("collection_missing", collection=name, remedy="tailorbird apply TOPOLOGY")
-    except Retriable as error:
-        log.warning("waiting", reason=str(error))
+class Indexing:
+    """One index's way from edits to its collections, whichever they are now; threads may share it."""
+
+    def __init__(self, topology: Topology, index: Index, targets: TargetStore) -> None:
+        self._topology, self._index, self._targets = topology, index, targets
+        self._table = topology.tables[index.table]
+        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=self._table.name)
+        self._letters = DeadLetters(
+            topology.log.bootstrap_servers,
+            topology=topology.name,
+            index=index.name,
+            replication_factor=topology.log.replication_factor,
+        )
+        self._collections: dict[str, SolrCollection] = {}
+        self._processors: dict[int, Processor] = {}
+        self._lock = threading.Lock()
+        self._purged = time.monotonic()
+
+    def process(self, edits: Edits, give_up: float) -> Tally:
+        """`Processor.process` into the collections of now; Retriable when those changed while it ran."""
+        targets = checked(self._targets)
+        tally = self._processor(targets).process(edits, give_up=give_up)
+        if checked(self._targets).epoch != targets.epoch:
+            raise Retriable("the index's collections changed meanwhile")
+        return tally
+
+    def purge(self) -> None:
+        """Every now and then remove the stubs of rows deleted long ago; a failure is reported and tried again."""
+        if time.monotonic() - self._purged < min(_LONGEST_PURGE_PAUSE, self._index.stub_retention / 4):
+            return
+        self._purged = time.monotonic()
+        try:
+            targets = checked(self._targets)
+            if len(targets.collections) > 1:
+                return  # a rebuild's scan may still bring back what a stub fences
+            purged = self._collection(targets.collections[0]).purge_stubs(
+                before_ms=time.time_ns() // 1_000_000 - round(self._index.stub_retention * 1000),
+                buckets=self._table.salt_buckets,
+            )
+            log.info("stubs_purged", count=purged)
+        except Retriable as error:
+            log.warning("stubs_not_purged", reason=str(error))
+
+    def warn_without_collections(self) -> None:
+        """Say so when a collection is missing: nothing can be indexed then."""
+        try:
+            for name in self._targets.read().collections:
+                if not self._collection(name).exists():
+                    log.warning("collection_missing", collection=name, remedy="tailorbird apply TOPOLOGY")
+        except Retriable as error:
+            log.warning("waiting", reason=str(error))
+
+    def close(self) -> None:
+        """Wait for posts under way."""
+        for collection in self._collections.values():
+            collection.close()
+
+    def _collection(self, name: str) -> SolrCollection:
+        with self._lock:
+            if name not in self._collections:
+                self._collections[name] = SolrCollection(
+                    self._topology.solr, name, commit_within=self._index.commit_within
+                )
+            return self._collections[name]
+
+    def _processor(self, targets: Targets) -> Processor:
+        with self._lock:
+            if targets.epoch not in self._processors:
+                # What another epoch's processor and collections remember, of unfinished batches and of fields' types,
+                # is about collections that had these names before. They end with the batches that still use them.
+                self._processors, self._collections = {}, {}
+            else:
+                return self._processors[targets.epoch]
+        collections = [self._collection(name) for name in targets.collections]
+        processor = Processor(
+            table=hbase_table(self._topology.name, self._table.name),
+            family=self._table.family,
+            search=self._index.search,
+            layouts=self._layouts,
+            collection=collections[0] if len(collections) == 1 else Fanout(collections),
+            quarantine=self._letters,
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            monotonic=time.monotonic,
+        )
+        with self._lock:
+            return self._processors.setdefault(targets.epoch, processor)
 
 
 def _quiet_libraries() -> None:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Iterable, Sequence
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import orjson
-import pysolr
-import requests
+import structlog
 
+from cdc import fields
 from cdc.errors import Fatal, Retriable
-from indexer.mapping import Document, Field
+from cdc.topology import Solr
+from indexer.mapping import CONVERSIONS, Document, Field
 from indexer.processor import Refused
+from indexer.solr_http import AWAY, Exchange, SolrConnections
 
-_STATUS = re.compile(r"\(HTTP (\d+)\)")
 _BAD_REQUEST = 400
 _REASON_LENGTH = 500
 # Opening a searcher five times a second halves Solr's throughput, which nobody notices but a backlog.
 _BACKLOG_COMMIT_SECONDS = 1.0
-_AWAY = "`tailorbird stack status`; HBase keeps the backlog meanwhile"
+# More posts at a time would only wait for Solr's processors.
+_POSTS = 4
 
-
-class _Encoder:
-    """pysolr's JSON by orjson, ten times faster on small documents."""
-
-    def encode(self, value: object) -> str:
-        return orjson.dumps(value).decode()
+log = structlog.get_logger()
 
 
 class SolrCollection:
@@ -37,48 +37,64 @@ class SolrCollection:
     Solr holds is ignored there without an error, so repeats and stale writes are harmless.
     """
 
-    def __init__(self, url: str, collection: str, *, commit_within: float, timeout: float = 15.0) -> None:
-        self._url = f"{url}/{collection}"
+    def __init__(self, solr: Solr, collection: str, *, commit_within: float, timeout: float = 15.0) -> None:
+        self._url = f"{solr.url}/{collection}"
         self._name = collection
-        self._timeout = timeout
+        self._path = f"/{quote(collection)}"
         self._commit_within = commit_within
-        self._session = requests.Session()
-        # a proxy from the environment must not stand between two processes of one machine
-        self._session.trust_env = False
-        self._solr = pysolr.Solr(self._url, encoder=_Encoder(), timeout=timeout, session=self._session)
+        self._reads = SolrConnections(solr, timeout=timeout)
+        self._writes = SolrConnections(solr, timeout=timeout, ready=self._wait_for_replay)
+        self._posts = ThreadPoolExecutor(_POSTS, thread_name_prefix="post")
         self._schema_lock = threading.Lock()
+        # field → the type that it has, where a layout wants another
+        self._conversions: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Wait for posts under way and close the connections."""
+        self._posts.shutdown()
+        self._reads.close()
+        self._writes.close()
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
-        """Add the fields that the schema lacks; whether there were any. Fatal when one exists with another type."""
+        """Add the fields that the schema lacks; whether there were any.
+
+        A column whose type has changed keeps the field that it has, since a field's type can not change: its values
+        are converted where they fit and refused where they do not, until the index is rebuilt.
+        """
         with self._schema_lock:
-            known = {field["name"]: field for field in self._schema("get", "/schema/fields", None)["fields"]}
+            known = {field["name"]: field for field in self._schema("GET", "/schema/fields", None)["fields"]}
             missing: dict[str, Field] = {}
             for field in wanted:
                 found = known.get(field.name)
                 if found is None:
                     missing[field.name] = field
-                elif found["type"] != field.type:
-                    raise Fatal(
-                        f"field {field.name} of collection {self._name} is a {found['type']}, "
-                        f"the stored layout needs a {field.type}",
-                        "give the index another name in the topology and apply it: a field's type can not change",
+                elif found["type"] != field.type and self._conversions.get(field.name) != found["type"]:
+                    self._conversions[field.name] = found["type"]
+                    log.warning(
+                        "field_type_differs",
+                        collection=self._name,
+                        field=field.name,
+                        has=found["type"],
+                        needs=field.type,
+                        remedy="tailorbird index reindex TOPOLOGY",
                     )
             if missing:
                 definitions = [
                     {"name": field.name, "type": field.type, "stored": field.stored} for field in missing.values()
                 ]
-                self._schema("post", "/schema", {"add-field": definitions})
+                self._schema("POST", "/schema", {"add-field": definitions})
             return bool(missing)
 
     def exists(self) -> bool:
         """Whether Solr serves the collection; Retriable while Solr is away."""
-        try:
-            response = self._session.get(f"{self._url}/schema/uniquekey", timeout=self._timeout)
-        except requests.RequestException as error:
-            raise self._away(error) from error
-        if response.status_code >= 500:
-            raise Retriable(f"Solr at {self._url} is not ready: HTTP {response.status_code}", _AWAY)
-        return response.status_code == 200
+        status, _ = self._reads.request("GET", f"{self._path}/schema/uniquekey")
+        if status >= 500:
+            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}", AWAY)
+        return status == 200
+
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+        """Start `post` in another thread; the returned call waits for its end, and returns or raises what it does."""
+        return self._posts.submit(self.post, documents, backlog=backlog).result
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
         """Hand documents to Solr in order; those that it refuses for what is in them, by place.
@@ -86,9 +102,41 @@ class SolrCollection:
         Returns once Solr holds all others. Retriable while Solr is away or in trouble: then any part may be held.
         Documents of a `backlog` are visible within a second at the earliest.
         """
+        if self._conversions:
+            return self._post_converted(documents, backlog)
+        return self._post(documents, backlog)
+
+    def _post_converted(self, documents: Sequence[Document], backlog: bool) -> list[Refused]:
+        refused: list[Refused] = []
+        converted: list[Document] = []
+        places: list[int] = []
+        for position, document in enumerate(documents):
+            try:
+                converted.append(self.converted(document))
+                places.append(position)
+            except ValueError as error:
+                refused.append(Refused(position=position, reason=str(error)))
+        refused += [
+            Refused(position=places[each.position], reason=each.reason) for each in self._post(converted, backlog)
+        ]
+        return refused
+
+    def converted(self, document: Document) -> Document:
+        """A document as the fields of this collection hold it; ValueError where one can not."""
+        changed = dict(document)
+        for name, kind in list(self._conversions.items()):
+            if name in changed:
+                try:
+                    changed[name] = CONVERSIONS[kind](changed[name])
+                except (KeyError, ValueError, OverflowError) as error:
+                    what = f"field {name} is a {kind}, which can not hold {changed[name]!r:.60}"
+                    raise ValueError(f"{what}: `tailorbird index reindex`") from error
+        return changed
+
+    def _post(self, documents: Sequence[Document], backlog: bool) -> list[Refused]:
         if not documents:
             return []
-        reason = self._add(list(documents), backlog)
+        reason = self._add(documents, backlog)
         if reason is None:
             return []
         if len(documents) == 1:
@@ -96,49 +144,113 @@ class SolrCollection:
         # Halving finds the culprits in few posts, and never blames a document for a fault of the server's, as
         # Solr's TolerantUpdateProcessor does: it reports a full disk as errors of the documents.
         half = len(documents) // 2
-        tail = self.post(documents[half:], backlog=backlog)
-        return self.post(documents[:half], backlog=backlog) + [
+        tail = self._post(documents[half:], backlog)
+        return self._post(documents[:half], backlog) + [
             Refused(position=half + each.position, reason=each.reason) for each in tail
         ]
 
-    def _add(self, documents: list[Document], backlog: bool) -> str | None:
+    def purge_stubs(self, *, before_ms: int, buckets: int) -> int:
+        """Remove the stubs of deletes older than `before_ms` and than the last complete barrier; how many there were.
+
+        What is older than a barrier that every bucket has passed can come again only as a repeat that HBase sends
+        late, for which `before_ms` leaves time. Retriable while Solr is away.
+        """
+        kind, fence, stamp = fields.KIND, fields.FENCE, fields.STAMP
+        barriers = self._search(f"{kind}:{fields.BARRIER}", fl=stamp, rows="300")["docs"]
+        if len(barriers) < buckets:
+            return 0
+        version = 2 * min(before_ms, *(int(each[stamp]) for each in barriers))
+        stubs = f"{fence}:[* TO {version}] AND -{kind}:[* TO *]"
+        count = int(self._search(stubs, rows="0")["numFound"])
+        if count:
+            # By query, so that a document that becomes a row meanwhile is no longer among them.
+            body = orjson.dumps({"delete": {"query": stubs}})
+            status, answer = self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", body)
+            if status != 200:
+                raise Retriable(f"Solr at {self._url} does not purge stubs: HTTP {status}: {answer[:200]!r}", AWAY)
+        return count
+
+    def count_rows(self, *, until_ms: int) -> int:
+        """How many rows are visible that were last written before `until_ms`, after a commit of what is held."""
+        self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
+        query = f"{fields.KIND}:{fields.ROW} AND {fields.FENCE}:[* TO {2 * until_ms}]"
+        return int(self._search(query, rows="0")["numFound"])
+
+    def stored(self, keys: Sequence[str]) -> dict[str, Document]:
+        """What the collection holds of some documents, visible or not yet, by key; without `_version_`."""
+        path = f"{self._path}/get?{urlencode({'wt': 'json', 'ids': ','.join(keys)})}"
+        status, answer = self._reads.json("GET", path)
+        if status != 200:
+            raise Retriable(f"Solr at {self._url}: HTTP {status} for documents", AWAY)
+        found = answer["response"]["docs"]
+        return {
+            document[fields.UNIQUE_KEY]: {name: value for name, value in document.items() if name != "_version_"}
+            for document in found
+        }
+
+    def _search(self, query: str, **parameters: str) -> dict[str, Any]:
+        path = f"{self._path}/select?{urlencode({'wt': 'json', 'q': query, **parameters})}"
+        status, answer = self._reads.json("GET", path)
+        if status == 404:
+            raise self._missing()
+        if status != 200:
+            raise Retriable(f"Solr at {self._url}: HTTP {status} for a query", AWAY)
+        found: dict[str, Any] = answer["response"]
+        return found
+
+    def _add(self, documents: Sequence[Document], backlog: bool) -> str | None:
         """Solr's reason for refusing the documents (HTTP 400), None when it took them."""
         seconds = max(self._commit_within, _BACKLOG_COMMIT_SECONDS) if backlog else self._commit_within
-        try:
-            # fieldUpdates={}: without it pysolr leaves out empty strings, which would read as NULL
-            self._solr.add(documents, fieldUpdates={}, commitWithin=round(seconds * 1000))
-        except pysolr.SolrError as error:
-            message = str(error)
-            status = _STATUS.search(message)
-            if status is not None and int(status[1]) == _BAD_REQUEST:
-                return message[:_REASON_LENGTH]
-            if status is not None and int(status[1]) == 404:
-                raise self._missing() from error
-            raise Retriable(f"Solr at {self._url}: {message[:200]}", _AWAY) from error
-        except requests.RequestException as error:
-            # a connection cut in the middle of an answer is not among the errors that pysolr turns into its own
-            raise self._away(error) from error
-        return None
+        path = f"{self._path}/update?wt=json&commitWithin={round(seconds * 1000)}"
+        status, answer = self._writes.request("POST", path, orjson.dumps(documents))
+        if status == 200:
+            return None
+        message = answer.decode(errors="replace")
+        if status == _BAD_REQUEST:
+            return _reason(answer)
+        if status == 404:
+            raise self._missing()
+        raise Retriable(f"Solr at {self._url}: HTTP {status}: {message[:200]}", AWAY)
+
+    def _wait_for_replay(self, exchange: Exchange) -> None:
+        """Retriable until Solr has replayed its transaction log.
+
+        After kill -9 Solr serves a collection before it has read back what it had accepted. It judges a stale write by
+        the index alone then, takes it, and drops the newer version when the replay comes to it: the fence does not
+        hold. Metrics may be switched off, but a commit is ignored until the replay is over: so a document that a
+        commit makes visible tells that it is. It is a stub, hidden from queries, and purged as one.
+        """
+        key = fields.probe_id(uuid.uuid4().hex)
+        probe = {fields.UNIQUE_KEY: key, fields.FENCE: 2 * (time.time_ns() // 1_000_000)}
+        status, answer = exchange("POST", f"{self._path}/update?wt=json&softCommit=true", orjson.dumps([probe]))
+        if status == 404:
+            raise self._missing()
+        query = f"/select?wt=json&q={fields.UNIQUE_KEY}:{key}&rows=0"
+        if status == 200:
+            status, answer = exchange("GET", self._path + query, None)
+        if status != 200:
+            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}: {answer[:200]!r}", AWAY)
+        if not orjson.loads(answer)["response"]["numFound"]:
+            raise Retriable(f"Solr at {self._url} replays its transaction log", "it ends by itself")
 
     def _schema(self, method: str, path: str, body: object) -> dict[str, Any]:
-        try:
-            response = self._session.request(
-                method, self._url + path, params={"wt": "json"}, json=body, timeout=self._timeout
-            )
-        except requests.RequestException as error:
-            raise self._away(error) from error
-        if response.status_code == 404:
+        status, answer = self._reads.json(method, f"{self._path}{path}?wt=json", body)
+        if status == 404:
             raise self._missing()
-        if response.status_code == _BAD_REQUEST:
-            raise Fatal(f"Solr refused fields of collection {self._name}: {response.text[:_REASON_LENGTH]}")
-        if response.status_code != 200:
-            raise Retriable(f"Solr at {self._url}: HTTP {response.status_code} for the schema", _AWAY)
-        answer: dict[str, Any] = response.json()
+        if status == _BAD_REQUEST:
+            raise Fatal(f"Solr refused fields of collection {self._name}: {str(answer)[:_REASON_LENGTH]}")
+        if status != 200:
+            raise Retriable(f"Solr at {self._url}: HTTP {status} for the schema", AWAY)
         return answer
 
     def _missing(self) -> Retriable:
         # Solr answers 404 for every collection while it starts, so this is not fatal
         return Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` makes it")
 
-    def _away(self, error: Exception) -> Retriable:
-        return Retriable(f"Solr at {self._url} does not answer: {type(error).__name__}", _AWAY)
+
+def _reason(answer: bytes) -> str:
+    try:
+        message = str(orjson.loads(answer)["error"]["msg"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        message = answer.decode(errors="replace")
+    return f"Solr: {message} (HTTP 400)"[:_REASON_LENGTH]

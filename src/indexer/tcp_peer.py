@@ -17,9 +17,31 @@ from indexer.wire import WireError
 # One region server ships up to ten batches at a time, one per region; more at once would only wait for Solr.
 _WORKERS = 4
 _RECEIVE = 1 << 20
+# Bytes on the wire of all batches at hand; HBase makes none larger than replication.source.size.capacity (64 MB).
+_LARGEST_BACKLOG = 128 << 20
 
 log = structlog.get_logger()
 Handler = Callable[[Edits], None]
+
+
+class _Budget:
+    """Bytes that may be at hand at a time; one batch that is larger than all of them is let through alone."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._taken = size, 0
+        self._changed = threading.Condition()
+
+    def take(self, size: int) -> None:
+        """Wait until there is room."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._taken == 0 or self._taken + size <= self._size)
+            self._taken += size
+
+    def give_back(self, size: int) -> None:
+        """Make room."""
+        with self._changed:
+            self._taken -= size
+            self._changed.notify_all()
 
 
 class PeerServer:
@@ -27,7 +49,8 @@ class PeerServer:
 
     `handle` returns when the batch is held elsewhere, which acknowledges it, or raises: Retriable sends it back to
     HBase, Fatal sends it back and is handed to `failed`, once, so that the process ends. A connection is not read on
-    while its batches wait for a worker, so memory is bounded by `_WORKERS` batches per connection plus one.
+    while its batches wait for a worker, or while batches of more than `_LARGEST_BACKLOG` bytes are at hand: so memory
+    is bounded by that and one batch per connection.
     """
 
     def __init__(
@@ -39,6 +62,7 @@ class PeerServer:
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closing = False
+        self._budget = _Budget(_LARGEST_BACKLOG)
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
     @property
@@ -86,6 +110,7 @@ class PeerServer:
                 send(self._answer(protocol, batch))
             finally:
                 free.release()
+                self._budget.give_back(batch.edits.size)
 
         try:
             while data := connection.recv(_RECEIVE):
@@ -98,6 +123,7 @@ class PeerServer:
                             send(reply)
                         case EditsReceived():
                             free.acquire()
+                            self._budget.take(event.edits.size)
                             self._workers.submit(work, event)
         except WireError as error:
             log.warning("connection_refused", peer=peer, reason=str(error))

@@ -43,6 +43,19 @@ class Cell(NamedTuple):
     value: bytes
 
 
+class Write(NamedTuple):
+    """Cells of one row, family, timestamp and type that stand side by side in the log: mostly one whole-row put.
+
+    `cells` is qualifier → value; of two cells of one qualifier the later one counts, as in HBase.
+    """
+
+    row: bytes
+    family: bytes
+    timestamp: int
+    type: int
+    cells: dict[bytes, bytes]
+
+
 def varint(number: int) -> bytes:
     """Protobuf's variable-length form of a non-negative integer."""
     out = bytearray()
@@ -168,6 +181,51 @@ def read_cells(data: bytes, at: int, count: int) -> tuple[list[Cell], int]:
     except (struct.error, IndexError) as error:
         raise WireError(f"a cell block cut short: {error}") from error
     return cells, at
+
+
+def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
+    """The next cells from an offset as writes, and the offset behind them; WireError when the bytes are no cells.
+
+    Reads what `read_cells` reads, several times faster: of a whole-row put's cells only qualifier and value differ, so
+    the rest of their keys is compared as bytes and never taken apart.
+    """
+    writes: list[Write] = []
+    # Local names: the inner loop runs for every cell of the table, and attribute look-ups are a third of its time.
+    head, size, starts = _CELL_HEAD.unpack_from, len(data), data.startswith
+    try:
+        while count > 0:
+            total, key_length, value_length = head(data, at)
+            key = at + 12
+            row_end = key + 2 + _SHORT.unpack_from(data, key)[0]
+            qualifier = row_end + 1 + data[row_end]
+            key_end = key + key_length
+            at += 4 + total
+            if at > size or key_end + value_length > at or qualifier > key_end - 9:
+                raise WireError("a cell longer than its block")
+            prefix, stamp = data[key:qualifier], data[key_end - 9 : key_end]
+            skipped = 12 + len(prefix)
+            cells = {data[qualifier : key_end - 9]: data[key_end : key_end + value_length]}
+            count -= 1
+            while count > 0 and starts(prefix, at + 12):
+                total, key_length, value_length = head(data, at)
+                key_end = at + 12 + key_length
+                if not starts(stamp, key_end - 9):
+                    break
+                following = at + 4 + total
+                if following > size or key_end + value_length > following or at + skipped > key_end - 9:
+                    raise WireError("a cell longer than its block")
+                cells[data[at + skipped : key_end - 9]] = data[key_end : key_end + value_length]
+                at = following
+                count -= 1
+            row_length = row_end - key - 2
+            writes.append(
+                Write(
+                    prefix[2 : 2 + row_length], prefix[3 + row_length :], _LONG.unpack_from(stamp)[0], stamp[8], cells
+                )
+            )
+    except (struct.error, IndexError) as error:
+        raise WireError(f"a cell block cut short: {error}") from error
+    return writes, at
 
 
 def write_cells(cells: list[Cell]) -> bytes:

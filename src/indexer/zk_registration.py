@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from collections.abc import Iterator
 
 import structlog
 from kazoo.client import KazooClient, KazooState
@@ -25,6 +26,7 @@ _CONNECT_SECONDS = 10.0
 _CHECK_SECONDS = 1.0
 
 log = structlog.get_logger()
+Client = KazooClient
 
 
 def parent_node(peer: str) -> str:
@@ -35,6 +37,17 @@ def parent_node(peer: str) -> str:
 def cluster_key(zookeeper: str, peer: str) -> str:
     """The address by which HBase knows a peer: `<hosts>:<port>:<parent node>`."""
     return f"{zookeeper}:{parent_node(peer)}"
+
+
+@contextlib.contextmanager
+def session(zookeeper: str) -> Iterator[KazooClient]:
+    """A client for the time of a `with`; Retriable when ZooKeeper does not answer."""
+    client = connect(zookeeper)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
 def connect(zookeeper: str) -> KazooClient:
@@ -71,35 +84,24 @@ def withdraw(client: KazooClient, peer: str) -> None:
 
 def prepare_peer(zookeeper: str, peer: str) -> None:
     """`prepare` by a connection of its own; Retriable when ZooKeeper is away."""
-    client = connect(zookeeper)
-    try:
+    with session(zookeeper) as client:
         prepare(client, peer)
-    finally:
-        client.stop()
-        client.close()
 
 
 def withdraw_peer(zookeeper: str, peer: str) -> None:
     """`withdraw` by a connection of its own; Retriable when ZooKeeper is away."""
-    client = connect(zookeeper)
-    try:
+    with session(zookeeper) as client:
         withdraw(client, peer)
-    finally:
-        client.stop()
-        client.close()
 
 
 def master_address(zookeeper: str) -> tuple[str, int]:
     """Host and port of HBase's active master; Retriable while there is none."""
     hint = "is HBase running? `tailorbird stack status`"
-    client = connect(zookeeper)
-    try:
-        stored, _ = client.get("/hbase/master")
-    except NoNodeError as error:
-        raise Retriable(f"ZooKeeper at {zookeeper} knows no active HBase master", hint) from error
-    finally:
-        client.stop()
-        client.close()
+    with session(zookeeper) as client:
+        try:
+            stored, _ = client.get("/hbase/master")
+        except NoNodeError as error:
+            raise Retriable(f"ZooKeeper at {zookeeper} knows no active HBase master", hint) from error
     # the node's bytes begin with a length-prefixed id of their writer, then the magic
     server = pb.Master.FromString(stored[stored.index(_MAGIC) + len(_MAGIC) :]).master
     return server.host_name, server.port
@@ -108,21 +110,17 @@ def master_address(zookeeper: str) -> tuple[str, int]:
 class Registration:
     """Keeps one indexer process announced, through lost sessions and restarts of ZooKeeper, until `close`.
 
-    Announce only once the port listens: HBase connects at once. HBase resolves `host`.
+    Announce only once the port listens: HBase connects at once. HBase resolves `host`. `client` (of `connect`) is the
+    caller's, who may use it for other things.
     """
 
-    def __init__(self, zookeeper: str, peer: str, *, host: str, port: int, start_code: int) -> None:
+    def __init__(self, client: KazooClient, peer: str, *, host: str, port: int, start_code: int) -> None:
         self._node = f"{parent_node(peer)}/rs/{host},{port},{start_code}"
         self._peer = peer
         self._closing = threading.Event()
         self._look = threading.Event()
-        self._client = connect(zookeeper)
-        try:
-            self._announce()
-        except BaseException:
-            self._client.stop()
-            self._client.close()
-            raise
+        self._client = client
+        self._announce()
         self._client.add_listener(self._on_state)
         self._thread = threading.Thread(target=self._keep, name="registration", daemon=True)
         self._thread.start()
@@ -157,9 +155,9 @@ class Registration:
                 log.warning("announce_failed", reason=str(error) or type(error).__name__)
 
     def close(self) -> None:
-        """End the session: HBase sees at once that this process is gone."""
+        """Withdraw: HBase sees at once that this process is gone."""
         self._closing.set()
         self._look.set()
         self._thread.join(timeout=5)
-        self._client.stop()
-        self._client.close()
+        with contextlib.suppress(KazooException, KazooTimeoutError):
+            self._client.delete(self._node)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 
 from cdc.errors import UsageError
 from cdc.reader import read_topology
+from cdc.topology import Index
 from console.apply import FamilySpec, Outcome, PeerSpec, TableSpec, apply
 
 TOPOLOGY = read_topology(
@@ -31,6 +33,10 @@ class Servers:
         self.rows: set[str] = set()
         self.known_peers: dict[str, PeerSpec] = {}
         self.collections: set[str] = set()
+        self.generation = 1
+        self.once_made: set[str] = set()
+        self.to_fill: set[str] = set()
+        self.filled: list[str] = []
 
     def namespaces(self) -> set[str]:
         return {name for name in self.made if name == "t"}
@@ -69,10 +75,46 @@ class Servers:
         self.made.append(collection)
         self.collections.add(collection)
 
+    def current(self, topology: str, index: str) -> int:
+        return self.generation
+
+    def advance(self, topology: str, index: str) -> int:
+        self.generation += 1
+        return self.generation
+
+    def was_made(self, peer: str) -> bool:
+        return peer in self.once_made
+
+    def mark_made(self, peer: str) -> None:
+        self.once_made.add(peer)
+
+    def note(self, index: Index, peer: str) -> None:
+        self.to_fill.add(peer)
+
+    def noted(self, index: Index, peer: str) -> bool:
+        return peer in self.to_fill
+
+    def run(self, index: Index, peer: str) -> str:
+        assert peer in self.known_peers, "a scan before the peer misses what is written in between"
+        assert index.collection in self.collections
+        self.to_fill.discard(peer)
+        self.filled.append(peer)
+        return "3 rows"
+
 
 def run(servers: Servers) -> list[Outcome]:
-    return list(
-        apply(TOPOLOGY, tables=servers, peers=servers, collections=servers, cluster_key=lambda peer: f"zk:{peer}")
+    return list(steps(servers))
+
+
+def steps(servers: Servers) -> Iterator[Outcome]:
+    return apply(
+        TOPOLOGY,
+        tables=servers,
+        peers=servers,
+        collections=servers,
+        names=servers,
+        backfills=servers,
+        cluster_key=lambda peer: f"zk:{peer}",
     )
 
 
@@ -91,24 +133,35 @@ def test_the_peer_comes_last_and_everything_once() -> None:
 def test_an_apply_that_was_cut_off_is_finished_by_the_next(cut_off_after: int) -> None:
     """Whatever the first run still made, the second makes the rest."""
     servers = Servers()
-    steps = apply(TOPOLOGY, tables=servers, peers=servers, collections=servers, cluster_key=lambda peer: f"zk:{peer}")
+    cut_off = steps(servers)
     for _ in range(cut_off_after):
-        next(steps)
+        next(cut_off)
     run(servers)
     assert sorted(servers.made) == sorted(["t", "t:layouts", "t:wide", "t_main", "t_main_1"])
 
 
-@pytest.mark.parametrize("lost", ["collection", "peer"])
-def test_an_index_is_not_begun_over_rows_it_would_never_see(lost: str) -> None:
-    """Refused before anything is made, and naming what is missing."""
+@pytest.mark.parametrize("lost", ["collection", "peer", "both"])
+@pytest.mark.parametrize("cut_off_after", [0, 4, 5, 9])
+def test_an_index_that_is_new_over_rows_is_filled_once(lost: str, cut_off_after: int) -> None:
+    """Behind its peer, whose name is new where the old one was removed, also when the first try was cut off."""
     servers = Servers()
     run(servers)
     servers.rows.add("t:wide")
     assert {outcome.done for outcome in run(servers)} == {"kept"}
-    (servers.collections if lost == "collection" else servers.known_peers).clear()
-    with pytest.raises(UsageError, match=f"lacks its {lost}"):
-        run(servers)
-    assert len(servers.made) == 5
+    if lost in ("collection", "both"):
+        servers.collections.clear()
+    if lost in ("peer", "both"):
+        servers.known_peers.clear()
+    cut_off = steps(servers)
+    for _ in range(cut_off_after):
+        if next(cut_off, None) is None:
+            break
+    run(servers)
+    peer = "t_main_1" if lost == "collection" else "t_main_2"
+    assert servers.filled == [peer]
+    assert set(servers.known_peers) == {peer}
+    assert {outcome.done for outcome in run(servers)} == {"kept"}
+    assert servers.filled == [peer]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.collapse import RowChange, collapse
+from indexer import wire
+from indexer.collapse import RowChange
+from indexer.collapse import collapse as collapse_writes
 from indexer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Cell
+
+
+def collapse(cells: list[Cell], family: bytes) -> list[RowChange]:
+    """By way of the wire, so that the grouping of cells is part of what is tested."""
+    return collapse_writes(wire.read_writes(wire.write_cells(cells), 0, len(cells))[0], family)
 
 
 def put(at: int, value: bytes = b"v", qualifier: bytes = b"a") -> Cell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -44,6 +44,9 @@ class FakeSolr:
         before = len(self.fields)
         self.fields |= {field.name for field in wanted}
         return len(self.fields) > before
+
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+        return lambda: self.post(documents, backlog=backlog)
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
         if self.away_after is not None and len(self.posts) >= self.away_after:

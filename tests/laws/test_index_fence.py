@@ -6,7 +6,7 @@ to a Solr of a few lines, which keeps the document of the strictly greater versi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -62,6 +62,9 @@ class ModelSolr:
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
         return False
+
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+        return lambda: self.post(documents, backlog=backlog)
 
     def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
         for document in documents:

@@ -1,0 +1,246 @@
+"""Indexes a backlog that waits in HBase's write-ahead log, and posts the same documents with pysolr, in one sitting.
+
+    make bench-index
+    make bench-index ARGS="--rounds 1 --rows 20000 --json"
+
+Ours is the whole path: HBase reads its log and ships it, the indexer decodes, maps, posts and answers. pysolr posts
+documents that lie ready in memory to a collection of the same configuration, fields, commits and batch size. Both are
+timed until the last document is visible to queries. Then a reindex of the same table, and the time from a put's return
+to a query that shows the row at 500 rows/s.
+Exit code 1 when a figure that must be reached is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.decode.proc_peers import machine
+from benchmarks.index.world import World, environment, row
+from cdc.errors import TailorbirdError
+from console.file_configset import install_configset
+from console.solr_admin import SolrAdmin
+from indexer.mapping import fields_of
+from indexer.processor import CHUNK_DOCUMENTS
+from indexer.solr_collection import SolrCollection
+
+MUST_RATIO, MUST_P50, MUST_P99 = 0.6, 0.5, 1.5
+# what the indexer asks of Solr for a backlog, so that both are visible equally late
+BACKLOG_COMMIT_MS = 1000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="make bench-index", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, ours and pysolr in turn (default 3)")
+    parser.add_argument("--rows", type=int, default=60_000, help="rows of the backlog (default 60000)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of the latency run, 0 = none (default 20)")
+    parser.add_argument("--rate", type=int, default=500, help="rows/s of the latency run (default 500)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, progress on standard error")
+    parser.add_argument("--output", type=Path, help="the result as Markdown too, e.g. docs/results/index.md")
+    options = parser.parse_args(arguments)
+    os.environ.update(environment())
+    try:
+        result = _run(options)
+    except (TailorbirdError, TimeoutError) as error:
+        print(f"bench-index: {error}", file=sys.stderr)
+        return 1
+    text = _report(result)
+    print(json.dumps(result, indent=2) if options.json else text)
+    if options.output:
+        options.output.write_text(text + "\n")
+    return 0 if not result["missed"] else 1
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
+    ours: list[float] = []
+    peers: list[float] = []
+    latency: dict[str, float] = {}
+    for number in range(options.rounds):
+        with World() as world:
+            _say(f"round {number + 1}: writing {options.rows} rows to HBase")
+            _fill(world, options.rows)
+            ours.append(_index_backlog(world, options.rows))
+            _say(f"ours {ours[-1]:,.0f} docs/s; pysolr …")
+            peers.append(_post_directly(world, options.rows))
+            _say(f"pysolr {peers[-1]:,.0f} docs/s")
+            if number == options.rounds - 1 and options.seconds:
+                _say(f"latency at {options.rate} rows/s")
+                latency = _latency(world, rate=options.rate, seconds=options.seconds)
+    ratio = statistics.median(ours) / statistics.median(peers)
+    missed = [] if ratio >= MUST_RATIO else [f"{ratio:.2f}x pysolr, must be {MUST_RATIO}x"]
+    if latency and latency["p50"] > MUST_P50:
+        missed.append(f"p50 {latency['p50'] * 1000:.0f} ms, must be {MUST_P50 * 1000:.0f} ms")
+    if latency and latency["p99"] > MUST_P99:
+        missed.append(f"p99 {latency['p99'] * 1000:.0f} ms, must be {MUST_P99 * 1000:.0f} ms")
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "rows": options.rows,
+        "rate": options.rate,
+        "ours_docs_per_second": ours,
+        "pysolr_docs_per_second": peers,
+        "ratio": ratio,
+        "latency_seconds": latency,
+        "missed": missed,
+    }
+
+
+def _fill(world: World, rows: int, *, per_batch: int = 2000) -> None:
+    with world.hbase() as connection:
+        for start in range(0, rows, per_batch):
+            world.write(connection, [row(n) for n in range(start, min(start + per_batch, rows))], barrier=False)
+        world.write_barriers(connection)
+
+
+def _index_backlog(world: World, rows: int) -> float:
+    """Documents per second from the first one mapped to the last one visible."""
+    process = world.start()
+    solr = world.solr()
+    ended = world.wait_visible(solr, seconds=300)
+    found = solr.search("*:*", fq="_kind:row", rows=1, sort="_indexed_at asc", fl="_indexed_at")
+    if found.hits != rows:
+        raise TimeoutError(f"{found.hits} documents for {rows} rows")
+    world.kill(process)
+    return rows / (ended - next(iter(found))["_indexed_at"] / 1000)
+
+
+def _post_directly(world: World, rows: int) -> float:
+    """Documents per second of pysolr, from the first post to the last document visible."""
+    collection = f"{world.name}_direct"
+    admin = SolrAdmin(world.topology.solr.url, install=install_configset)
+    admin.create(collection)
+    try:
+        made = SolrCollection(world.topology.solr, collection, commit_within=1.0)
+        made.ensure_fields(fields_of(world.codec.layout, world.index.search))
+        made.close()
+        # the very documents that the indexer posted, stub fields and all
+        documents = [
+            {name: value for name, value in document.items() if name != "_version_"}
+            for document in _with_query_fields(world)
+        ]
+        solr = world.solr(collection)
+        began = time.time()
+        for start in range(0, rows, CHUNK_DOCUMENTS):
+            solr.add(documents[start : start + CHUNK_DOCUMENTS], commitWithin=BACKLOG_COMMIT_MS)
+        while solr.search("*:*", rows=0).hits < rows:
+            time.sleep(0.02)
+        return rows / (time.time() - began)
+    finally:
+        admin.remove(collection)
+
+
+def _with_query_fields(world: World) -> Iterator[dict[str, Any]]:
+    """The documents of the collection as they were posted: mapped again from the rows, since query fields are not
+    stored."""
+    from indexer.collapse import RowChange
+    from indexer.mapping import Mapper
+
+    mapper = Mapper(world.codec.layout, world.index.search)
+    for number in range(world_rows(world)):
+        values = row(number)
+        cells = world.codec.cells(values, batch=1, ts_ms=world.stamp)
+        change = RowChange(world.codec.row_key(values), 2 * world.stamp, cells, False)
+        yield mapper.document(change, now_ms=world.stamp)
+
+
+def world_rows(world: World) -> int:
+    """How many rows the collection shows."""
+    return int(world.solr().search("*:*", fq="_kind:row", rows=0).hits)
+
+
+def _latency(world: World, *, rate: int, seconds: float) -> dict[str, float]:
+    """From a put's return to the first query that shows the row: quantiles in seconds."""
+    world.start()
+    put: dict[int, float] = {}
+    seen: dict[int, float] = {}
+    first = 10_000_000
+    stopped = threading.Event()
+
+    def poll() -> None:
+        solr = world.solr()
+        while not stopped.is_set() or len(seen) < len(put):
+            newest = [n for n in list(put) if n not in seen]
+            if newest:
+                found = solr.search("*:*", fq=f"id:[{min(newest)} TO *]", fl="id", rows=20_000)
+                now = time.time()
+                for document in found:
+                    seen.setdefault(document["id"], now)
+            time.sleep(0.01)
+
+    poller = threading.Thread(target=poll, daemon=True)
+    poller.start()
+    size, period = max(1, rate // 50), max(1, rate // 50) / rate
+    with world.hbase() as connection:
+        world.write(connection, [row(first - 1)])  # the connection, the layout and the code are warm
+        world.wait_visible(world.solr(), seconds=60)
+        began = time.time()
+        for number in range(round(seconds / period)):
+            pause = began + number * period - time.time()
+            if pause > 0:
+                time.sleep(pause)
+            keys = range(first + number * size, first + (number + 1) * size)
+            world.write(connection, [row(key) for key in keys], barrier=False)
+            now = time.time()
+            put.update(dict.fromkeys(keys, now))
+    reached = len(put) / (time.time() - began)
+    stopped.set()
+    poller.join(60)
+    if len(seen) < len(put):
+        raise TimeoutError(f"{len(put) - len(seen)} rows are not visible after 60 s")
+    delays = sorted(max(0.0, seen[n] - put[n]) for n in put)
+    at = {name: delays[int(len(delays) * share)] for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))}
+    return {"rows_per_second": reached, **at, "max": delays[-1]}
+
+
+def _report(result: dict[str, Any]) -> str:
+    ours, peers, latency = (
+        result["ours_docs_per_second"],
+        result["pysolr_docs_per_second"],
+        result["latency_seconds"],
+    )
+    lines = [
+        "# Indexing",
+        "",
+        f"`make bench-index`, {result['date']}, {result['machine']}.",
+        "",
+        "| documents/s, whole path against pysolr alone | "
+        + " | ".join(f"round {n + 1}" for n in range(len(ours)))
+        + " |",
+        "|---|" + "---|" * len(ours),
+        f"| HBase's log → indexer → Solr, {result['rows']:,} rows of 15 columns | "
+        + " | ".join(f"{n:,.0f}" for n in ours)
+        + " |",
+        "| pysolr, the same documents, commits and batches | " + " | ".join(f"{n:,.0f}" for n in peers) + " |",
+        "",
+        f"**{result['ratio']:.2f}× pysolr** (medians; must be ≥ {MUST_RATIO}×).",
+    ]
+    if latency:
+        lines += [
+            "",
+            f"HBase put → visible in Solr at {latency['rows_per_second']:.0f} rows/s: "
+            f"p50 {latency['p50'] * 1000:.0f} ms, p95 {latency['p95'] * 1000:.0f} ms, "
+            f"p99 {latency['p99'] * 1000:.0f} ms, max {latency['max'] * 1000:.0f} ms "
+            f"(must: p50 ≤ {MUST_P50 * 1000:.0f} ms, p99 ≤ {MUST_P99 * 1000:.0f} ms).",
+        ]
+    lines += [f"Missed: {missed}." for missed in result["missed"]]
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Line charts of a run as one SVG, without a library: a panel per quantity over the minutes of the run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+WIDTH, PANEL, LEFT, GAP = 900, 130, 90, 34
+
+
+def charts(title: str, minutes: Sequence[float], series: Mapping[str, Sequence[float]]) -> str:
+    """The SVG's text; `series` is a panel's heading → one value per entry of `minutes`."""
+    height = 40 + len(series) * (PANEL + GAP) + 20
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="10" y="24" font-size="16">{title}</text>',
+    ]
+    for number, (name, values) in enumerate(series.items()):
+        parts += _panel(name, minutes, values, top=50 + number * (PANEL + GAP))
+    parts.append("</svg>")
+    return "\n".join(parts) + "\n"
+
+
+def _panel(name: str, minutes: Sequence[float], values: Sequence[float], *, top: int) -> list[str]:
+    high = max(values, default=1.0) or 1.0
+    end = minutes[-1] if minutes else 1.0
+    width = WIDTH - LEFT - 20
+    points = " ".join(
+        f"{LEFT + width * at / end:.1f},{top + PANEL - PANEL * value / high:.1f}"
+        for at, value in zip(minutes, values, strict=True)
+    )
+    return [
+        f'<text x="10" y="{top + 12}" font-size="12">{name}</text>',
+        f'<line x1="{LEFT}" y1="{top + PANEL}" x2="{LEFT + width}" y2="{top + PANEL}" stroke="#888"/>',
+        f'<text x="{LEFT - 6}" y="{top + 26}" font-size="11" text-anchor="end">{high:,.4g}</text>',
+        f'<text x="{LEFT - 6}" y="{top + PANEL}" font-size="11" text-anchor="end">0</text>',
+        f'<text x="{LEFT + width}" y="{top + PANEL + 14}" font-size="11" text-anchor="end">{end:.0f} min</text>',
+        f'<polyline points="{points}" fill="none" stroke="#1f6feb" stroke-width="1.5"/>',
+    ]
+
+
+def growth(values: Sequence[float]) -> float:
+    """How much greater the mean of the last third is than that of the middle third: 0.1 is 10 %."""
+    third = len(values) // 3
+    middle, last = values[third : 2 * third], values[2 * third :]
+    before = sum(middle) / max(1, len(middle))
+    after = sum(last) / max(1, len(last))
+    return (after - before) / before if before else after

@@ -1,0 +1,151 @@
+"""A random load on a world's table, and what must be true of the collection while and after it runs."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+import happybase
+import pysolr
+import requests
+from thriftpy2.thrift import TException
+
+from benchmarks.index.world import World, row
+from cdc.naming import hbase_table
+from indexer.hbase_rows import scan_rows
+from indexer.solr_rows import all_documents
+
+
+class Load:
+    """Inserts, updates and deletes in a range of keys, as the join's sink writes; knows what the table must hold."""
+
+    def __init__(self, world: World, *, keys: int, deleted: float = 0.05, seed: int = 7) -> None:
+        self._world, self._random, self._keys, self._deleted = world, random.Random(seed), keys, deleted
+        self.expected: dict[int, int] = {}
+        self.poisoned: set[bytes] = set()
+        self.written = 0
+        # stamp of a batch → some keys and the revision that they have at least from then on, 0 for deleted ones
+        self.promised: dict[int, dict[int, int]] = {}
+        self._revision = 0
+        self._lock = threading.Lock()
+
+    def batch(self, connection: happybase.Connection, size: int) -> None:
+        """One batch of the sink; what it promises is noted before its barriers are written."""
+        self._revision += 1
+        keys = self._random.sample(range(self._keys), size)
+        deletes = [key for key in keys if self._random.random() < self._deleted]
+        gone = set(deletes)
+        puts = [key for key in keys if key not in gone]
+        self._world.write(connection, [row(key, self._revision) for key in puts], deletes, barrier=False)
+        with self._lock:
+            self.promised[self._world.stamp] = dict.fromkeys(puts[:20], self._revision)
+            while len(self.promised) > 400:
+                self.promised.pop(next(iter(self.promised)))
+        self._world.write_barriers(connection)
+        self.expected.update(dict.fromkeys(puts, self._revision))
+        for key in deletes:
+            self.expected.pop(key, None)
+        self.written += size
+
+    def patiently(self, size: int, *, poison: bool = False) -> None:
+        """A batch, repeated with a new stamp until HBase has taken all of it."""
+        while True:
+            try:
+                with self._world.hbase() as connection:
+                    if poison:
+                        self._poison(connection)
+                    self.batch(connection, size)
+                    return
+            except (TException, OSError):
+                time.sleep(0.5)
+
+    def _poison(self, connection: happybase.Connection) -> None:
+        """A row of a layout that is not stored."""
+        key = self._keys + len(self.poisoned)
+        cells = self._world.codec.cells(row(key), batch=1, ts_ms=1)
+        cells[b"_layout"] = (77).to_bytes(4, "big")
+        row_key = self._world.codec.row_key({"id": key})
+        table = connection.table(hbase_table(self._world.name, "wide"))
+        table.put(row_key, {b"d:" + q: value for q, value in cells.items()}, timestamp=self._world.next_stamp() + 1)
+        self.poisoned.add(row_key)
+
+    def recent(self, stamp: int) -> dict[int, int]:
+        """Of the newest batches up to a stamp: keys, and the revision that each must show at least, unless deleted
+        later."""
+        with self._lock:
+            stamps = [each for each in self.promised if each <= stamp][-5:]
+            return {key: revision for each in stamps for key, revision in self.promised[each].items()}
+
+
+class BarrierWatch(threading.Thread):
+    """Asks again and again which stamp is visible and whether all rows up to it are: `early` counts those that are
+    not."""
+
+    def __init__(self, world: World, load: Load) -> None:
+        super().__init__(daemon=True)
+        self._world, self._load, self._stopped = world, load, threading.Event()
+        self.early: list[str] = []
+        self.looked = 0
+
+    def run(self) -> None:
+        """Until `stop`; a Solr that is away is asked again."""
+        solr = self._world.solr()
+        while not self._stopped.wait(0.1):
+            try:
+                stamp = self._world.visible_stamp(solr)
+                wanted = self._load.recent(stamp)
+                if not wanted:
+                    continue
+                shown = self._shown(solr, list(wanted))
+            except (pysolr.SolrError, requests.RequestException):
+                continue
+            self.looked += 1
+            for key, revision in wanted.items():
+                # deleted, or replaced, by a batch behind the barrier is fine; older is not
+                if shown.get(key, revision) < revision:
+                    self.early.append(f"row {key} shows {shown[key]}, the barrier at {stamp} promised {revision}")
+
+    def stop(self) -> None:
+        """End it."""
+        self._stopped.set()
+        self.join(30)
+
+    def _shown(self, solr: pysolr.Solr, keys: list[int]) -> dict[int, int]:
+        ids = ",".join(self._world.codec.row_key({"id": key}).hex() for key in keys)
+        found = solr.search("*:*", fq=["_kind:row", f"{{!terms f=_id}}{ids}"], fl="id,revision", rows=len(keys))
+        return {document["id"]: document["revision"] for document in found}
+
+
+def differences(world: World, load: Load) -> list[str]:
+    """How the table differs from what was written, and the collection from the table, field by field."""
+    stored = scan_rows_but(world, load.poisoned)
+    shown: dict[Any, dict[str, Any]] = {
+        document["id"]: {name: value for name, value in document.items() if not name.startswith("_")}
+        for document in all_documents(world.topology.solr.url, world.index.collection)
+    }
+    wrong = []
+    lost = [
+        k for k in stored.keys() | load.expected.keys() if stored.get(k, {}).get("revision") != load.expected.get(k)
+    ]
+    if lost:
+        wrong.append(f"{len(lost)} rows of the table are not what was written, e.g. {lost[0]}")
+    different = [key for key in stored.keys() | shown.keys() if stored.get(key) != shown.get(key)]
+    if different:
+        key = different[0]
+        wrong.append(f"{len(different)} documents differ: {key}: {shown.get(key)} for {stored.get(key)}")
+    return wrong
+
+
+def scan_rows_but(world: World, poisoned: set[bytes]) -> dict[Any, dict[str, Any]]:
+    """The table's rows by id, without NULLs; poisoned ones are removed from the table first, since nobody can read
+    them."""
+    with world.hbase() as connection:
+        table = connection.table(hbase_table(world.name, "wide"))
+        for key in poisoned:
+            table.delete(key, columns=[b"d"])
+    return {
+        found.values["id"]: {name: value for name, value in found.values.items() if value is not None}
+        for found in scan_rows(world.topology, world.topology.tables["wide"]).values()
+    }

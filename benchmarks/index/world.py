@@ -1,0 +1,234 @@
+"""A topology of its own on the local stack, with a table written as the join's sink writes it, for measurements and
+chaos: nothing of it is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import happybase
+import pysolr
+import requests
+from confluent_kafka.admin import AdminClient
+
+from cdc.cells import Barrier, RowCodec, barrier_key
+from cdc.layout import Layout, LayoutColumn, dump_layout, layout_row
+from cdc.naming import dead_letter_topic, hbase_table, layouts_table, peer
+from cdc.reader import read_topology
+from cdc.topology import Topology
+from cdc.types import Canonical, parse_type
+from console.cli_apply import provision
+from console.file_configset import install_configset
+from console.hbase_admin import HBaseAdmin
+from console.solr_admin import SolrAdmin
+
+TOPOLOGY = """
+name: {name}
+sources:
+  shop:
+    {{type: mysql, hostname: 127.0.0.1, username: cdc, password: cdc, database: shop, tables: [orders], server_id: 9}}
+log:
+  bootstrap_servers: 127.0.0.1:${{TAILORBIRD_PORT_KAFKA}}
+hbase:
+  thrift: 127.0.0.1:${{TAILORBIRD_PORT_THRIFT}}
+  zookeeper: 127.0.0.1:${{TAILORBIRD_PORT_ZOOKEEPER}}
+solr:
+  url: http://127.0.0.1:${{TAILORBIRD_PORT_SOLR}}/solr
+tables:
+  wide: {{query: SELECT o.id FROM shop.orders o, row_key: [id], salt_buckets: {buckets}}}
+indexes:
+  wide: {{table: wide, search: [customer, product, note], commit_within: {commit_within}, stub_retention: {stubs}}}
+"""
+# The table of the demo (topologies/shop.yml): two databases' tables joined, 15 columns.
+TYPES = {
+    "id": "int64",
+    "status": "string",
+    "quantity": "int32",
+    "amount": "decimal(10,2)",
+    "note": "string",
+    "created_at": "datetime",
+    "revision": "int64",
+    "customer_id": "int64",
+    "customer": "string",
+    "country": "string",
+    "email": "string",
+    "product_id": "int64",
+    "product": "string",
+    "category": "string",
+    "price": "decimal(10,2)",
+}
+Row = dict[str, Canonical]
+
+
+def row(key: int, revision: int = 0) -> Row:
+    """A row whose values follow from its key and revision."""
+    customer, product = key % 5000, key % 300
+    return {
+        "id": key,
+        "status": ("new", "paid", "sent", "returned")[(key + revision) % 4],
+        "quantity": key % 9 + 1,
+        "amount": f"{key % 997}.{revision % 100:02d}",
+        "note": None if key % 3 else f"please ring at door {key % 41}, thank you #{revision}",
+        "created_at": f"2026-11-{key % 28 + 1:02d}T10:{key % 60:02d}:{revision % 60:02d}.123456Z",
+        "revision": revision,
+        "customer_id": customer,
+        "customer": f"Ada Lovelace {customer}",
+        "country": ("NZ", "FR", "DE", "JP", "BR")[customer % 5],
+        "email": f"ada{customer}@example.com",
+        "product_id": product,
+        "product": f"Teapot no. {product}",
+        "category": ("kitchen", "garden", "office")[product % 3],
+        "price": f"{product}.99",
+    }
+
+
+class World:
+    """One applied topology; use as a context manager, which removes all of it."""
+
+    def __init__(self, *, buckets: int = 2, commit_within: str = "200ms", stubs: str = "1h") -> None:
+        self.name = f"bench_{uuid.uuid4().hex[:10]}"
+        self._folder = tempfile.TemporaryDirectory(prefix="tailorbird-")
+        self.file = Path(self._folder.name) / "bench.yml"
+        self.file.write_text(TOPOLOGY.format(name=self.name, buckets=buckets, commit_within=commit_within, stubs=stubs))
+        self.topology: Topology = read_topology(self.file.read_text(), file=str(self.file), environ=os.environ)
+        self.index = self.topology.indexes["wide"]
+        self.buckets = buckets
+        self.stamp = self.batch = 0
+        self.processes: list[subprocess.Popen[bytes]] = []
+        list(provision(self.topology))
+        self.codec = self._store_layout()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        hbase = self.topology.hbase
+        with HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
+            admin.remove_peer(peer(self.name, "wide"))
+            for table in admin.tables(self.name):
+                admin.drop_table(table)
+            admin.drop_namespace(self.name)
+        status = requests.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
+        for core in status["status"]:
+            if core.startswith(self.name):
+                SolrAdmin(self.topology.solr.url, install=install_configset).remove(core)
+        kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
+        for deleted in kafka.delete_topics([dead_letter_topic(self.name)]).values():
+            with contextlib.suppress(Exception):  # made with the first letter only
+                deleted.result(20)
+        self._folder.cleanup()
+
+    @contextlib.contextmanager
+    def hbase(self) -> Iterator[happybase.Connection]:
+        """A connection of its own: they are not safe to share between threads."""
+        host, _, port = self.topology.hbase.thrift.rpartition(":")
+        with contextlib.closing(happybase.Connection(host, int(port), timeout=60_000)) as connection:
+            yield connection
+
+    def _store_layout(self) -> RowCodec:
+        layout = Layout(
+            topology=self.name,
+            table="wide",
+            id=1,
+            family="d",
+            columns=tuple(LayoutColumn(name=n, type=parse_type(t), origin="") for n, t in TYPES.items()),
+            row_key=("id",),
+            salt_buckets=self.buckets,
+        )
+        with self.hbase() as connection:
+            connection.table(layouts_table(self.name)).put(layout_row("wide", 1), {b"f:json": dump_layout(layout)})
+        return RowCodec(layout)
+
+    def next_stamp(self) -> int:
+        """The stamp of the next batch."""
+        self.batch += 1
+        self.stamp = max(time.time_ns() // 1_000_000, self.stamp + 2)
+        return self.stamp
+
+    def write(
+        self,
+        connection: happybase.Connection,
+        rows: Sequence[Row],
+        deletes: Sequence[int] = (),
+        *,
+        barrier: bool = True,
+    ) -> None:
+        """One batch as the join's sink writes it: deletes at its stamp, rows at stamp + 1, a barrier per bucket."""
+        stamp, codec = self.next_stamp(), self.codec
+        table = connection.table(hbase_table(self.name, "wide"))
+        if deletes:
+            with table.batch(timestamp=stamp) as batch:
+                for key in deletes:
+                    batch.delete(codec.row_key({"id": key}), columns=(b"d",))
+        with table.batch(timestamp=stamp + 1) as batch:
+            for one in rows:
+                cells = codec.cells(one, batch=self.batch, ts_ms=stamp)
+                batch.put(codec.row_key(one), {b"d:" + q: value for q, value in cells.items()})
+        if barrier:
+            self.write_barriers(connection)
+
+    def write_barriers(self, connection: happybase.Connection) -> None:
+        """A barrier per bucket at the last batch's stamp."""
+        with connection.table(hbase_table(self.name, "wide")).batch(timestamp=self.stamp + 1) as batch:
+            for bucket in range(self.buckets):
+                record = Barrier(bucket=bucket, buckets=self.buckets, batch=self.batch, stamp=self.stamp, positions={})
+                batch.put(barrier_key(bucket), {b"d:_barrier": record.to_bytes()})
+
+    def start(self, *arguments: str, log: Path | None = None) -> subprocess.Popen[bytes]:
+        """An indexer's process."""
+        errors = log.open("ab") if log else subprocess.DEVNULL
+        process = subprocess.Popen([sys.executable, "-m", "indexer", str(self.file), *arguments], stderr=errors)
+        if log:
+            errors.close()  # type: ignore[union-attr]  # a file, since log is given
+        self.processes.append(process)
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """kill -9."""
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.processes.remove(process)
+
+    def solr(self, collection: str | None = None) -> pysolr.Solr:
+        """The collection, read by pysolr."""
+        session = requests.Session()
+        session.trust_env = False
+        return pysolr.Solr(
+            f"{self.topology.solr.url}/{collection or self.index.collection}", timeout=60, session=session
+        )
+
+    def visible_stamp(self, solr: pysolr.Solr) -> int:
+        """The least stamp that every bucket's barrier has reached for queries; 0 before the first full cut."""
+        found = list(solr.search("*:*", fq="_kind:barrier", rows=300))
+        return min((int(b["_stamp"]) for b in found), default=0) if len(found) == self.buckets else 0
+
+    def wait_visible(self, solr: pysolr.Solr, *, seconds: float, pause: float = 0.02) -> float:
+        """Wait until everything written is visible to queries; when that was seen (epoch seconds)."""
+        deadline = time.time() + seconds
+        while self.visible_stamp(solr) < self.stamp:
+            if time.time() > deadline:
+                raise TimeoutError(f"the last batch is not visible within {seconds:.0f} s")
+            time.sleep(pause)
+        return time.time()
+
+
+def environment() -> dict[str, Any]:
+    """What the local stack's servers listen on, as environment variables for topologies and child processes."""
+    from console.stack import StackSettings
+
+    return dict(StackSettings.from_environ(os.environ, Path.cwd()).environ())

@@ -1,0 +1,151 @@
+"""Indexes for half an hour at half the rate that it could: memory, write-ahead logs, stubs and lag must stay flat.
+
+    make soak-index
+    make soak-index ARGS="--minutes 5 --rate 500"
+
+The rate is half of what the whole path, loader included, carries when driven as fast as it goes. Rows are inserted,
+updated and deleted in a fixed range of keys. Writes docs/results/index-soak.svg and index-soak.md. Exit code 1 when the
+collection differs from what was written, or one of the four grew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.decode.proc_peers import machine
+from benchmarks.index.chart import charts, growth
+from benchmarks.index.load import Load, differences
+from benchmarks.index.world import World, environment
+from cdc.errors import TailorbirdError
+
+KEYS = 20_000
+SAMPLE_SECONDS = 5.0
+# Of the last third's mean over the middle third's. Logs come and go in whole files: one more is no growth.
+MAY_GROW = {"RSS of the indexer (MB)": 0.05, "write-ahead logs (files)": 0.5, "stubs": 0.25, "lag (s)": 0.5}
+
+
+@dataclass(slots=True)
+class Samples:
+    """What was seen every few seconds."""
+
+    minutes: list[float] = field(default_factory=list)
+    series: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in (*MAY_GROW, "rows/s")})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="make soak-index", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long (default 30)")
+    parser.add_argument("--rate", type=float, help="rows/s; else half of what is measured first")
+    parser.add_argument("--output", type=Path, default=Path("docs/results"), help="folder (default docs/results)")
+    options = parser.parse_args(arguments)
+    os.environ.update(environment())
+    try:
+        with World(stubs="2m") as world:
+            return _soak(world, options)
+    except (TailorbirdError, TimeoutError) as error:
+        print(f"soak-index: {error}", file=sys.stderr)
+        return 1
+
+
+def _soak(world: World, options: argparse.Namespace) -> int:
+    process = world.start()
+    load, solr = Load(world, keys=KEYS), world.solr()
+    rate = options.rate or _half_of_maximum(world, load)
+    print(f"soak-index: {rate:.0f} rows/s for {options.minutes:g} minutes", file=sys.stderr, flush=True)
+    samples, began, written, last = Samples(), time.time(), 0, (time.time(), 0)
+    size = max(1, round(rate / 4))
+    with world.hbase() as connection:
+        while (elapsed := time.time() - began) < options.minutes * 60:
+            if written / rate > elapsed:
+                time.sleep(min(0.05, written / rate - elapsed))
+            else:
+                load.batch(connection, size)
+                written += size
+            if elapsed >= len(samples.minutes) * SAMPLE_SECONDS:
+                now = time.time()
+                values = {
+                    "RSS of the indexer (MB)": _rss_mb(process.pid),
+                    "write-ahead logs (files)": float(_log_files()),
+                    "stubs": float(solr.search("-_kind:[* TO *]", rows=0).hits),
+                    "lag (s)": max(0.0, now - world.visible_stamp(solr) / 1000),
+                    "rows/s": (written - last[1]) / max(0.001, now - last[0]),
+                }
+                last = (now, written)
+                samples.minutes.append(elapsed / 60)
+                for name, value in values.items():
+                    samples.series[name].append(value)
+    world.wait_visible(solr, seconds=300)
+    wrong = differences(world, load)
+    if process.poll() is not None:
+        wrong.append("the indexer ended")
+    return _write(options, rate, written / (time.time() - began), samples, wrong)
+
+
+def _half_of_maximum(world: World, load: Load) -> float:
+    """Half of the rows per second from the first put to the last row visible, driven as fast as it goes."""
+    began, rows = time.time(), 0
+    with world.hbase() as connection:
+        while time.time() - began < 20:
+            load.batch(connection, 1000)
+            rows += 1000
+    ended = world.wait_visible(world.solr(), seconds=600)
+    return rows / (ended - began) / 2
+
+
+def _rss_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise TimeoutError("the indexer has ended")
+
+
+def _log_files() -> int:
+    """Write-ahead logs that HBase keeps, archived ones included: what no peer has read can not be removed."""
+    root = Path(os.environ["TAILORBIRD_HOME"]) / "data" / "hbase" / "root"
+    return sum(1 for name in ("WALs", "oldWALs") for path in (root / name).rglob("*") if path.is_file())
+
+
+def _write(options: argparse.Namespace, rate: float, reached: float, samples: Samples, wrong: list[str]) -> int:
+    grew = {name: growth(samples.series[name]) for name in MAY_GROW}
+    wrong += [f"{name} grew by {grew[name]:.0%}" for name, limit in MAY_GROW.items() if grew[name] > limit]
+    title = f"{options.minutes:g} minutes at {rate:.0f} rows/s, {datetime.now(UTC):%Y-%m-%d}, {machine()}"
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "index-soak.svg").write_text(charts(title, samples.minutes, samples.series))
+    text = _table(title, reached, samples, grew, wrong)
+    (options.output / "index-soak.md").write_text(text)
+    print(text)
+    return 1 if wrong else 0
+
+
+def _table(title: str, reached: float, samples: Samples, grew: dict[str, float], wrong: list[str]) -> str:
+    def row_of(name: str, values: list[float]) -> str:
+        third = max(1, len(values) // 3)
+        parts: list[Any] = [values[:third], values[third : 2 * third], values[2 * third :]]
+        means = " | ".join(f"{sum(part) / max(1, len(part)):,.2f}" for part in parts)
+        change = f"{grew[name]:+.1%}" if name in grew else ""
+        return f"| {name} | {means} | {max(values):,.2f} | {change} |"
+
+    rows = "\n".join(row_of(name, values) for name, values in samples.series.items())
+    verdict = (
+        "All flat; the collection equals the table, field by field." if not wrong else "Wrong: " + "; ".join(wrong)
+    )
+    return (
+        f"# Soak of the indexer\n\n`make soak-index`: {title}. Reached {reached:.0f} rows/s.\n\n"
+        "| | first third | middle third | last third | greatest | last against middle |\n|---|--:|--:|--:|--:|--:|\n"
+        f"{rows}\n\n{verdict}\n\n![over time](index-soak.svg)\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
