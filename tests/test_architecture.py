@@ -20,7 +20,7 @@ SYSTEMS: dict[str, set[str]] = {
     "mysql": {"pymysql", "pymysqlreplication", "socket", "ssl"},
     "maria": {"pymysql", "pymysqlreplication", "socket", "ssl"},
     "pg": {"socket", "ssl"},
-    "sql": {"duckdb"},
+    "sql": {"duckdb", "sqlalchemy"},
     "kafka": {"confluent_kafka", "kafka"},
     "grpc": {"grpc"},
     "hbase": {"happybase", "thriftpy2", "socket"},

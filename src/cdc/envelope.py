@@ -18,12 +18,13 @@ VERSION = "tailorbird-1"
 def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
     """The record value of an event; `topology` becomes `source.name`'s first part, as Debezium's topic.prefix does."""
     source, transaction = event.source, event.transaction
+    polled = {"last_update_only": True} if source.last_update_only else {}
     return {
         "before": event.before,
         "after": event.after,
         "source": {
             "version": VERSION,
-            "connector": "mysql",
+            "connector": source.connector,
             "name": f"{topology}.{source.table_id.source}",
             "ts_ms": source.ts_ms,
             "snapshot": source.snapshot,
@@ -35,6 +36,7 @@ def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
             "pos": source.pos,
             "row": source.row,
             "sequence": source.sequence,
+            **polled,
         },
         "op": event.op,
         "ts_ms": event.ts_ms,
@@ -66,6 +68,8 @@ def from_envelope(value: Mapping[str, Any]) -> ChangeEvent:
             row=source["row"],
             sequence=source["sequence"],
             snapshot=source["snapshot"],
+            connector=source["connector"],
+            last_update_only=source.get("last_update_only", False),
         ),
         ts_ms=value["ts_ms"],
         transaction=transaction and Transaction(**transaction),

@@ -34,6 +34,7 @@ class SourceInfo:
 
     `ts_ms` is the commit's time at the source (milliseconds since 1970, UTC); `row` the row's index in its
     transaction; `snapshot` "true" for rows that were read, "false" for rows that were logged.
+    `last_update_only`: the row was polled, so versions before this one, and deletes, may never have been told.
     """
 
     table_id: TableId
@@ -45,6 +46,8 @@ class SourceInfo:
     row: int
     sequence: int
     snapshot: Literal["true", "false"] = "false"
+    connector: str = "mysql"
+    last_update_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 
 from cdc.errors import TopologyError
+from cdc.reader_poll import read_poll, read_url, refuse_log_capture
 from cdc.schema import TableId
-from cdc.topology import Dashboard, HBase, Index, Log, Solr, Source, Table, Topology
+from cdc.topology import Dashboard, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
 
 T = TypeVar("T")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -213,18 +214,30 @@ def _source(name: str, s: _Section) -> Source:
             value.fail("no table", "one table at least")
         return tuple(found)
 
+    kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "sql"))
+    polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
+    if kind != "mysql" and not polled:
+        refuse_log_capture(s, kind)
+    by_url = kind == "sql"
     return Source(
         name=name,
-        type=s.take("type", lambda v: v.one_of("mysql")),
-        hostname=s.take("hostname", _Value.text),
-        port=s.take("port", lambda v: v.number(1, 65535), 3306),
-        username=s.take("username", _Value.text),
-        password=s.take("password", _Value.text),
+        type=kind,
+        hostname="" if by_url else s.take("hostname", _Value.text),
+        port=0 if by_url else s.take("port", lambda v: v.number(1, 65535), 3306),
+        username="" if by_url else s.take("username", _Value.text),
+        password="" if by_url else s.take("password", _Value.text),
+        url=s.take("url", read_url) if by_url else "",
         database=database,
         tables=s.take("tables", tables),
-        server_id=s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
-        snapshot_mode=s.take("snapshot_mode", lambda v: v.one_of("initial", "never"), "initial"),
+        server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
+        snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),
+        poll=read_poll(s) if polled else None,
     )
+
+
+def _snapshot_mode(value: _Value) -> SnapshotMode:
+    mode: SnapshotMode = value.one_of("initial", "never")
+    return mode
 
 
 def _log(value: _Value | None) -> Log:
@@ -327,6 +340,8 @@ def _check_references(topology: Topology) -> None:
             raise topology.error(path, f"unknown index {dashboard.index}", f"one of {known}")
     seen: dict[tuple[str, int, int], str] = {}
     for source in topology.sources.values():
+        if source.poll is not None:
+            continue
         key = (source.hostname, source.port, source.server_id)
         if key in seen:
             path = f"sources.{source.name}.server_id"

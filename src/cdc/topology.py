@@ -10,17 +10,35 @@ from cdc.errors import TopologyError
 from cdc.schema import TableId
 
 SnapshotMode = Literal["initial", "never"]
+PollMode = Literal["updated_at", "feed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """How a source is polled: by which column, so many rows a query, every `interval` seconds.
+
+    `updated_at`: a timestamp set whenever a row changes; transactions of up to `lag` seconds are waited for. `feed`: a
+    number that only grows and that no two rows share, assigned after their commit.
+    """
+
+    cursor: str
+    mode: PollMode
+    limit: int
+    interval: float
+    lag: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A database server to capture; `database` is what two-part table names of queries stand in.
 
-    `tables` are the captured tables; `password` never appears in messages or logs (`repr` leaves it out).
+    `tables` are the captured tables; `password` never appears in messages or logs (`repr` leaves it out). `poll` is set
+    where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
+    whose hostname, port, username and password are empty.
     """
 
     name: str
-    type: Literal["mysql"]
+    type: Literal["mysql", "mariadb", "sql"]
     hostname: str
     port: int
     username: str
@@ -29,6 +47,8 @@ class Source:
     tables: tuple[TableId, ...]
     server_id: int
     snapshot_mode: SnapshotMode
+    url: str = field(default="", repr=False)
+    poll: Poll | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

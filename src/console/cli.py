@@ -13,6 +13,7 @@ from console import (
     cli_demo,
     cli_index,
     cli_join,
+    cli_poll,
     cli_run,
     cli_stack,
     cli_validate,
@@ -30,6 +31,7 @@ app = typer.Typer(
 
 app.add_typer(cli_stack.app, name="stack")
 app.add_typer(cli_binlog.app, name="binlog")
+app.add_typer(cli_poll.app, name="poll")
 app.command("apply")(cli_apply.apply)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)

@@ -35,8 +35,8 @@ def read_rows(
 
 def _table(connection: Connection, source: Source, schema: TableSchema) -> Iterator[tuple[TableSchema, list[Image]]]:
     table = schema.table_id
-    columns = ", ".join(select_expression(column, _quoted(column.name)) for column in schema.columns)
-    sql = f"SELECT {columns} FROM {_quoted(table.database)}.{_quoted(table.table)}"
+    columns = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
+    sql = f"SELECT {columns} FROM {quoted(table.database)}.{quoted(table.table)}"
     readers = [(column.name, from_text(column)) for column in schema.columns]
     # Not closed when reading fails: the cursor would first read the rest of the table; the connection goes with it.
     cursor = connection.cursor(SSCursor)
@@ -45,12 +45,13 @@ def _table(connection: Connection, source: Source, schema: TableSchema) -> Itera
     while True:
         with translated(source, f"read {table}"):
             rows = cursor.fetchmany(PAGE)
-        yield schema, [_image(readers, row) for row in rows]
+        yield schema, [image_of(readers, row) for row in rows]
         if not rows:
             return
 
 
-def _image(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
+def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
+    """A row as a SELECT of `select_expression`s returned it → its image, or its refusal naming the columns."""
     values: dict[str, Canonical] = {}
     refused: list[str] = []
     for (name, read), value in zip(readers, row, strict=True):
@@ -65,5 +66,6 @@ def _image(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
     return Refused(values=values, why="; ".join(refused)) if refused else values
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as MySQL and MariaDB read it whatever it holds."""
     return "`" + name.replace("`", "``") + "`"

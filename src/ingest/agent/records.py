@@ -90,6 +90,7 @@ def checkpoint_value(checkpoint: Checkpoint, source: str, end_offsets: dict[str,
             },
             "snapshot": checkpoint.snapshot,
             "ts_ms": checkpoint.ts_ms,
+            **({"state": dict(checkpoint.state)} if checkpoint.state else {}),
             "end_offsets": {topic: {str(p): o for p, o in ends.items()} for topic, ends in end_offsets.items()},
         }
     )
@@ -114,6 +115,7 @@ def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]
         ),
         snapshot=stored["snapshot"],
         ts_ms=stored["ts_ms"],
+        state=stored.get("state", {}),
     )
     ends = {topic: {int(p): o for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}
     return checkpoint, ends

@@ -107,15 +107,12 @@ def capture(
         try:
             kafka = KafkaLog(topology, source, make_topics(topology, source))
             try:
-                Session(
-                    source=MySqlSource(source),
-                    log=kafka,
-                    recorder=Recorder(topology.name),
-                    mode=source.snapshot_mode,
-                    clock=time.time,
-                    stopped=stopped,
-                    observer=reports,
-                ).run()
+                if source.poll is not None:
+                    from ingest.poll.run import poll
+
+                    poll(topology, source, source.poll, kafka, observer=reports, stopped=stopped, wait=wait)
+                else:
+                    _follow_log(topology, source, kafka, reports, stopped)
             finally:
                 kafka.close()
         except Retriable as error:
@@ -125,3 +122,17 @@ def capture(
             log.warning("waiting", why=str(error), seconds=pause)
             wait(pause)
     log.info("stopped")
+
+
+def _follow_log(
+    topology: Topology, source: Source, kafka: KafkaLog, reports: Observer, stopped: Callable[[], bool]
+) -> None:
+    Session(
+        source=MySqlSource(source),
+        log=kafka,
+        recorder=Recorder(topology.name),
+        mode=source.snapshot_mode,
+        clock=time.time,
+        stopped=stopped,
+        observer=reports,
+    ).run()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from cdc.event import Position
 from cdc.schema import TableId, TableSchema
@@ -22,12 +22,14 @@ class Checkpoint:
     """How far a source has been captured; committed with the records that it covers, or alone when idle.
 
     `ts_ms` is the commit time of the newest change. While `snapshot` is "running", `position` is the low watermark:
-    the log is to be read from there once the snapshot is done, whichever attempt completes it.
+    the log is to be read from there once the snapshot is done, whichever attempt completes it. `state` is what else a
+    kind of capture must remember, as JSON; empty where there is nothing.
     """
 
     position: Position
     snapshot: Snapshot
     ts_ms: int
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,115 @@
+"""A MySQL or MariaDB server that is polled; values come out exactly as capture from its log would tell them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from cdc.schema import TableId, TableSchema
+from cdc.topology import Poll, Source
+from ingest.agent.mysql_connection import Connection, query, translated
+from ingest.agent.mysql_schema import table_schemas
+from ingest.agent.mysql_snapshot import image_of, quoted
+from ingest.agent.values import FromText, from_text, select_expression
+from ingest.poll.ddl import check_cursor
+from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+
+_OLDEST = dt.datetime(1000, 1, 1)  # what the zero date counts as, which no calendar has
+_UTC = "UTC_TIMESTAMP(6)"
+# a DATETIME holds the wall clock of its writer's session: the server's zone, unless the application sets another
+_WALL = f"COALESCE(CONVERT_TZ({_UTC}, '+00:00', @@GLOBAL.time_zone), {_UTC})"
+
+
+class MySqlReader:
+    """Implements `seams.Reader` on one connection, which belongs to the caller."""
+
+    def __init__(self, connection: Connection, source: Source, poll: Poll) -> None:
+        self._connection, self._source, self._poll = connection, source, poll
+        self._feed = poll.mode == "feed"
+        self._readers: dict[TableSchema, list[tuple[str, FromText]]] = {}
+
+    def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
+        """See `seams.Reader`."""
+        found = table_schemas(self._connection, self._source, known)
+        for schema in found.values():
+            check_cursor(schema, self._poll, self._source)
+        return found
+
+    def look(self, schema: TableSchema) -> Look:
+        """See `seams.Reader`."""
+        column = schema.column(self._poll.cursor)
+        clock_sql = _WALL if column is not None and column.type.kind == "datetime" else _UTC
+        with translated(self._source, f"poll {schema.table_id}"):
+            ((clock,),) = query(self._connection, f"SELECT {clock_sql}")
+            sql = f"SELECT MAX({quoted(self._poll.cursor)}) FROM {_name(schema)}"
+            ((newest,),) = query(self._connection, sql)
+        return Look(clock=cursor_of(_moment(clock)), newest=None if newest is None else self._cursor(newest))
+
+    def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
+        """See `seams.Reader`."""
+        names = [column.name for column in schema.columns]
+        columns = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
+        cursor, keys = quoted(self._poll.cursor), [quoted(name) for name in schema.primary_key]
+        condition, arguments = self._condition(ask, cursor, keys)
+        sql = (
+            f"SELECT {columns} FROM {_name(schema)} WHERE {condition} ORDER BY {', '.join([cursor, *keys])} "
+            f"LIMIT {ask.limit}"
+        )
+        with translated(self._source, f"poll {schema.table_id}"):
+            rows = self._query(sql, arguments)
+        readers = self._readers.setdefault(schema, [(c.name, from_text(c)) for c in schema.columns])
+        at, key_at = names.index(self._poll.cursor), [names.index(name) for name in schema.primary_key]
+        return [
+            PolledRow(
+                cursor=self._cursor(row[at]),
+                key=tuple(row[i] for i in key_at),
+                fingerprint=fingerprint(row),
+                image=image_of(readers, row),
+            )
+            for row in rows
+        ]
+
+    def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
+        """See `seams.Reader`."""
+        condition, arguments = self._condition(Ask(start=start, after=None, limit=limit), quoted(self._poll.cursor), [])
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {_name(schema)} WHERE {condition} LIMIT {limit}) counted"
+        with translated(self._source, f"count what waits in {schema.table_id}"):
+            ((count,),) = self._query(sql, arguments)
+        return int(count)
+
+    def _query(self, sql: str, arguments: list[object]) -> list[tuple[Any, ...]]:
+        # without arguments PyMySQL leaves percent signs as they are
+        text = sql.replace("%", "%%").replace("\0", "%s") if arguments else sql
+        return query(self._connection, text, *arguments)
+
+    def _condition(self, ask: Ask, cursor: str, keys: list[str]) -> tuple[str, list[object]]:
+        """SQL with a NUL byte for each argument, which no name can hold."""
+        if ask.start is None:
+            return f"{cursor} IS NOT NULL", []
+        start = self._argument(ask.start)
+        if ask.after is None:
+            return f"{cursor} >= \0", [start]
+        # (k1, k2) > (a, b) spelt out: MySQL uses no index for the short form
+        either, arguments = [], [start]
+        for i, key in enumerate(keys):
+            either.append(" AND ".join([*(f"{k} = \0" for k in keys[:i]), f"{key} > \0"]))
+            arguments += ask.after[: i + 1]
+        return f"{cursor} = \0 AND ({' OR '.join(f'({part})' for part in either)})", arguments
+
+    def _cursor(self, value: Any) -> int:
+        return int(value) if self._feed else cursor_of(_moment(value))
+
+    def _argument(self, cursor: int) -> object:
+        return cursor if self._feed else moment_of(cursor).isoformat(sep=" ", timespec="microseconds")
+
+
+def _moment(text: Any) -> dt.datetime:
+    try:
+        return dt.datetime.fromisoformat(str(text))
+    except ValueError:  # 0000-00-00
+        return _OLDEST
+
+
+def _name(schema: TableSchema) -> str:
+    return f"{quoted(schema.table_id.database)}.{quoted(schema.table_id.table)}"

@@ -1,0 +1,196 @@
+"""One session of polling: recover, read every table once, then what changed, again and again; pure wiring.
+
+Exactly once in the log: rows and the windows behind them are one commit (`seams.ChangeLog`), and a session begins by
+reading back what is committed, so whatever ends it, the next one neither loses nor repeats. What polling itself cannot
+see is said in each event: `source.last_update_only`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from cdc.errors import Fatal
+from cdc.event import ChangeEvent, Position, SourceInfo
+from cdc.schema import TableId, TableSchema
+from cdc.topology import Poll
+from ingest.agent.capture import Observer
+from ingest.agent.facts import Refused
+from ingest.agent.records import Recorder
+from ingest.agent.seams import ChangeLog, Checkpoint, Record
+from ingest.agent.transactions import tellable
+from ingest.poll.seams import PolledRow, Reader
+from ingest.poll.window import Window
+
+FORMAT = 1
+BACKLOG_LIMIT = 10_000  # rows that a count of the backlog looks at, at most
+
+
+class PollObserver(Observer):
+    """What a session of polling reports besides; the base class ignores it."""
+
+    def polled(self, table: TableId, *, backlog: int, behind_us: int | None) -> None:
+        """A table's cycle begins: so many rows wait (BACKLOG_LIMIT: or more), and max(cursor) - greatest cursor told.
+
+        `behind_us` is None for an empty table; a feed's is a difference of numbers.
+        """
+
+    def cycle(self) -> None:
+        """All tables were polled once without a fault."""
+
+
+@dataclass(kw_only=True)
+class PollSession:
+    """Everything that one session works with; `clock` gives seconds since 1970, `wait` sleeps unless stopped.
+
+    `rows` bounds what is appended between two commits; `idle_commit` is how often, in seconds, the windows alone are
+    committed while nothing changes; tables are looked at anew for their columns every `look_again` seconds.
+    """
+
+    reader: Reader
+    log: ChangeLog
+    recorder: Recorder
+    poll: Poll
+    clock: Callable[[], float]
+    stopped: Callable[[], bool]
+    wait: Callable[[float], object]
+    observer: PollObserver
+    connector: str = "mysql"
+    rows: int = 5000
+    idle_commit: float = 60.0
+    look_again: float = 10.0
+    _schemas: dict[TableId, TableSchema] = field(default_factory=dict, init=False)
+    _windows: dict[TableId, Window] = field(default_factory=dict, init=False)
+    _sequence: int = field(default=0, init=False)
+    _ts_ms: int = field(default=0, init=False)
+    _appended: int = field(default=0, init=False)
+    _changes: int = field(default=0, init=False)
+    _committed: float = field(default=0.0, init=False)
+
+    def run(self) -> None:
+        """Poll until stopped; raises what reader and log raise, with everything uncommitted given up."""
+        try:
+            self._run()
+        finally:
+            self.log.abort()
+
+    def _run(self) -> None:
+        recovered = self.log.recover()
+        self._schemas = dict(recovered.schemas)
+        looked = self.clock()
+        self._look_at_tables()
+        self._recover(recovered.checkpoint)
+        self.observer.phase("poll", tables=len(self._windows), sequence=self._sequence)
+        while not self.stopped():
+            began = self.clock()
+            if began - looked >= self.look_again:
+                looked = began
+                self._look_at_tables()
+            for table in self._windows:
+                self._cycle(table)
+                if self.stopped():
+                    break
+            else:
+                self.observer.cycle()
+            if self._appended or self.clock() - self._committed >= self.idle_commit:
+                self._commit()
+            self.wait(max(0.0, self.poll.interval - (self.clock() - began)))
+
+    def _look_at_tables(self) -> None:
+        found = self.reader.schemas(self._schemas)
+        for table, schema in found.items():
+            if self._schemas.get(table) != schema:
+                self._append(self.recorder.schema(schema))
+            self._schemas[table] = schema
+            self._windows.setdefault(table, self._window())
+
+    def _window(self) -> Window:
+        lag = None if self.poll.mode == "feed" else int(self.poll.lag * 1e6)
+        return Window(lag=lag, limit=self.poll.limit)
+
+    def _recover(self, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is None:
+            return
+        stored = checkpoint.state
+        if stored.get("format") != FORMAT:
+            raise Fatal(
+                "the log holds a position of this source that polling did not write",
+                "a source that was captured from its log goes on under a new topology name when it is polled",
+            )
+        if stored["cursor"] != self.poll.cursor or stored["mode"] != self.poll.mode:
+            raise Fatal(
+                f"the source was polled by {stored['cursor']} ({stored['mode']}) until now",
+                "restore `cursor:` and `mode:`, or start over under a new topology name",
+            )
+        self._sequence, self._ts_ms = checkpoint.position.sequence, checkpoint.ts_ms
+        for table, window in self._windows.items():
+            if str(table) in stored["tables"]:
+                window.load(stored["tables"][str(table)])
+
+    def _cycle(self, table: TableId) -> None:
+        """Read a table until a page comes that is not full."""
+        window, schema = self._windows[table], self._schemas[table]
+        look, first = self.reader.look(schema), not window.complete
+        start = None if window.reached is None else window.reached + 1
+        waiting = self.reader.backlog(schema, start, BACKLOG_LIMIT)
+        behind = look.newest - window.reached if look.newest is not None and window.reached is not None else None
+        self.observer.polled(table, backlog=waiting, behind_us=behind)
+        steps = window.steps
+        window.begin(look, int(self.clock() * 1e6))
+        if window.steps > steps:
+            self.observer.phase("the source's clock stepped back, rows are read again", table=str(table))
+        while not window.finished:
+            if self.stopped():
+                return
+            for row in window.take(self.reader.page(schema, window.ask())):
+                self._tell(schema, row, first)
+            if self._appended >= self.rows:
+                self._commit()
+
+    def _tell(self, schema: TableSchema, row: PolledRow, first: bool) -> None:
+        now_ms = int(self.clock() * 1000)
+        image = tellable(row.image)
+        if not isinstance(image, Refused):
+            self._sequence += 1
+        info = SourceInfo(
+            table_id=schema.table_id,
+            ts_ms=row.cursor // 1000 if self.poll.mode == "updated_at" else now_ms,
+            server_id=0,
+            gtid=None,
+            file="",
+            pos=0,
+            row=0,
+            sequence=self._sequence,
+            snapshot="true" if first else "false",
+            connector=self.connector,
+            last_update_only=True,
+        )
+        if isinstance(image, Refused):
+            self._append(self.recorder.dead_letter(image, info, now_ms))
+            self.observer.quarantined(1)
+            return
+        self._ts_ms = max(self._ts_ms, info.ts_ms)
+        event = ChangeEvent(op="r", before=None, after=image, source=info, ts_ms=now_ms)
+        for record in self.recorder.change(event, schema):
+            self._append(record)
+        self._changes += 1
+
+    def _append(self, record: Record) -> None:
+        self.log.append(record)
+        self._appended += 1
+
+    def _commit(self) -> None:
+        complete = all(window.complete for window in self._windows.values())
+        tables: Mapping[str, object] = {str(table): window.dump() for table, window in self._windows.items()}
+        state = {"format": FORMAT, "cursor": self.poll.cursor, "mode": self.poll.mode, "tables": tables}
+        self.log.commit(
+            Checkpoint(
+                position=Position(file="", pos=0, gtid_set="", sequence=self._sequence),
+                snapshot="done" if complete else "running",
+                ts_ms=self._ts_ms,
+                state=state,
+            )
+        )
+        self.observer.captured(self._changes)
+        self._appended = self._changes = 0
+        self._committed = self.clock()

@@ -1,0 +1,194 @@
+"""Any database that SQLAlchemy speaks to, polled."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from cdc.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.schema import Column, TableId, TableSchema
+from cdc.topology import Poll, Source
+from cdc.types import Canonical
+from ingest.agent.facts import Image, Refused
+from ingest.poll.ddl import check_cursor
+from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+from ingest.poll.sql_types import column_type, reader_of
+
+# How a server tells its clock; elsewhere CURRENT_TIMESTAMP, which may tell whole seconds only (see `window.SLACK`).
+_CLOCKS = {"sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')"}
+
+
+@contextmanager
+def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
+    """A reader whose connection is closed at the end; UsageError when URL or driver is wrong."""
+    try:
+        engine = sa.create_engine(source.url, isolation_level="AUTOCOMMIT")
+    except (exc.ArgumentError, ImportError) as error:
+        hint = "install the driver that the URL names" if isinstance(error, ImportError) else "correct `url:`"
+        raise UsageError(f"source {source.name}: {error}", hint) from error
+    try:
+        with _translated(source, "connect"):
+            connection = engine.connect()
+        try:
+            yield SqlReader(connection, source, poll)
+        finally:
+            connection.close()
+    finally:
+        engine.dispose()
+
+
+class SqlReader:
+    """Implements `seams.Reader`."""
+
+    def __init__(self, connection: sa.Connection, source: Source, poll: Poll) -> None:
+        self._connection, self._source, self._poll = connection, source, poll
+        self._feed = poll.mode == "feed"
+        self._tables: dict[TableId, sa.Table] = {}
+
+    def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
+        """See `seams.Reader`."""
+        found = {}
+        for table in self._source.tables:
+            with _translated(self._source, f"read the columns of {table}"):
+                try:
+                    described = sa.Table(
+                        table.table, sa.MetaData(), schema=table.database or None, autoload_with=self._connection
+                    )
+                except exc.NoSuchTableError as error:
+                    raise UsageError(
+                        f"source {self._source.name}: no table {table.database}.{table.table}",
+                        "correct `database:` (the schema) or `tables:`, or GRANT SELECT",
+                    ) from error
+            self._tables[table] = described
+            found[table] = self._schema(table, described, known.get(table))
+        return found
+
+    def look(self, schema: TableSchema) -> Look:
+        """See `seams.Reader`."""
+        cursor = self._cursor_column(schema)
+        with _translated(self._source, f"poll {schema.table_id}"):
+            clock = self._connection.execute(self._clock(cursor)).scalar_one()
+            newest = self._connection.execute(sa.select(sa.func.max(cursor))).scalar_one()
+        at = dt.datetime.fromisoformat(clock) if isinstance(clock, str) else clock
+        return Look(clock=cursor_of(at), newest=None if newest is None else self._cursor(newest))
+
+    def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
+        """See `seams.Reader`."""
+        table, cursor = self._tables[schema.table_id], self._cursor_column(schema)
+        keys = [table.c[name] for name in schema.primary_key]
+        statement = sa.select(*(table.c[column.name] for column in schema.columns))
+        statement = statement.where(self._condition(ask, cursor, keys)).order_by(cursor, *keys).limit(ask.limit)
+        with _translated(self._source, f"poll {schema.table_id}"):
+            rows = [tuple(row) for row in self._connection.execute(statement)]
+        names = [column.name for column in schema.columns]
+        at, key_at = names.index(self._poll.cursor), [names.index(name) for name in schema.primary_key]
+        readers = [(column.name, reader_of(column)) for column in schema.columns]
+        return [
+            PolledRow(
+                cursor=self._cursor(row[at]),
+                key=tuple(row[i] for i in key_at),
+                fingerprint=fingerprint(row),
+                image=_image(readers, row),
+            )
+            for row in rows
+        ]
+
+    def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
+        """See `seams.Reader`."""
+        cursor = self._cursor_column(schema)
+        condition = self._condition(Ask(start=start, after=None, limit=limit), cursor, [])
+        waiting = sa.select(sa.literal(1)).where(condition).select_from(self._tables[schema.table_id]).limit(limit)
+        with _translated(self._source, f"count what waits in {schema.table_id}"):
+            counted = sa.select(sa.func.count()).select_from(waiting.subquery())
+            return int(self._connection.execute(counted).scalar_one())
+
+    def _schema(self, table: TableId, described: sa.Table, known: TableSchema | None) -> TableSchema:
+        key = tuple(str(column.name) for column in described.primary_key.columns)
+        if not key:
+            raise UsageError(f"table {table} has no primary key", "add one, or leave it out of `tables:`")
+        columns = tuple(_column(table, column) for column in described.columns)
+        if known is not None and known.columns == columns and known.primary_key == key:
+            return known
+        schema = TableSchema(
+            table_id=table, version=known.version + 1 if known else 1, columns=columns, primary_key=key
+        )
+        check_cursor(schema, self._poll, self._source)
+        return schema
+
+    def _clock(self, cursor: sa.Column[Any]) -> sa.Executable:
+        if self._connection.dialect.name in _CLOCKS:
+            return sa.text(_CLOCKS[self._connection.dialect.name])
+        zoned = getattr(cursor.type, "timezone", False)
+        return sa.select(sa.func.current_timestamp() if zoned or self._feed else sa.func.localtimestamp())
+
+    def _condition(self, ask: Ask, cursor: sa.Column[Any], keys: list[sa.Column[Any]]) -> sa.ColumnElement[bool]:
+        if ask.start is None:
+            return cursor.is_not(None)
+        start = self._argument(ask.start, cursor)
+        if ask.after is None:
+            return cursor >= start
+        later = [
+            sa.and_(*(k == v for k, v in zip(keys[:i], ask.after, strict=False)), key > ask.after[i])
+            for i, key in enumerate(keys)
+        ]
+        return sa.and_(cursor == start, sa.or_(*later))
+
+    def _argument(self, cursor: int, column: sa.Column[Any]) -> object:
+        if self._feed:
+            return cursor
+        moment = moment_of(cursor)
+        return moment.replace(tzinfo=dt.UTC) if getattr(column.type, "timezone", False) else moment
+
+    def _cursor(self, value: Any) -> int:
+        return int(value) if self._feed else cursor_of(value)
+
+    def _cursor_column(self, schema: TableSchema) -> sa.Column[Any]:
+        return self._tables[schema.table_id].c[self._poll.cursor]
+
+
+def _column(table: TableId, column: sa.Column[Any]) -> Column:
+    kind = column_type(column.type)
+    if kind is None:
+        raise UsageError(
+            f"table {table}: column {column.name} has type {column.type!r}, which is not captured",
+            "poll a view or table without it, or leave the table out of `tables:`",
+        )
+    return Column(name=str(column.name), column_type=kind, nullable=bool(column.nullable))
+
+
+def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any, ...]) -> Image:
+    values: dict[str, Canonical] = {}
+    refused: list[str] = []
+    for (name, read), value in zip(readers, row, strict=True):
+        if value is None:
+            values[name] = None
+            continue
+        try:
+            values[name] = read(value)
+        except (ValueError, TypeError, ArithmeticError) as error:
+            values[name] = str(value)
+            refused.append(f"column {name}: {type(error).__name__}: {error}")
+    return Refused(values=values, why="; ".join(refused)) if refused else values
+
+
+@contextmanager
+def _translated(source: Source, doing: str) -> Iterator[None]:
+    """Turns SQLAlchemy's errors into ours; the URL, which may hold a password, is in none of them."""
+    try:
+        yield
+    except TailorbirdError:
+        raise
+    except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
+        raise Retriable(f"source {source.name}: {doing}: {getattr(error, 'orig', None) or error}") from error
+    except exc.ProgrammingError as error:  # a table or column that went since it was described
+        raise Retriable(f"source {source.name}: {doing}: {error.orig}") from error
+    except exc.SQLAlchemyError as error:
+        raise Fatal(f"source {source.name}: {doing}: {error}") from error
+    except (ValueError, TypeError) as error:  # the driver itself cannot tell a value, so no row of the page is there
+        hint = "correct the value at the source, or poll a view without that column"
+        raise Fatal(f"source {source.name}: {doing}: {error}", hint) from error

@@ -1,0 +1,170 @@
+"""Polling any SQLAlchemy URL, here SQLite: types, paging, and a session from end to end."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from cdc.errors import Fatal, Retriable, UsageError
+from cdc.naming import change_topic, dead_letter_topic, schemas_topic
+from cdc.reader import read_topology
+from cdc.schema import TableId
+from cdc.topology import Poll, Source, Topology
+from ingest.agent.capture import Observer
+from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.poll.ddl import statements
+from ingest.poll.run import poll
+from ingest.poll.seams import Ask
+from ingest.poll.sql_reader import SqlReader, sql_reader
+
+TABLE = TableId(source="s", database="main", table="t")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "source.db"
+
+
+def topology(file: Path, *, mode: str = "updated_at", limit: int = 3) -> Topology:
+    text = (
+        f"name: top\nsources:\n  s: {{type: sql, capture: poll, url: 'sqlite:///{file}', database: main, tables: [t], "
+        f"cursor: {'updated_at' if mode == 'updated_at' else 'nr'}, mode: {mode}, limit: {limit}, interval: 10ms}}\n"
+        "tables:\n  t: {query: SELECT t.id FROM s.t t, row_key: [id]}\n"
+    )
+    return read_topology(text, file="top.yml", environ={})
+
+
+@contextmanager
+def reading(top: Topology) -> Iterator[tuple[SqlReader, Source, Poll]]:
+    source = top.sources["s"]
+    assert source.poll is not None
+    with sql_reader(source, source.poll) as reader:
+        yield reader, source, source.poll
+
+
+def execute(file: Path, *sql: str) -> None:
+    with sqlite3.connect(file) as connection:
+        for statement in sql:
+            connection.execute(statement)
+    connection.close()
+
+
+def run(top: Topology, broker: Broker, cycles: int = 3) -> list[dict[str, Any]]:
+    """A session of so many cycles; the envelopes told so far."""
+    source, left = top.sources["s"], [cycles]
+    assert source.poll is not None
+
+    def wait(seconds: float) -> None:
+        left[0] -= 1
+
+    log = MemoryLog(broker, schemas_topic("top"))
+    poll(top, source, source.poll, log, observer=Observer(), stopped=lambda: left[0] <= 0, wait=wait)
+    return [orjson.loads(r.value) for r in broker.records if r.topic == change_topic("top", TABLE) and r.value]
+
+
+def test_every_type_is_told_canonically_or_refused_by_name(file: Path) -> None:
+    """Values of a foreign database arrive in the one canonical form; a value that does not fit is quarantined."""
+    execute(
+        file,
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, b BOOLEAN, i INTEGER, d DECIMAL(12,2), f FLOAT, s VARCHAR(20), "
+        "l TEXT, x BLOB, day DATE, at TIME, j JSON, updated_at DATETIME NOT NULL)",
+        "CREATE INDEX i ON t (updated_at)",
+        "INSERT INTO t VALUES (1, 1, -5, 12.5, 0.25, 'Zoë', NULL, x'00ff', '2026-02-28', '01:02:03.500000', "
+        "'{\"a\": [1]}', '2026-11-21 10:00:00.120000')",
+        "INSERT INTO t VALUES (2, 0, 'abc', 1, 1, '', 'x', x'', '2026-02-28', '01:02:03', '1', '2026-11-21 10:00:01')",
+    )
+    broker = Broker()
+    (event,) = run(topology(file), broker)
+    assert event["after"] == {
+        "id": 1, "b": True, "i": -5, "d": "12.50", "f": 0.25, "s": "Zoë", "l": None, "x": "AP8=",
+        "day": "2026-02-28Z", "at": "01:02:03.5", "j": '{"a":[1]}', "updated_at": "2026-11-21T10:00:00.12Z",
+    }  # fmt: skip
+    assert event["source"]["connector"] == "sqlite"
+    assert event["source"]["last_update_only"] is True
+    assert event["source"]["snapshot"] == "true"
+    (letter,) = [orjson.loads(r.value) for r in broker.records if r.topic == dead_letter_topic("top") and r.value]
+    assert "column i: ValueError" in letter["why"]
+    execute(file, "UPDATE t SET day = 'no day', updated_at = '2026-11-21 10:00:02' WHERE id = 2")
+    with pytest.raises(Fatal, match=r"poll s\.main\.t"):
+        run(topology(file), broker)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_the_printed_ddl_makes_a_table_that_can_be_polled(file: Path, limit: int) -> None:
+    """Column, index and triggers of `tailorbird poll ddl` do what polling needs: inserts and updates are both seen."""
+    top = topology(file, limit=limit)
+    execute(file, "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+    source = top.sources["s"]
+    assert source.poll is not None
+    execute(file, *statements("sqlite", TABLE, source.poll))
+    broker = Broker()
+    assert {e["after"]["id"]: e["after"]["v"] for e in run(top, broker)} == {1: 1, 2: 2, 3: 3}
+    execute(file, "INSERT INTO t (id, v) VALUES (4, 4)", "UPDATE t SET v = 20 WHERE id = 2")
+    events = run(top, broker)
+    assert {e["after"]["id"]: e["after"]["v"] for e in events[3:]} == {4: 4, 2: 20}
+    assert [e["source"]["sequence"] for e in events] == [1, 2, 3, 4, 5]
+    assert {e["source"]["snapshot"] for e in events[3:]} == {"false"}
+    assert len(run(top, broker)) == 5
+
+
+def test_a_feed_is_followed_by_its_number(file: Path) -> None:
+    """Rows without a number yet are not told; each number is told once."""
+    top, broker = topology(file, mode="feed"), Broker()
+    execute(file, "CREATE TABLE t (id INTEGER PRIMARY KEY, nr BIGINT UNIQUE)", "INSERT INTO t VALUES (1, 1), (2, NULL)")
+    assert [e["after"]["id"] for e in run(top, broker)] == [1]
+    execute(file, "UPDATE t SET nr = 2 WHERE id = 2", "INSERT INTO t VALUES (9, 3)")
+    assert [e["after"]["id"] for e in run(top, broker)] == [1, 2, 9]
+
+
+def test_pages_walk_a_timestamp_by_a_composite_key(file: Path) -> None:
+    """Within one timestamp a page goes on behind a key of several columns, in the database's own order."""
+    keys = [(a, b) for a in ("x", "y") for b in range(3)]
+    execute(
+        file,
+        "CREATE TABLE t (a VARCHAR(3), b INTEGER, updated_at DATETIME NOT NULL, PRIMARY KEY (a, b))",
+        *(f"INSERT INTO t VALUES ('{a}', {b}, '2026-01-01 00:00:00.000000')" for a, b in keys),
+    )
+    with reading(topology(file)) as (reader, _, _):
+        (schema,) = reader.schemas({}).values()
+        (first, *_) = reader.page(schema, Ask(start=None, after=None, limit=1))
+        found = [first.key]
+        while page := reader.page(schema, Ask(start=first.cursor, after=found[-1], limit=2)):
+            found += [row.key for row in page]
+        assert found == keys
+        assert reader.backlog(schema, None, 4) == 4
+        assert reader.backlog(schema, first.cursor + 1, 4) == 0
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("CREATE TABLE t (id INTEGER PRIMARY KEY)", "has no column updated_at"),
+        ("CREATE TABLE t (id INTEGER PRIMARY KEY, updated_at INTEGER NOT NULL)", "mode: feed"),
+        ("CREATE TABLE t (id INTEGER PRIMARY KEY, updated_at DATETIME)", "NOT NULL"),
+        ("CREATE TABLE t (id INTEGER, updated_at DATETIME NOT NULL)", "no primary key"),
+        ("CREATE TABLE u (id INTEGER)", "no table main.t"),
+    ],
+)
+def test_a_table_that_cannot_be_polled_is_refused_with_the_remedy(file: Path, sql: str, said: str) -> None:
+    """Nothing is polled that would lose rows in silence."""
+    execute(file, sql)
+    with reading(topology(file)) as (reader, _, _), pytest.raises(UsageError, match=said):
+        reader.schemas({})
+
+
+def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    """An unreachable database is Retriable, a driver that is not installed is not."""
+    with pytest.raises(Retriable, match="source s: connect"), reading(topology(tmp_path / "no" / "where.db")):
+        pass
+    text = topology(tmp_path / "x")
+    source = text.sources["s"]
+    assert source.poll is not None
+    broken = Source(**{name: getattr(source, name) for name in source.__dataclass_fields__} | {"url": "oracle://x/y"})
+    with pytest.raises(UsageError, match="driver"), sql_reader(broken, source.poll):
+        pass

@@ -1,0 +1,166 @@
+"""Polling on real MySQL and Kafka, killed under traffic: 10,000 rows share a timestamp, a commit comes 5 s late, the
+clock steps back."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from cdc.reader import read_topology
+from cdc.topology import Source
+from ingest.agent.mysql_connection import connected
+from ingest.poll.mysql_reader import MySqlReader
+from ingest.poll.seams import Ask
+from ingest.poll.window import Window
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+
+TABLE = (
+    "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT NOT NULL, updated_at TIMESTAMP(3) NOT NULL "
+    "DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), INDEX idx__updated_at (updated_at))"
+)
+
+
+@pytest.fixture
+def polled(capture: Callable[..., Any]) -> Any:
+    """A captured database whose topology polls it."""
+    made = capture("t", extra=", capture: poll, limit: 500, interval: 200ms, lag: 8s")
+    head, _, rest = made.file.read_text().partition(" server_id: ")
+    made.file.write_text(head + rest.partition(",")[2])
+    made.sql(TABLE)
+    return made
+
+
+def source_of(made: Any) -> Source:
+    return read_topology(made.file.read_text(), file="t.yml", environ={}).sources["shop"]
+
+
+def told(made: Any) -> list[dict[str, Any]]:
+    return [event for event in made.events("t") if event["op"] == "r"]
+
+
+def state_of(events: list[dict[str, Any]]) -> dict[int, int]:
+    newest = sorted(events, key=lambda event: event["source"]["sequence"])
+    return {event["after"]["id"]: event["after"]["v"] for event in newest}
+
+
+def test_nothing_is_missed_through_ties_late_commits_and_kills(polled: Any) -> None:
+    """10,000 rows share one timestamp; under updates a transaction commits 5 s late; the process is killed five times:
+    every row's last version is in the log, each version once."""
+    shared = "2026-01-01 00:00:00.123"
+    rows = {key: key for key in range(10_000)}
+    for start in range(0, 10_000, 2500):
+        values = ",".join(f"({key},{key},'{shared}')" for key in range(start, start + 2500))
+        polled.sql(f"INSERT INTO t VALUES {values}")
+    random, stop = Random(3), threading.Event()
+
+    def write() -> None:
+        with polled.connection() as connected, connected.cursor() as cursor:
+            while not stop.wait(0.02):
+                key, value = random.randint(0, 9_000), random.randint(10**6, 10**9)
+                cursor.execute("UPDATE t SET v = %s WHERE id = %s", (value, key))
+                rows[key] = value
+
+    def late() -> None:
+        with polled.connection() as connected, connected.cursor() as cursor:
+            connected.begin()
+            cursor.execute("UPDATE t SET v = 77 WHERE id >= 9990")
+            time.sleep(5)  # the promise is about this time: the transaction commits 5 s after its statement
+            connected.commit()
+        rows.update(dict.fromkeys(range(9990, 10_000), 77))
+
+    threads = [threading.Thread(target=write), threading.Thread(target=late)]
+    process = polled.start()
+    polled.wait_for(lambda: polled.ends("t", "read_uncommitted") > 500, "nothing is told")
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        time.sleep(random.random())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = polled.start()
+        seen = polled.ends("t", "read_committed")
+        polled.wait_for(lambda seen=seen: polled.ends("t", "read_committed") > seen, "no progress after a kill")
+    threads[1].join()
+    stop.set()
+    threads[0].join()
+    polled.wait_for(lambda: state_of(told(polled)) == rows, "rows are missing")
+    assert dict(polled.sql("SELECT id, v FROM t")) == rows
+    process.terminate()
+    assert polled.end_of(process)[0] == 0
+    events = told(polled)
+    assert len(events) == len({(e["after"]["id"], e["after"]["v"], e["after"]["updated_at"]) for e in events})
+    assert sorted(e["source"]["sequence"] for e in events) == list(range(1, len(events) + 1))
+    assert all(e["source"]["last_update_only"] for e in events)
+    assert polled.position()["snapshot"] == "done"
+
+
+@pytest.mark.parametrize("seconds", [6, 3600])
+def test_a_clock_that_steps_back_hides_no_row(polled: Any, seconds: int) -> None:
+    """Rows written after the server's clock stepped back, by less or by far more than `lag`, are read."""
+    source = source_of(polled)
+    assert source.poll is not None
+    with connected(source) as connection, polled.connection() as writer, writer.cursor() as cursor:
+        reader = MySqlReader(connection, source, source.poll)
+        (schema,) = reader.schemas({}).values()
+        window, found = Window(lag=int(source.poll.lag * 1e6), limit=3), dict[int, str]()
+        local = [0]
+
+        def cycle() -> None:
+            local[0] += 1_000_000
+            window.begin(reader.look(schema), local[0])
+            while not window.finished:
+                for row in window.take(reader.page(schema, window.ask())):
+                    assert isinstance(row.image, dict)
+                    found[int(str(row.image["id"]))] = str(row.image["v"])
+
+        def at(moment: float) -> None:
+            """The clock of the whole server, as far as these two sessions are the server."""
+            for one in (cursor, connection.cursor()):
+                one.execute(f"SET SESSION timestamp = {moment:.3f}")
+
+        now = 1_790_000_000.0
+        for i in range(20):
+            at(now + i - (seconds if i >= 10 else 0))
+            cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (i,))
+            if i:
+                cursor.execute("UPDATE t SET v = v + 1 WHERE id = %s", (i - 1,))
+            cycle()
+        assert found == {int(key): str(value) for key, value in polled.sql("SELECT id, v FROM t")}
+        assert window.steps == 1
+
+
+def test_a_polled_row_is_told_as_the_log_would_tell_it(polled: Any) -> None:
+    """Zero dates, zones and quotes in names: values are canonical, and what is not is quarantined by name."""
+    polled.sql(
+        "DROP TABLE t",
+        "CREATE TABLE t (`a``b%` VARCHAR(9), n INT UNSIGNED, d DATETIME(6) NULL, x VARBINARY(9), "
+        "updated_at DATETIME NOT NULL, PRIMARY KEY (`a``b%`, n))",
+        "SET sql_mode = ''",
+        "INSERT INTO t VALUES ('é''%s', 4294967295, '2026-02-28 01:02:03.5', x'00ff27', '2026-02-28 01:02:03')",
+        "INSERT INTO t VALUES ('z', 1, NULL, NULL, '2026-02-28 01:02:03'), ('z', 2, NULL, NULL, '2026-02-28 01:02:03')",
+    )
+    source = source_of(polled)
+    assert source.poll is not None
+    with connected(source) as connection:
+        reader = MySqlReader(connection, source, source.poll)
+        (schema,) = reader.schemas({}).values()
+        first, *_ = page = reader.page(schema, Ask(start=None, after=None, limit=2))
+        assert first.image == {
+            "a`b%": "é'%s",
+            "n": 4294967295,
+            "d": "2026-02-28T01:02:03.5Z",
+            "x": "AP8n",
+            "updated_at": "2026-02-28T01:02:03Z",
+        }
+        rest = reader.page(schema, Ask(start=page[-1].cursor, after=page[-1].key, limit=5))
+        assert [row.key for row in rest] == [("z", "2")]
+        assert reader.backlog(schema, first.cursor, 2) == 2
+        assert reader.backlog(schema, first.cursor + 1, 2) == 0
+        assert reader.look(schema).newest == first.cursor

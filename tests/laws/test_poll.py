@@ -1,0 +1,351 @@
+"""Polling without servers: whatever commits late or is killed, every row's last version is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc.errors import Fatal, Retriable
+from cdc.naming import change_topic, schemas_topic
+from cdc.schema import Column, TableId, TableSchema
+from cdc.topology import Poll, PollMode
+from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.records import Recorder
+from ingest.agent.seams import Checkpoint, Record
+from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+from ingest.poll.session import PollObserver, PollSession
+from ingest.poll.window import SLACK, Window
+
+SECOND = 1_000_000
+TABLE = TableId(source="s", database="d", table="t")
+SCHEMA = TableSchema(
+    table_id=TABLE,
+    version=1,
+    columns=(
+        Column(name="id", column_type="int", nullable=False),
+        Column(name="v", column_type="int"),
+        Column(name="updated_at", column_type="datetime(6)", nullable=False),
+    ),
+    primary_key=("id",),
+)
+TOPIC = change_topic("top", TABLE)
+
+
+@dataclass
+class Database:
+    """A table written by transactions that take time, under a clock that may step; real time passes with each step."""
+
+    random: Random
+    lag: int
+    crash: float = 0.0
+    steps_back: list[int] = field(default_factory=list)
+    granularity: int = 1
+    zone: int = 0  # how far the server's clock is ahead of the clock that cursors are taken from
+    now: int = 1_000 * SECOND
+    offset: int = 0
+    busy: bool = True
+    rows: dict[int, tuple[int, int]] = field(default_factory=dict)  # key → cursor, value
+    open: list[tuple[int, dict[int, tuple[int, int]]]] = field(default_factory=list)  # commit time → rows
+    written: int = 0
+    pages: int = 0
+
+    @property
+    def clock(self) -> int:
+        return (self.now + self.offset) // self.granularity * self.granularity
+
+    def step(self) -> None:
+        """A little time passes while a reader works, and it may be killed."""
+        if self.random.random() < 0.2:
+            self.pass_time(SECOND // 10)
+        if self.random.random() < self.crash:
+            raise Retriable("killed")
+
+    def pass_time(self, most: int) -> None:
+        """Some time passes; transactions begin and commit, late ones with the timestamp of their statement."""
+        for _ in range(self.random.randint(0, 3)):
+            self.now += self.random.randint(0, most)
+            if self.steps_back and self.random.random() < 0.1:
+                self.offset -= self.steps_back.pop()
+            if self.busy and self.random.random() < 0.7:
+                self.write()
+            self.commit()
+
+    def write(self) -> None:
+        touched = {}
+        locked = {key for _, rows in self.open for key in rows}
+        for _ in range(self.random.choice((1, 1, 2, 9))):
+            key = self.random.randint(1, 30)
+            if key not in locked:  # a row stays locked until its transaction commits
+                self.written += 1
+                touched[key] = (self.clock, self.written)
+        self.open.append((self.now + self.random.choice((0, 0, self.random.randint(0, self.lag))), touched))
+
+    def commit(self) -> None:
+        for due, rows in list(self.open):
+            if due <= self.now:
+                self.rows.update(rows)
+                self.open.remove((due, rows))
+
+    def settle(self) -> None:
+        """Nothing is written any more, and everything open commits."""
+        self.busy, self.crash, self.steps_back = False, 0.0, []
+        self.now += self.lag
+        self.commit()
+
+    # what a reader sees of it
+
+    def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
+        return {TABLE: SCHEMA}
+
+    def look(self, schema: TableSchema) -> Look:
+        clock = self.clock
+        self.step()
+        return Look(clock=clock + self.zone, newest=max((cursor for cursor, _ in self.rows.values()), default=None))
+
+    def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
+        self.step()
+        self.pages += 1
+        assert self.pages < 20_000, "polling does not come to an end"
+        found = sorted((cursor, key, value) for key, (cursor, value) in self.rows.items())
+        if ask.after is not None:
+            found = [row for row in found if row[0] == ask.start and row[1] > int(str(ask.after[0]))]
+        elif ask.start is not None:
+            found = [row for row in found if row[0] >= ask.start]
+        return [row_of(*row) for row in found[: ask.limit]]
+
+    def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
+        waiting = [cursor for cursor, _ in self.rows.values() if start is None or cursor >= start]
+        return min(len(waiting), limit)
+
+
+def row_of(cursor: int, key: int, value: int = 0) -> PolledRow:
+    image = {"id": key, "v": value, "updated_at": moment_of(cursor).isoformat() + "Z"}
+    return PolledRow(cursor=cursor, key=(key,), fingerprint=fingerprint((cursor, key, value)), image=image)
+
+
+class Dying(MemoryLog):
+    """A log whose process dies now and then: before a commit, or after it but before the answer."""
+
+    def __init__(self, broker: Broker, database: Database) -> None:
+        super().__init__(broker, schemas_topic("top"))
+        self.database = database
+
+    def append(self, record: Record) -> None:
+        super().append(record)
+        self._die()
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        self._die()
+        super().commit(checkpoint)
+        self._die()
+
+    def _die(self) -> None:
+        if self.database.random.random() < self.database.crash / 4:
+            raise Retriable("killed")
+
+
+def poll_all(database: Database, *, limit: int, cycles: int) -> list[dict[str, Any]]:
+    """Poll for so many cycles under traffic, then until all is told; the envelopes in the log's order."""
+    broker = Broker()
+    left = [cycles]
+
+    def wait(seconds: float) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            database.settle()
+        database.now += int(seconds * 1e6)
+        database.pass_time(SECOND)
+
+    while left[0] > -3:
+        session = PollSession(
+            reader=database,
+            log=Dying(broker, database),
+            recorder=Recorder("top"),
+            poll=Poll(cursor="updated_at", mode="updated_at", limit=limit, interval=1.0, lag=database.lag / 1e6),
+            clock=lambda: database.now / 1e6,
+            stopped=lambda: left[0] <= -3,
+            wait=wait,
+            observer=PollObserver(),
+            rows=7,
+            idle_commit=5.0,
+        )
+        try:
+            session.run()
+        except Retriable:
+            wait(0.5)
+    return [orjson.loads(record.value) for record in broker.records if record.topic == TOPIC and record.value]
+
+
+def told(envelopes: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+    """The newest version of every row that the log tells, by sequence."""
+    return {e["after"]["id"]: (e["source"]["ts_ms"], e["after"]["v"]) for e in envelopes}
+
+
+def expected(database: Database) -> dict[int, tuple[int, int]]:
+    return {key: (cursor // 1000, value) for key, (cursor, value) in database.rows.items()}
+
+
+ZONES = [0, 2 * 3600 * SECOND, -5 * 3600 * SECOND]
+seeds, limits = st.integers(0, 2**32), st.integers(1, 6)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(
+    seeds,
+    limits,
+    st.integers(0, 8),
+    st.sampled_from([1, 1000, SECOND]),
+    st.sampled_from([0.0, 0.02, 0.1]),
+    st.sampled_from(ZONES),
+)
+def test_late_commits_and_shared_timestamps_lose_nothing(
+    seed: int, limit: int, lag: int, granularity: int, crash: float, zone: int
+) -> None:
+    """Every row's last version is told exactly once in the log, although transactions commit up to `lag` late."""
+    database = Database(random=Random(seed), lag=lag * SECOND, crash=crash, granularity=granularity, zone=zone)
+    envelopes = poll_all(database, limit=limit, cycles=25)
+    assert told(envelopes) == expected(database)
+    versions = [(e["after"]["id"], e["after"]["v"]) for e in envelopes]
+    assert len(versions) == len(set(versions)), "a version was told twice"
+    assert [e["source"]["sequence"] for e in envelopes] == list(range(1, len(envelopes) + 1))
+    assert all(e["source"]["last_update_only"] and e["op"] == "r" and e["before"] is None for e in envelopes)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(
+    seeds,
+    limits,
+    st.lists(st.integers(1, 3600 * SECOND), max_size=3),
+    st.sampled_from([0.0, 0.05]),
+    st.sampled_from(ZONES),
+)
+def test_a_clock_that_steps_back_loses_nothing(
+    seed: int, limit: int, steps: list[int], crash: float, zone: int
+) -> None:
+    """Rows that are written with timestamps long past are told; others may be told again, never lost."""
+    database = Database(random=Random(seed), lag=5 * SECOND, crash=crash, steps_back=steps, zone=zone)
+    assert told(poll_all(database, limit=limit, cycles=30)) == expected(database)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(seeds, limits, st.integers(1, 5 * SECOND))
+def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, step: int) -> None:
+    """Fingerprints are kept for longer than the window: an ordinary correction of a clock costs no duplicates."""
+    database = Database(random=Random(seed), lag=5 * SECOND, steps_back=[step])
+    envelopes = poll_all(database, limit=limit, cycles=30)
+    assert told(envelopes) == expected(database)
+    versions = [(e["after"]["id"], e["after"]["v"]) for e in envelopes]
+    assert len(versions) == len(set(versions))
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(seeds, limits)
+def test_a_row_of_the_future_hides_nothing(seed: int, limit: int) -> None:
+    """One row dated 2099 does not move the window there: what is written today is still told."""
+    database = Database(random=Random(seed), lag=3 * SECOND)
+    database.rows[99] = (cursor_of(moment_of(4_070_908_800 * SECOND)), 0)
+    assert told(poll_all(database, limit=limit, cycles=25)) == expected(database)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.integers(1, 300), st.integers(1, 7), st.integers(0, 4))
+def test_a_wedged_page_widens_then_walks_by_key(rows: int, limit: int, before: int) -> None:
+    """Rows sharing one timestamp are all told, each once; no page is larger than sixteen times its limit."""
+    table = [row_of(i, i) for i in range(before)] + [row_of(50, 100 + i) for i in range(rows)] + [row_of(51, 9)]
+    window, found, largest = Window(lag=0, limit=limit), list[PolledRow](), 0
+    window.begin(Look(clock=10**9, newest=51), 0)
+    for _ in range(10_000):
+        ask = window.ask()
+        page = [row for row in table if ask.start is None or row.cursor >= ask.start]
+        if ask.after is not None:
+            page = [row for row in page if row.cursor == ask.start and row.key > ask.after]
+        largest = max(largest, len(page[: ask.limit]))
+        found += window.take(page[: ask.limit])
+        if window.finished:
+            break
+    assert window.finished, "wedged"
+    assert sorted(row.key for row in found) == sorted(row.key for row in table)
+    assert largest <= limit * 16
+
+
+def test_an_idle_table_is_not_read_again() -> None:
+    """Once a table has been quiet for longer than the window, a poll asks for nothing that was told."""
+    window, now = Window(lag=5 * SECOND, limit=10), 100 * SECOND
+    for _ in range(9):
+        window.begin(Look(clock=now, newest=50 * SECOND), now)
+        rows = [row_of(50 * SECOND, key) for key in range(5)] if (window.ask().start or 0) <= 50 * SECOND else []
+        window.take(rows)
+        now += SECOND
+    assert rows == []
+    assert window.done == 50 * SECOND
+    assert len(Window(lag=0, limit=1).dump()["seen"]) == 0
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(st.integers(1, 1000), unique=True, max_size=60), st.integers(1, 5), st.integers(1, 5))
+def test_a_feed_is_told_once_in_order(numbers: list[int], limit: int, parts: int) -> None:
+    """Feed numbers appear in growing order; each row is told once, across restarts."""
+    state, found, numbers = None, list[int](), sorted(numbers)
+    for part in range(1, parts + 1):
+        visible = numbers[: len(numbers) * part // parts]
+        window = Window(lag=None, limit=limit)
+        if state is not None:
+            window.load(state)
+        window.begin(Look(clock=0, newest=None), 0)
+        while not window.finished:
+            ask = window.ask()
+            found += [
+                row.cursor
+                for row in window.take(
+                    [row_of(n, n) for n in visible if ask.start is None or n >= ask.start][: ask.limit]
+                )
+            ]
+        state = orjson.loads(orjson.dumps(window.dump()))
+    assert found == numbers
+
+
+def test_what_a_clock_owes_is_paid_before_the_window_moves_on() -> None:
+    """Until a clock that stepped back is where it was, older rows are read again, whatever zone the server tells."""
+    window, zone, lag = Window(lag=SECOND, limit=10), 7200 * SECOND, SECOND
+    for now, clock in ((1000, 1000), (1001, 1001), (1002, 942), (1003, 943), (1004, 944)):
+        window.begin(Look(clock=clock * SECOND + zone, newest=1001 * SECOND), now * SECOND)
+        start = window.ask().start
+        window.take([])
+        if now >= 1003:  # what the cycle before this one may have missed was written behind this clock
+            assert start is not None
+            assert start <= (clock - 1) * SECOND - lag
+    window.begin(Look(clock=1002 * SECOND + zone, newest=1001 * SECOND), 1062 * SECOND)
+    window.take([])
+    window.begin(Look(clock=1003 * SECOND + zone, newest=1001 * SECOND), 1063 * SECOND)
+    assert window.ask().start == 1001 * SECOND + 1
+
+
+def test_a_feed_that_shares_a_number_is_refused() -> None:
+    """Two rows under one number could hide each other at a page's end: said, not skipped."""
+    window = Window(lag=None, limit=10)
+    window.begin(Look(clock=0, newest=None), 0)
+    with pytest.raises(Fatal, match="share the number 7"):
+        window.take([row_of(7, 1), row_of(7, 2)])
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.integers(0, 40), st.integers(0, 20))
+def test_fingerprints_are_bounded(rows: int, memory: int) -> None:
+    """Beyond its memory a window counts what it may tell again, and still finishes."""
+    window = Window(lag=SECOND, limit=100, memory=memory)
+    window.begin(Look(clock=1000, newest=5), 1000)
+    window.take([row_of(5, key) for key in range(rows)])
+    assert window.finished
+    assert window.forgotten == max(0, rows - memory)
+    assert sum(len(marks) for _, marks in window.dump()["seen"]) <= memory * 30
+    assert SLACK > 0
+
+
+PollModes: list[PollMode] = ["updated_at", "feed"]
