@@ -10,7 +10,8 @@ A table that has been quiet for longer than the window is done up to its greates
 reading. A step back of the clock shows as less time passed on the server than here: `done` goes back by as much. Steps
 back of more than the window make rows repeat (the fingerprints are gone), never lose one.
 
-Loses a row only if its transaction took longer than `lag`, or if writers' clocks differ by more.
+Loses a row only if its transaction took longer than `lag`, if writers' clocks differ by more, or if the clock stepped
+back before the very first poll *and* the column holds another zone than the server's.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Window:
         self._pruned_size = 0
         self._clock: int | None = None
         self._local = 0
-        self._debt = 0
+        self._debt = self._owed = 0  # what the clock owes: as of `_local`, and as of the cycle that runs
         self._newest: int | None = None
         self._since = 0
         self._bound: int | None = None
@@ -99,18 +100,18 @@ class Window:
     def _bound_of(self, look: Look, local: int, window: int) -> int | None:
         passed = max(0, local - self._local) if self._clock is not None else 0
         step = 0 if self._clock is None else passed - (look.clock - self._clock)
-        self._debt = max(0, self._debt - passed)
+        self._owed = max(0, self._debt - passed)
         if step >= _STEP:
             self.steps += 1
-            self._debt += step
+            self._owed += step
             if self.done is not None:
                 self.done -= step + window
         if look.newest != self._newest:
             self._newest, self._since = look.newest, local
         if look.newest is None:
             return None
-        quiet = local - self._since >= window and not self._debt
-        reached = look.newest if quiet else look.newest - window - (self._debt + window if self._debt else 0)
+        quiet = local - self._since >= window and not self._owed
+        reached = look.newest if quiet else look.newest - window - (self._owed + window if self._owed else 0)
         return min(reached, look.clock - window)
 
     def _fresh(self, rows: Sequence[PolledRow]) -> list[PolledRow]:
@@ -149,7 +150,7 @@ class Window:
 
     def _finish(self) -> None:
         self.finished = self.complete = True
-        self._clock, self._local = self._began
+        (self._clock, self._local), self._debt = self._began, self._owed
         if self._bound is not None:
             self._move(self._bound)
         self._prune()
