@@ -16,7 +16,7 @@ import yaml
 from cdc.errors import TopologyError
 from cdc.reader_poll import read_poll, read_url, refuse_log_capture
 from cdc.schema import TableId
-from cdc.topology import Dashboard, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
+from cdc.topology import Dashboard, Delivery, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
 
 T = TypeVar("T")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -232,7 +232,13 @@ def _source(name: str, s: _Section) -> Source:
         server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
         snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
+        delivery="at_least_once" if polled else s.take("delivery", _delivery, "exactly_once"),
     )
+
+
+def _delivery(value: _Value) -> Delivery:
+    delivery: Delivery = value.one_of("exactly_once", "at_least_once")
+    return delivery
 
 
 def _snapshot_mode(value: _Value) -> SnapshotMode:
@@ -299,7 +305,7 @@ def _table(name: str, s: _Section) -> Table:
     return Table(
         name=name,
         query=s.take("query", _Value.text),
-        row_key=s.take("row_key", row_key),
+        row_key=s.take("row_key", row_key, ()),
         family=s.take("family", _Value.name, "d"),
         salt_buckets=s.take("salt_buckets", lambda v: v.number(1, 255), 2),
     )

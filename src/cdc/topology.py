@@ -10,6 +10,7 @@ from cdc.errors import TopologyError
 from cdc.schema import TableId
 
 SnapshotMode = Literal["initial", "never"]
+Delivery = Literal["exactly_once", "at_least_once"]
 PollMode = Literal["updated_at", "feed"]
 
 
@@ -49,6 +50,12 @@ class Source:
     snapshot_mode: SnapshotMode
     url: str = field(default="", repr=False)
     poll: Poll | None = None
+    delivery: Delivery = "exactly_once"
+
+    @property
+    def needs_latest(self) -> bool:
+        """Whether its topics may repeat or reorder events, or lack before images, so that joins must order them."""
+        return self.delivery == "at_least_once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

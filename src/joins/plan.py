@@ -1,81 +1,175 @@
-"""A query and the schemas of its tables → a plan: a short list of frozen steps that says what happens, not how.
+"""What a query does: a short list of frozen steps that says what happens, not how; pure data, shipped to every worker.
 
-    Source → Project   one per table the query reads (a table that is read twice has two)
-    KeyedJoin          one per LEFT JOIN, called a hop: the facts that point at a key meet that key's dimension row
-    Assemble           the parts of one row, by row key: only whole rows leave
-    Sink               the columns and key under which rows are stored
+The query is a tree: its root is the table whose rows are the result's rows, each join leads from a row to the one row
+of another table that has the key (`Hop`). Whole rows are made from the leaves to the root, so every foreign key is read
+straight from its table's changes, and facts pass no step of a deeper join:
 
-A star runs as a union of hops: every hop is fed by the fact itself, so no hop waits for another. The steps name their
-inputs, so that aggregates, unions and chains of hops can be added as further kinds of step.
+    Source     the changes of one captured table, where needed through `latest`
+    Node       a table's used columns and its hops
+    KeyedJoin  a hop: the rows that point at a key meet the row that has it. Where a node has one hop, whole rows leave
+    Assemble   a node with several hops (a star): rows meet their parts, and whole rows leave
+    Finish     expressions over whole rows, and WHERE
+    Sink       the columns and key under which rows are stored
+
+The values of a whole row form one flat list: a node's columns, then the flat list of each hop's child, in order.
+Steps name their targets, so that aggregates (a `KeyedJoin`'s place, keyed by group), N:M joins (a hop whose key is no
+key of the child), unions (several roots, a tag in the id) and interval joins can be added as further kinds of step.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from cdc import naming
-from cdc.errors import TopologyError
 from cdc.layout import Layout, LayoutColumn
-from cdc.schema import TableId, TableSchema
-from cdc.topology import Table, Topology
+from cdc.schema import TableId
 from cdc.types import LogicalType
-from joins.sql import Select, check_row_key_column, parse_query
 
-STATE_FORMAT = 1  # of what `joins.state` keeps; a checkpoint of another format is refused
-_INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
-_INEXACT = {"float32", "float64", "json"}
+STATE_FORMAT = 2  # of what `joins.state` keeps; a checkpoint of another format is refused
+SINK = 0xFF
+STAR = 0x80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The changes of one captured table."""
+    """The changes of one captured table: its key, and the columns that any node uses, in the table's order.
 
-    id: str
+    `needs_latest`: its log may repeat or reorder events or lack before images.
+    """
+
     table_id: TableId
     topic: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+    needs_latest: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
-    """The key and the used columns of a source's rows; an update that changes none of them ends here."""
+class Expression:
+    """A computed value of `type`, in Spark's SQL with `{i}` for value number i of a flat list.
 
-    id: str
+    `failed` is a condition: the value is NULL because computing it failed. None where that can not happen. `text` is
+    what the person wrote, for messages.
+    """
+
+    sql: str
+    failed: str | None
+    type: LogicalType
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """A join of a node: `columns` of it (indexes) hold the id of a row of `child`; NULL in one matches nothing.
+
+    `number` is unique in the plan. The child's values begin at `offset` of the node's flat list.
+    """
+
+    number: int
+    columns: tuple[int, ...]
+    inner: bool
+    child: Node
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A table as the query reads it: the used `columns` with their types, and what is joined to it.
+
+    `id_columns` (indexes) identify its rows: of the root the row key, of a child its primary key in the order of the
+    join. `filter`: rows that do not satisfy it are absent; it only saves work, since WHERE repeats it.
+    """
+
+    alias: str
     source: Source
-    key: tuple[str, ...]
     columns: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+    id_columns: tuple[int, ...]
+    filter: Expression | None
+    hops: tuple[Hop, ...]
+
+    @property
+    def width(self) -> int:
+        """Length of the flat list of its whole rows."""
+        return len(self.columns) + sum(hop.child.width for hop in self.hops)
+
+    def walk(self) -> Iterator[Node]:
+        """The node and all below it, depth first, in the order of the flat list."""
+        yield self
+        for hop in self.hops:
+            yield from hop.child.walk()
+
+    def flat_types(self) -> tuple[LogicalType, ...]:
+        """Types along the flat list."""
+        return tuple(type_ for node in self.walk() for type_ in node.types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedJoin:
-    """Hop number `hop`: facts whose `fact_column` holds a key meet the dimension row that has the key."""
+    """The stateful step of one hop, all that it needs to know.
 
-    hop: int
-    fact: Project
-    fact_column: str
-    dimension: Project
+    `stage` orders the steps: a step hears only of steps of lower stages, and the steps of one stage share an operator.
+    Whole rows go to `target` (a hop's number or `SINK`); if `star` is set, parts number `part` go to that step instead.
+    `of` = alias of the node whose hop it is, `right` = of the joined one;
+    `width` = length of the right side's flat list.
+    """
+
+    number: int
+    stage: int
+    of: str
+    right: str
+    inner: bool
+    width: int
+    target: int
+    star: int | None
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assemble:
+    """The stateful step of a node with several hops; `number` = 0x80 + a count, `inner` and `widths` per hop."""
+
+    number: int
+    stage: int
+    of: str
+    inner: tuple[bool, ...]
+    widths: tuple[int, ...]
+    target: int
+
+
+Step = KeyedJoin | Assemble
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """One column of the result: column number `index` of the fact (`hop` None) or of a hop's dimension."""
+    """One column of the result: value number `index` of the flat list with the computed values behind it."""
 
     name: str
     type: LogicalType
-    hop: int | None
     index: int
     origin: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assemble:
-    """Rows of the fact with the parts that its hops supply; `keys` = per hop, the index of its column in the fact."""
+class Finish:
+    """What happens to whole rows: `computed` values are appended, rows for which `where` is not true do not leave.
 
-    fact: Project
-    keys: tuple[int, ...]
+    `types` along the flat list without the computed values.
+    """
+
+    types: tuple[LogicalType, ...]
+    computed: tuple[Expression, ...]
+    where: Expression | None
     outputs: tuple[Output, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to compute."""
+        return not self.computed and self.where is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,21 +190,26 @@ class Sink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one query does; pure data, shipped to every worker."""
+    """What one query does."""
 
-    projects: tuple[Project, ...]
-    joins: tuple[KeyedJoin, ...]
-    assemble: Assemble
+    root: Node
+    sources: tuple[Source, ...]
+    steps: tuple[Step, ...]
+    finish: Finish
     sink: Sink
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics to read, each once, sorted."""
-        return tuple(sorted({project.source.topic for project in self.projects}))
+        return tuple(sorted(source.topic for source in self.sources))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, depth first."""
+        return tuple(self.root.walk())
 
     def layout(self, layout_id: int) -> Layout:
         """The layout of the rows that the plan writes, under an id."""
-        columns = tuple(LayoutColumn(name=o.name, type=o.type, origin=o.origin) for o in self.assemble.outputs)
+        columns = tuple(LayoutColumn(name=o.name, type=o.type, origin=o.origin) for o in self.finish.outputs)
         sink = self.sink
         return Layout(
             topology=sink.topology,
@@ -123,129 +222,60 @@ class Plan:
         )
 
     def fingerprint(self) -> str:
-        """Names what the state depends on: a checkpoint made under another fingerprint can not be continued."""
-        text = json.dumps([STATE_FORMAT, asdict(self)], sort_keys=True)
+        """Names what the state and the stored rows depend on.
+
+        A checkpoint made under another fingerprint can not be continued. Aliases, comments, the case of keywords and
+        how a join's equality is turned are not part of it.
+        """
+        text = json.dumps([STATE_FORMAT, _nameless(self.root), asdict(self.finish), asdict(self.sink)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Plan:
-    """The plan of a table's query; TopologyError for what the schemas show to be wrong.
-
-    `schemas` holds every table of `parse_query(…).tables()`. Checked here: columns exist, each join follows the
-    dimension's primary key (one column) with values that compare exactly, and `row_key` holds the fact's primary key,
-    which makes it a key of the result, since a left join along a primary key keeps one row per fact.
-    """
-    return _Compiler(topology, table, parse_query(topology, table), schemas).compile()
+def _nameless(node: Node) -> object:
+    expression = None if node.filter is None else node.filter.sql
+    hops = [(hop.columns, hop.inner, _nameless(hop.child)) for hop in node.hops]
+    source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
+    return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, hops]
 
 
-class _Compiler:
-    def __init__(
-        self, topology: Topology, table: Table, select: Select, schemas: Mapping[TableId, TableSchema]
-    ) -> None:
-        self.topology, self.table, self.select = topology, table, select
-        self.schemas = {alias: schemas[r.table_id] for alias, r in select.relations().items()}
+def steps_of(root: Node) -> tuple[Step, ...]:
+    """The stateful steps of a tree, in the order of their stages; a hop's step has the hop's number."""
+    steps: list[Step] = []
+    stars = iter(range(STAR, SINK))
 
-    def error(self, line: int, what: str, expected: str) -> TopologyError:
-        return self.topology.error(f"tables.{self.table.name}.query", what, expected, line_offset=line)
-
-    def type_of(self, alias: str, column: str, line: int) -> LogicalType:
-        found = self.schemas[alias].column(column)
-        if found is None:
-            known = ", ".join(c.name for c in self.schemas[alias].columns)
-            raise self.error(line, f"unknown column {alias}.{column}", f"one of {known}")
-        try:
-            return found.type
-        except ValueError as error:
-            raise self.error(line, f"{alias}.{column}: {error}", "a column of another type") from error
-
-    def compile(self) -> Plan:
-        selected = self._expanded()
-        fact_alias = self.select.fact.alias
-        for join in self.select.joins:
-            self._check_join(join.relation.alias, join.key, join.fact_column, join.line)
-        self._check_row_key({name: (alias, column) for alias, column, name, _ in selected})
-        hops = {join.relation.alias: hop for hop, join in enumerate(self.select.joins)}
-        wanted: dict[str, list[str]] = {alias: list(schema.primary_key) for alias, schema in self.schemas.items()}
-        wanted[fact_alias] += [join.fact_column for join in self.select.joins]
-        for alias, column, _, _ in selected:
-            wanted[alias].append(column)
-        projects = {alias: self._project(alias, tuple(dict.fromkeys(columns))) for alias, columns in wanted.items()}
-        fact = projects[fact_alias]
-        outputs = tuple(
-            Output(
-                name=name,
-                type=self.type_of(alias, column, line),
-                hop=hops.get(alias),
-                index=projects[alias].columns.index(column),
-                origin=f"{projects[alias].source.table_id}.{column}",
+    def visit(node: Node, target: int) -> int:
+        """Add the steps that make a node's whole rows; the stage after which they are there (0: at once)."""
+        star = next(stars) if len(node.hops) > 1 else None
+        stage = 0
+        for part, hop in enumerate(node.hops):
+            own = visit(hop.child, hop.number) + 1
+            steps.append(
+                KeyedJoin(
+                    number=hop.number,
+                    stage=own,
+                    of=node.alias,
+                    right=hop.child.alias,
+                    inner=hop.inner,
+                    width=hop.child.width,
+                    target=target,
+                    star=star,
+                    part=part,
+                )
             )
-            for alias, column, name, line in selected
+            stage = max(stage, own)
+        if star is None:
+            return stage
+        steps.append(
+            Assemble(
+                number=star,
+                stage=stage + 1,
+                of=node.alias,
+                inner=tuple(hop.inner for hop in node.hops),
+                widths=tuple(hop.child.width for hop in node.hops),
+                target=target,
+            )
         )
-        joins = tuple(
-            KeyedJoin(hop=hop, fact=fact, fact_column=j.fact_column, dimension=projects[j.relation.alias])
-            for hop, j in enumerate(self.select.joins)
-        )
-        keys = tuple(fact.columns.index(join.fact_column) for join in joins)
-        sink = Sink(
-            topology=self.topology.name,
-            table=self.table.name,
-            row_key=self.table.row_key,
-            family=self.table.family,
-            salt_buckets=self.table.salt_buckets,
-        )
-        assemble = Assemble(fact=fact, keys=keys, outputs=outputs)
-        return Plan(projects=tuple(projects.values()), joins=joins, assemble=assemble, sink=sink)
+        return stage + 1
 
-    def _expanded(self) -> list[tuple[str, str, str, int]]:
-        """(alias, column, name, line) of each column of the result, `alias.*` written out."""
-        found: list[tuple[str, str, str, int]] = []
-        for item in self.select.columns:
-            if item.column is not None and item.name is not None:
-                found.append((item.alias, item.column, item.name, item.line))
-            else:
-                found += [(item.alias, c.name, c.name, item.line) for c in self.schemas[item.alias].columns]
-        seen: set[str] = set()
-        for alias, column, name, line in found:
-            if name in seen or name.startswith("_"):
-                what = f"column {name} twice" if name in seen else f"column {name}, a reserved name"
-                raise self.error(line, what, f"single columns, with {alias}.{column} AS another name")
-            seen.add(name)
-        return found
-
-    def _project(self, alias: str, columns: tuple[str, ...]) -> Project:
-        table_id, key = self.schemas[alias].table_id, self.schemas[alias].primary_key
-        source = Source(
-            id=f"source {table_id}", table_id=table_id, topic=naming.change_topic(self.topology.name, table_id)
-        )
-        return Project(id=f"project {alias}", source=source, key=key, columns=columns)
-
-    def _check_join(self, alias: str, key: str, fact_column: str, line: int) -> None:
-        primary = self.schemas[alias].primary_key
-        fact = self.select.fact.alias
-        if primary != (key,):
-            if len(primary) != 1:
-                what = f"{alias} has {'no' if not primary else 'a composite'} primary key"
-                raise self.error(line, what, "a joined table whose primary key is one column")
-            what = f"{alias}.{key} is not the primary key of {alias}"
-            raise self.error(line, what, f"ON {alias}.{primary[0]} = {fact}.{fact_column}")
-        left, right = self.type_of(fact, fact_column, line), self.type_of(alias, key, line)
-        comparable = left == right or (left.kind in _INTEGERS and right.kind in _INTEGERS)
-        if not comparable or left.kind in _INEXACT:
-            what = f"{alias}.{key} ({right}) = {fact}.{fact_column} ({left})"
-            raise self.error(line, what, "two columns of one exact type")
-
-    def _check_row_key(self, outputs: Mapping[str, tuple[str, str]]) -> None:
-        fact, path = self.select.fact.alias, f"tables.{self.table.name}.row_key"
-        schema = self.schemas[fact]
-        if not schema.primary_key:
-            raise self.error(self.select.fact.line, f"{fact} has no primary key", "a table with a primary key")
-        columns = set()
-        for name in self.table.row_key:
-            check_row_key_column(self.topology, self.table, name, outputs.get(name, (None,))[0], fact)
-            column = schema.column(outputs[name][1])
-            columns.add(outputs[name][1])
-            if column is not None and column.nullable and column.name not in schema.primary_key:
-                raise self.topology.error(path, f"column {name} may be NULL", "columns that are NOT NULL")
-        if missing := [column for column in schema.primary_key if column not in columns]:
-            what = f"no key of the result: {fact}.{missing[0]}, of the primary key, is not in it"
-            raise self.topology.error(path, what, f"{', '.join(schema.primary_key)} of {fact} in query and row_key")
+    visit(root, SINK)
+    return tuple(sorted(steps, key=lambda step: step.stage))

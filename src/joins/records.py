@@ -1,62 +1,71 @@
-"""What travels between the steps: a handful of facts, each encoded as one JSON array that begins with its tag.
+"""What travels between the steps: one kind of message, opaque where a step has nothing to compute.
 
-Tuples and not dataclasses, since every change makes several of them and building a frozen dataclass costs four times as
-much. A row's columns travel as a list in the order of its `Project`, canonical values as in the envelope.
+    k   where it goes: one byte that names the step (a hop; 0x80 + a star; `SINK`), then the text of the key there
+    op  what happened (below)
+    r   the row it concerns: the text of its id; of a `PART`, the one byte that says which hop of the row it fills
+    v   orders what happened to one row within one batch: the offset in the topic, the same partition for one row
+    p   payload: 8 bytes of milliseconds (of the newest change in it), then values
 
-`version` orders the changes of one key: (sequence of the source, offset in the topic). Sequences alone would tie for a
-row that a snapshot read while its table changed. `key` and `row` are the JSON text of a join key and of a primary key.
+Values are the interior of a JSON array of canonical values, in the order of a node's columns: `1,"x",null`. So two
+payloads are concatenated with a comma and nothing is parsed on the way. Keys and ids have the same form. JSON never
+begins with a zero byte: that marks a key with NULL in it (`null_key`), which matches nothing and keeps no state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import orjson
 
 from cdc.types import Canonical
 
-Version = tuple[int, int]
 Values = list[Canonical]
 
+DIM_PUT = 0  # the right side of a join at k now reads p
+DIM_GONE = 1
+PUT = 2  # row r now points at k, and reads p (empty for the later hops of a star). To a star: `with_part`
+MOVED = 3  # row r points elsewhere now and lives on
+GONE = 4  # row r is gone
+PART = 5  # row k of a star: its hop r reads p now (empty: there is no such row)
+ROW_GONE = 6  # to the sink: row k is gone
+ROW_PUT = 7  # to the sink: row k reads p
+REFUSED = 8  # p = JSON array of the fields of `Refused`
+HALTED = 9  # p = the reason
+NEW = 10  # PUT of a row that was not there before
 
-class FactSeen(NamedTuple):
-    """The fact's row `row` now has `values`, or is gone (None). To the assembling step, past the hops."""
-
-    row: str
-    version: Version
-    ts_ms: int
-    values: Values | None
-
-
-class Pointed(NamedTuple):
-    """The fact's row points at `key` of a hop (`live`), or no longer does. To the hop."""
-
-    hop: int
-    key: str
-    row: str
-    version: Version
-    live: bool
-
-
-class DimensionSeen(NamedTuple):
-    """The dimension row `key` of a hop now has `values`, or is gone (None). To the hop."""
-
-    hop: int
-    key: str
-    version: Version
-    ts_ms: int
-    values: Values | None
+SINK = 0xFF
+STAR = 0x80
+_NULL = b"\x00"
+_TS = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">bqi")
 
 
-class Part(NamedTuple):
-    """What hop `hop` supplies to the row that points at `key`: the dimension's values, None if there is no such row."""
+class Message(NamedTuple):
+    """See the module's docstring; a tuple, since every change makes several of them."""
 
-    row: str
-    hop: int
-    key: str
-    ts_ms: int
-    values: Values | None
+    k: bytes
+    op: int
+    r: bytes
+    v: int
+    p: bytes
+
+
+class Refused(NamedTuple):
+    """A record of the log that could not be read, or a row that could not be stored; key and value in base64."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    key: str | None
+    value: str | None
+
+    def message(self) -> Message:
+        """As it travels to the sink."""
+        return Message(bytes([SINK]), REFUSED, b"", 0, orjson.dumps(tuple(self)))
 
 
 class RowPut(NamedTuple):
@@ -72,60 +81,111 @@ class RowGone(NamedTuple):
     row_key: Values
 
 
-class Refused(NamedTuple):
-    """A record of the log that could not be read, or a row that could not be stored; key and value in base64."""
-
-    topic: str
-    partition: int
-    offset: int
-    reason: str
-    key: str | None
-    value: str | None
-
-
 class Halted(NamedTuple):
     """The join must not go on: what was met, and where."""
 
     reason: str
 
-
-Record = FactSeen | Pointed | DimensionSeen | Part | RowPut | RowGone | Refused | Halted
-
-_TAGS: dict[type[Any], str] = {
-    FactSeen: "fact",
-    Pointed: "pointed",
-    DimensionSeen: "dimension",
-    Part: "part",
-    RowPut: "put",
-    RowGone: "gone",
-    Refused: "refused",
-    Halted: "halted",
-}
+    def message(self) -> Message:
+        """As it travels to the sink."""
+        return Message(bytes([SINK]), HALTED, b"", 0, self.reason.encode())
 
 
-_MAKERS: dict[str, Callable[..., Record]] = {
-    "fact": lambda row, version, ts_ms, values: FactSeen(row, tuple(version), ts_ms, values),
-    "pointed": lambda hop, key, row, version, live: Pointed(hop, key, row, tuple(version), live),
-    "dimension": lambda hop, key, version, ts_ms, values: DimensionSeen(hop, key, tuple(version), ts_ms, values),
-    "part": Part,
-    "put": RowPut,
-    "gone": RowGone,
-    "refused": Refused,
-    "halted": Halted,
-}
+Record = RowPut | RowGone | Refused | Halted
 
 
-def dump_record(record: Record) -> bytes:
-    """One record as JSON; inverse of `load_record`."""
-    return orjson.dumps((_TAGS[type(record)], *record))
+def record_of(message: Message, outputs: Iterable[int]) -> Record:
+    """What the sink is told; `outputs` = per column of the layout, its index among the values of a whole row."""
+    match message.op:
+        case 7:
+            values = values_of(message.p)
+            return RowPut([values[index] for index in outputs], ts_of(message.p))
+        case 6:
+            return RowGone(values_of_text(message.k[1:]))
+        case 8:
+            return Refused(*orjson.loads(message.p))
+        case 9:
+            return Halted(message.p.decode())
+    raise AssertionError(f"op {message.op} at the sink")
 
 
-def load_record(stored: bytes) -> Record:
-    """Read a record of `dump_record`."""
-    tag, *fields = orjson.loads(stored)
-    return _MAKERS[tag](*fields)
+def text_of(values: Values) -> bytes:
+    """Text of a key, an id or a row's values: equal exactly when the values are."""
+    return orjson.dumps(values)[1:-1]
 
 
-def text_of(value: Canonical | Values) -> str:
-    """JSON text of a join key or a primary key: equal exactly when the values are."""
-    return orjson.dumps(value).decode()
+def values_of_text(text: bytes) -> Values:
+    """Inverse of `text_of`."""
+    values: Values = orjson.loads(b"[" + text + b"]")
+    return values
+
+
+def payload(values: Values, ts_ms: int) -> bytes:
+    """A row's values and the time of the newest change in them."""
+    return _TS.pack(ts_ms) + text_of(values)
+
+
+def values_of(stored: bytes) -> Values:
+    """The values of a payload."""
+    return values_of_text(stored[8:])
+
+
+def ts_of(stored: bytes) -> int:
+    """The milliseconds of a payload."""
+    ts_ms: int = _TS.unpack_from(stored)[0]
+    return ts_ms
+
+
+def joined(left: bytes, right: bytes, width: int) -> bytes:
+    """One payload of two; an empty `right` is a row that is absent: `width` NULLs."""
+    if not right:
+        return left + b",null" * width
+    return _TS.pack(max(ts_of(left), ts_of(right))) + left[8:] + b"," + right[8:]
+
+
+def with_part(own: bytes, part: bytes) -> bytes:
+    """A star's row together with the part of its first hop."""
+    return _LENGTH.pack(len(own)) + own + part
+
+
+def split_part(p: bytes) -> tuple[bytes, bytes]:
+    """Inverse of `with_part`."""
+    end = 4 + _LENGTH.unpack_from(p)[0]
+    return p[4:end], p[end:]
+
+
+def pack(parts: Iterable[bytes]) -> bytes:
+    """Several byte strings as one."""
+    return b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+
+
+def unpack(stored: bytes) -> list[bytes]:
+    """Inverse of `pack`."""
+    parts, at = [], 0
+    while at < len(stored):
+        end = at + 4 + _LENGTH.unpack_from(stored, at)[0]
+        parts.append(stored[at + 4 : end])
+        at = end
+    return parts
+
+
+def dump(message: Message) -> tuple[bytes, bytes]:
+    """Key and body, as operators of Spark exchange it; inverse of `load`."""
+    k, op, r, v, p = message
+    return k, _HEAD.pack(op, v, len(r)) + r + p
+
+
+def load(k: bytes, body: bytes) -> Message:
+    """Read what `dump` wrote."""
+    op, v, length = _HEAD.unpack_from(body)
+    return Message(k, op, body[13 : 13 + length], v, body[13 + length :])
+
+
+def key_text(values: Values, row: bytes) -> bytes:
+    """Text of a join key; with NULL in it, of the place of its own where the row `row` waits for nothing."""
+    return _NULL + row if None in values else text_of(values)
+
+
+def null_key(k: bytes) -> bool:
+    """Whether a hop's k is such a place."""
+    return k[1:2] == _NULL

@@ -1,140 +1,197 @@
-"""A record of the log → what each step needs to hear of it: the only place that reads envelopes.
+"""A record of the log → what each step needs to hear of it: the specification of routing, and the reader of envelopes.
 
-What can not be read becomes a `Refused` record with its bytes and the reason; it travels along the plan to the sink,
-which sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
+What can not be read becomes a `Refused` with its bytes and the reason; it travels along the plan to the sink, which
+sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
 from cdc.envelope import from_envelope
 from cdc.event import ChangeEvent, Row
-from joins.plan import KeyedJoin, Plan, Project
+from joins.plan import Expression, Node, Plan, Source
 from joins.records import (
-    DimensionSeen,
-    FactSeen,
-    Halted,
-    Pointed,
-    Record,
+    DIM_GONE,
+    DIM_PUT,
+    GONE,
+    MOVED,
+    NEW,
+    PUT,
+    ROW_GONE,
+    ROW_PUT,
+    SINK,
+    Message,
     Refused,
     Values,
-    Version,
+    key_text,
+    payload,
     text_of,
 )
 
 # End offsets per topic and partition, noted when the query started.
 Settled = Mapping[str, Mapping[int, int]]
+# Which of the rows satisfy a condition, over the values of one node.
+Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
 
 
-class Router:
-    """Turns the log's records into the plan's; one per task and batch.
+class Changed(NamedTuple):
+    """One change of a source's row: values in the order of `Source.columns`, None where there is no row.
 
-    `settled`: an update that changes no used column is dropped only at or above these offsets. Below them, compaction
-    may have left such an update as the only record of its key.
+    `v` orders changes of one row: the offset, or the source's sequence for `latest`. `told`: the change may be all that
+    the log still holds of the row, so that nothing may be left out because it was said before.
+    """
+
+    source: Source
+    before: Values | None
+    after: Values | None
+    v: int
+    ts_ms: int
+    told: bool
+    new: bool
+
+
+class Truncated(NamedTuple):
+    """A partition's marker that a source's table was emptied; `sequence` is the source's."""
+
+    source: Source
+    partition: int
+    sequence: int
+
+
+class Reader:
+    """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
+
+    There an update that changes no used column may be the only record of its row, so none is dropped.
     """
 
     def __init__(self, plan: Plan, settled: Settled) -> None:
         self._settled = settled
-        self._readers: dict[str, list[_Reader]] = {}
-        fact = plan.assemble.fact
-        self._readers.setdefault(fact.source.topic, []).append(_FactReader(fact, plan.joins))
-        for join in plan.joins:
-            readers = self._readers.setdefault(join.dimension.source.topic, [])
-            readers.append(_DimensionReader(join.dimension, join.hop))
+        self._sources = {source.topic: source for source in plan.sources}
 
-    def route(self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None) -> list[Record]:
-        """What the steps hear of one record; a tombstone repeats the delete before it and says nothing."""
+    def read(
+        self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
+    ) -> Changed | Refused | Truncated | None:
+        """What one record says; None for a tombstone, which repeats the delete before it."""
         if value is None:
-            return []
+            return None
         try:
             event = from_envelope(orjson.loads(value))
-            source = event.source
+            source = self._sources[topic]
             if event.op == "t":
-                where = f"{topic}, partition {partition}, offset {offset}"
-                return [Halted(f"TRUNCATE of {source.table_id} met at {where}")]
-            version = (int(source.sequence), offset)
-            skip_unused = offset >= self._settled.get(topic, {}).get(partition, offset + 1)
-            found: list[Record] = []
-            for reader in self._readers[topic]:
-                found += reader.read(event, version, skip_unused)
+                return Truncated(source, partition, int(event.source.sequence))
+            before, after = _images(event, source, key)
+            v = int(event.source.sequence) if source.needs_latest else offset
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            return [_refused(topic, partition, offset, key, value, error)]
-        return found
+            return _refused(topic, partition, offset, key, value, error)
+        told = offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        return Changed(source, before, after, v, event.source.ts_ms, told, event.op == "c" and not told)
 
 
-class _Reader:
-    """Reads events for one project of the plan."""
+def _images(event: ChangeEvent, source: Source, key: bytes | None) -> tuple[Values | None, Values | None]:
+    """Before and after as values; ValueError for an event that lacks the images which its op needs.
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    For `latest` the key of a deleted row is enough: other values of its before image may be None.
+    """
 
-    def values(self, row: Row) -> Values:
-        return [row[column] for column in self.project.columns]
+    def values(row: Row) -> Values:
+        return [row[column] for column in source.columns]
 
-    def read(self, event: ChangeEvent, version: Version, skip_unused: bool) -> Iterator[Record]:
-        after = None if event.after is None else self.values(event.after)
-        before = None if event.before is None else self.values(event.before)
-        if after is None and before is None:
-            raise ValueError(f"op {event.op} with neither before nor after")
-        if event.op in ("u", "d") and before is None:
-            raise ValueError(f"op {event.op} without its before image")
-        if event.op != "d" and after is None:
-            raise ValueError(f"op {event.op} without its after image")
+    if event.op != "d" and event.after is None:
+        raise ValueError(f"op {event.op} without its after image")
+    if source.needs_latest:
         if event.op == "d":
-            after = None
-        if skip_unused and event.op == "u" and before == after:
-            return iter(())
-        return self.changed(before, after, version, event.source.ts_ms)
-
-    def changed(self, before: Values | None, after: Values | None, version: Version, ts_ms: int) -> Iterator[Record]:
-        raise NotImplementedError
-
-
-class _FactReader(_Reader):
-    """The fact's row itself, and at every hop the key that it points at."""
-
-    def __init__(self, project: Project, joins: tuple[KeyedJoin, ...]) -> None:
-        super().__init__(project)
-        self.hops = [(join.hop, project.columns.index(join.fact_column)) for join in joins]
-        self.key_length = len(project.key)
-
-    def changed(self, before: Values | None, after: Values | None, version: Version, ts_ms: int) -> Iterator[Record]:
-        # a project's columns begin with its key
-        old = None if before is None else text_of(before[: self.key_length])
-        new = None if after is None else text_of(after[: self.key_length])
-        if old is not None and old != new:
-            yield FactSeen(old, version, ts_ms, None)
-        if new is not None:
-            yield FactSeen(new, version, ts_ms, after)
-        for hop, index in self.hops:
-            left = None if before is None or before[index] is None else text_of(before[index])
-            right = None if after is None or after[index] is None else text_of(after[index])
-            # NULL matches nothing: such a row never reaches the hop, or all of them would share one key
-            if old is not None and left is not None and (left, old) != (right, new):
-                yield Pointed(hop, left, old, version, False)
-            if new is not None and right is not None:
-                yield Pointed(hop, right, new, version, True)
+            row = orjson.loads(key or b"null") if event.before is None else event.before
+            return [row[column] if column in source.key else None for column in source.columns], None
+        return None, values(event.after or {})
+    if event.op in ("u", "d") and event.before is None:
+        remedy = "its source needs `delivery: at_least_once`"
+        raise ValueError(f"op {event.op} without its before image: {remedy}")
+    before = None if event.before is None else values(event.before)
+    return before, None if event.op == "d" or event.after is None else values(event.after)
 
 
-class _DimensionReader(_Reader):
-    """A dimension's row under its key."""
+def latest_message(change: Changed) -> Message:
+    """A change on its way to its source's `latest` step, under its primary key."""
+    values = change.after if change.after is not None else change.before
+    assert values is not None  # a change has an image
+    key = text_of([values[change.source.columns.index(name)] for name in change.source.key])
+    p = b"" if change.after is None else payload(change.after, change.ts_ms)
+    return Message(key, GONE if change.after is None else PUT, b"", change.v, p)
 
-    def __init__(self, project: Project, hop: int) -> None:
-        super().__init__(project)
-        self.hop, self.index = hop, project.columns.index(project.key[0])
 
-    def changed(self, before: Values | None, after: Values | None, version: Version, ts_ms: int) -> Iterator[Record]:
-        old = None if before is None else text_of(before[self.index])
-        new = None if after is None else text_of(after[self.index])
-        if old is not None and old != new:
-            yield DimensionSeen(self.hop, old, version, ts_ms, None)
-        if new is not None:
-            yield DimensionSeen(self.hop, new, version, ts_ms, after)
+class Router:
+    """Turns changes into messages for the steps of a plan; `holds` evaluates the filters of its nodes."""
+
+    def __init__(self, plan: Plan, holds: Holds) -> None:
+        self._holds = holds
+        self._nodes: list[tuple[Node, int]] = []
+        self._place(plan.root, SINK)
+
+    def _place(self, node: Node, target: int) -> None:
+        self._nodes.append((node, target))
+        for hop in node.hops:
+            self._place(hop.child, hop.number)
+
+    def route(self, changes: Sequence[Changed]) -> Iterator[Message]:
+        """The messages of some changes, in their order per node."""
+        for node, target in self._nodes:
+            own = [change for change in changes if change.source.topic == node.source.topic]
+            columns = [node.source.columns.index(name) for name in node.columns]
+            before = self._seen(node, [_picked(change.before, columns) for change in own])
+            after = self._seen(node, [_picked(change.after, columns) for change in own])
+            for change, old, new in zip(own, before, after, strict=True):
+                if old is None and new is None:
+                    continue
+                if old != new or change.told:
+                    yield from messages_of(node, target, old, new, change)
+
+    def _seen(self, node: Node, images: list[Values | None]) -> list[Values | None]:
+        """Images as the node sees them: what its filter does not let through is not there."""
+        if node.filter is None:
+            return images
+        rows = [image for image in images if image is not None]
+        passes = iter(self._holds(node.filter, node, rows))
+        return [image if image is not None and next(passes) else None for image in images]
+
+
+def _picked(values: Values | None, columns: Sequence[int]) -> Values | None:
+    return None if values is None else [values[index] for index in columns]
+
+
+def messages_of(
+    node: Node, target: int, before: Values | None, after: Values | None, change: Changed
+) -> Iterator[Message]:
+    """What the steps hear of one change of a node's row.
+
+    A leaf's row is at once what its consumer reads. Else every hop hears where the row points now and no longer; the
+    first one gets the row's values and passes them on. A row whose id changed has gone, and a new one has come.
+    """
+    old = None if before is None else text_of([before[i] for i in node.id_columns])
+    new = None if after is None else text_of([after[i] for i in node.id_columns])
+    renamed = old != new
+    if not node.hops:
+        put, gone = (ROW_PUT, ROW_GONE) if target == SINK else (DIM_PUT, DIM_GONE)
+        if old is not None and renamed:
+            yield Message(bytes([target]) + old, gone, b"", change.v, b"")
+        if new is not None and after is not None:
+            yield Message(bytes([target]) + new, put, b"", change.v, payload(after, change.ts_ms))
+        return
+    for part, hop in enumerate(node.hops):
+        here = bytes([hop.number])
+        left = None if before is None or old is None else key_text([before[i] for i in hop.columns], old)
+        right = None if after is None or new is None else key_text([after[i] for i in hop.columns], new)
+        if left is not None and old is not None and (renamed or left != right):
+            yield Message(here + left, GONE if renamed else MOVED, old, change.v, b"")
+        if right is None or new is None or after is None:
+            continue
+        if part == 0 or renamed or left != right or change.told:
+            op = NEW if change.new and before is None else PUT
+            yield Message(here + right, op, new, change.v, payload(after, change.ts_ms) if part == 0 else b"")
 
 
 def _refused(

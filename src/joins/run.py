@@ -18,14 +18,15 @@ from cdc.errors import Fatal, TailorbirdError, UsageError
 from cdc.naming import hbase_table, layouts_table
 from cdc.reader import read_topology
 from cdc.topology import Table, Topology
+from joins.compiler import compile_plan
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import HBase, JoinedTable
 from joins.http_metrics import Metrics
 from joins.kafka_log import end_offsets, read_schemas
 from joins.kafka_positions import PositionsLog
-from joins.plan import Plan, compile_plan
+from joins.plan import Plan
 from joins.sink import next_stamp
-from joins.sql import parse_query
+from joins.sql import check_query, tables_of
 
 _TELL_EVERY = 10.0
 _FOLLOW_EVERY = 0.2
@@ -65,7 +66,7 @@ def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_por
         logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
     topology = load_topology(file)
     table = choose_table(topology, table_name)
-    parse_query(topology, table)
+    check_query(topology, table)
     _Join(topology, table, stop, rebuild=rebuild, metrics=Metrics(table.name, metrics_port)).run()
 
 
@@ -91,7 +92,7 @@ class _Join:
     def run(self) -> None:
         self.joined.check(self.topology.file)
         servers = self.topology.log.bootstrap_servers
-        wanted = parse_query(self.topology, self.table).tables()
+        wanted = tables_of(self.topology, self.table)
         schemas = read_schemas(servers, self.topology.name, wanted, self._teller(), self.stop.is_set)
         if self.stop.is_set():
             return
@@ -134,6 +135,7 @@ class _Join:
         sink = BatchSink(
             table=self.joined,
             layout=layout,
+            outputs=tuple(output.index for output in plan.finish.outputs),
             record=record,
             checkpoint=self.checkpoint,
             thrift=self.topology.hbase.thrift,

@@ -1,21 +1,60 @@
 """A plan run in memory, batch by batch, through the same steps, encodings and stamps as the real query.
 
 Laws and the conformance suite drive it. What stands for servers: a dictionary of stored states that commits or is
-thrown away with its batch, and a table that knows only HBase's rule, the newest timestamp wins.
+thrown away with its batch, and a table that knows only HBase's rule, the newest timestamp wins. Messages reach a step
+in any order (`shuffle`), as they do through Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
 
 from cdc.cells import RowCodec
 from cdc.types import Canonical
-from joins.plan import Plan
-from joins.records import DimensionSeen, FactSeen, Part, Pointed, Record, Refused, dump_record, load_record
-from joins.route import Router, Settled
+from joins.plan import Assemble, Expression, Finish, KeyedJoin, Node, Plan
+from joins.records import (
+    ROW_GONE,
+    ROW_PUT,
+    SINK,
+    Message,
+    Record,
+    Refused,
+    Values,
+    dump,
+    load,
+    payload,
+    record_of,
+    ts_of,
+    values_of,
+    values_of_text,
+)
+from joins.route import Changed, Reader, Router, Settled, latest_message
 from joins.sink import Cells, next_stamp, writes_of
-from joins.state import assemble_step, dump_hop, dump_row, hop_step, load_hop, load_row
+from joins.state import (
+    JoinState,
+    LatestState,
+    StarState,
+    assemble_step,
+    fold_step,
+    hop_step,
+    latest_step,
+)
+from joins.truncation import Truncations, retractions
+
+
+class Evaluates(Protocol):
+    """Evaluates a plan's expressions (`joins.sql_evaluate`)."""
+
+    def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> Sequence[bool]:
+        """Which rows of a node satisfy its filter."""
+        ...
+
+    def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
+        """Per whole row: its values and the computed ones, and whether it satisfies WHERE."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,37 +89,70 @@ class StoredTable:
         return {row: cells for row, (at, cells) in self.puts.items() if at > self.deletes.get(row, -1)}
 
 
-class Simulation:
-    """One query: `run_batch` as often as wished; `commit=False` is a driver that died after its last write."""
+@dataclass(slots=True)
+class States:
+    """What commits with a batch: the states by k, those of `latest` by (topic, key), and what TRUNCATE left."""
 
-    def __init__(self, plan: Plan, settled: Settled) -> None:
-        self.plan, self.settled = plan, settled
+    joins: dict[bytes, JoinState] = field(default_factory=dict)
+    stars: dict[bytes, StarState] = field(default_factory=dict)
+    latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
+    truncations: Truncations = field(default_factory=Truncations)
+
+    def copy(self) -> States:
+        """A copy that a batch may change; the steps replace states and change none in place."""
+        return States(dict(self.joins), dict(self.stars), dict(self.latest), self.truncations.copy())
+
+
+S = TypeVar("S")
+Shuffle = Callable[[list[Message]], list[Message]]
+
+
+class Simulation:
+    """One query: `run_batch` as often as wished; `commit=False` is a driver that died after its last write.
+
+    `partitions` = how many the topics have, which TRUNCATE needs to know. `halted` = why it must not go on.
+    """
+
+    def __init__(
+        self, plan: Plan, settled: Settled, evaluator: Evaluates, *, partitions: int = 2, shuffle: Shuffle = list
+    ) -> None:
+        self.plan, self.evaluator, self.partitions, self.shuffle = plan, evaluator, partitions, shuffle
+        self.reader, self.router = Reader(plan, settled), Router(plan, evaluator.holds)
         self.codec = RowCodec(plan.layout(1))
-        names = [output.name for output in plan.assemble.outputs]
-        self.row_key = tuple(names.index(name) for name in plan.sink.row_key)
-        self.hops: dict[tuple[int, str], bytes] = {}
-        self.rows: dict[str, bytes] = {}
+        self.indexes = [output.index for output in plan.finish.outputs]
+        self.states = States()
         self.table = StoredTable()
         self.refused: list[Refused] = []
+        self.halted: str | None = None
         self.batch, self.stamp = 0, 0
         self._bound: dict[int, int] = {}
 
     def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
-        """Run one batch; its records may come in any order that keeps each key's."""
-        hops, rows = dict(self.hops), dict(self.rows)
+        """Run one batch; its records may come in any order that keeps each partition's."""
+        states = self.states.copy()
         stamp = self._bound.setdefault(self.batch, next_stamp(now_ms, self.stamp))
-        router = Router(self.plan, self.settled)
-        routed = [r for one in records for r in router.route(one.topic, one.partition, one.offset, one.key, one.value)]
-        after_hops = self._hops(_carried(routed), hops)
-        result = self._rows(_carried(after_hops), rows)
-        writes = writes_of(_carried(result), self.codec, self.batch)
+        messages, changes = self._truncated(states)
+        for one in records:
+            found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
+            if isinstance(found, Changed):
+                changes.append(found)
+                states.truncations.changed(found, one.partition)
+            elif isinstance(found, Refused):
+                messages.append(found.message())
+            elif found is not None:
+                states.truncations.met(found)
+        states.truncations.close_batch(self.partitions)
+        messages += self.router.route(self._latest(changes, states))
+        messages = self._steps(messages, states)
+        writes = writes_of(self._finished(messages), self.codec, self.batch)
         for row in writes.deletes:
             self.table.delete(row, stamp)
         for row, cells in writes.puts:
             self.table.put(row, cells, stamp + 1)
         self.refused += writes.refused
+        self.halted = self.halted or writes.halted
         if commit:
-            self.hops, self.rows, self.stamp = hops, rows, stamp
+            self.states, self.stamp = states, stamp
             self.batch += 1
 
     def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
@@ -88,41 +160,111 @@ class Simulation:
         decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
         return {tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded}
 
-    def _hops(self, records: Iterable[Record], states: dict[tuple[int, str], bytes]) -> list[Record]:
-        groups: dict[tuple[int, str], list[Pointed | DimensionSeen]] = {}
-        passing: list[Record] = []
-        for record in records:
-            if isinstance(record, Pointed | DimensionSeen):
-                groups.setdefault((record.hop, record.key), []).append(record)
-            else:
-                passing.append(record)
-        for (hop, key), some in groups.items():
-            before = states.pop((hop, key), None)
-            state, parts = hop_step(None if before is None else load_hop(before), some, hop, key)
+    @property
+    def settled(self) -> bool:
+        """Whether nothing of a TRUNCATE is left for the next batch."""
+        return not self.states.truncations.due
+
+    def _truncated(self, states: States) -> tuple[list[Message], list[Changed]]:
+        """What the batch begins with: rows that a TRUNCATE removed, for the steps or, before them, for `latest`."""
+        messages: list[Message] = []
+        changes: list[Changed] = []
+        shown = list(self.live())
+        for due in states.truncations.take():
+            source = next(source for source in self.plan.sources if source.topic == due.topic)
+            if not source.needs_latest:
+                messages += retractions(self.plan, due, states.joins, states.stars, shown)
+                changes += due.again()
+                continue
+            for (topic, key), state in states.latest.items():
+                if topic == due.topic and state.v < due.sequence:
+                    values = dict(zip(source.key, values_of_text(key), strict=True))
+                    row = [values.get(column) for column in source.columns]
+                    changes.append(Changed(source, row, None, due.sequence, 0, False, False))
+        return messages, changes
+
+    def _latest(self, changes: Iterable[Changed], states: States) -> list[Changed]:
+        """Changes of sources whose log has no order of its own, through their `latest` step."""
+        passed: list[Changed] = []
+        groups: dict[tuple[str, bytes], list[tuple[Changed, Message]]] = {}
+        for change in changes:
+            if not change.source.needs_latest:
+                passed.append(change)
+                continue
+            if change.v < states.truncations.floors.get(change.source.topic, 0):
+                continue  # of before a TRUNCATE
+            message = latest_message(change)
+            groups.setdefault((change.source.topic, message.k), []).append((change, message))
+        for at, some in groups.items():
+            messages = self.shuffle([message for _, message in some])
+            state, found = latest_step(states.latest.get(at), messages)
             if state is not None:
-                states[hop, key] = dump_hop(state)
-            passing += parts
-        return passing
+                states.latest[at] = state
+            if found is not None:
+                before, after = (None if p is None else values_of(p) for p in found)
+                ts_ms = max(change.ts_ms for change, _ in some)
+                source = some[0][0].source
+                passed.append(Changed(source, before, after, 0, ts_ms, False, False))
+        return passed
 
-    def _rows(self, records: Iterable[Record], states: dict[str, bytes]) -> list[Record]:
-        groups: dict[str, list[FactSeen | Part]] = {}
-        passing: list[Record] = []
-        for record in records:
-            if isinstance(record, FactSeen | Part):
-                groups.setdefault(record.row, []).append(record)
-            else:
-                passing.append(record)
-        for row, some in groups.items():
-            before = states.pop(row, None)
-            state, outputs = assemble_step(
-                self.plan.assemble, self.row_key, None if before is None else load_row(before), some
-            )
-            if state is not None:
-                states[row] = dump_row(state)
-            passing += outputs
-        return passing
+    def _steps(self, messages: list[Message], states: States) -> list[Message]:
+        """Messages through all stateful steps, stage by stage → what reaches the sink."""
+        if not self.plan.steps:
+            groups, others = _grouped(messages, lambda m: m.op in (ROW_PUT, ROW_GONE))
+            return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
+        for stage in sorted({step.stage for step in self.plan.steps}):
+            steps = {step.number: step for step in self.plan.steps if step.stage == stage}
+            groups, messages = _grouped(messages, partial(_goes_to, steps))
+            for k, some in groups.items():
+                step = steps[k[0]]
+                arrived = self.shuffle([load(*dump(message)) for message in some])
+                messages += self._step(step, k, arrived, states)
+        return messages
+
+    def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:
+        if isinstance(step, KeyedJoin):
+            joined, found = hop_step(step, k, states.joins.get(k), arrived)
+            _replace(states.joins, k, joined)
+        else:
+            star, found = assemble_step(step, k, states.stars.get(k), arrived)
+            _replace(states.stars, k, star)
+        return found
+
+    def _finished(self, messages: list[Message]) -> list[Record]:
+        """Messages at the sink, whole rows with their computed values, those that fail WHERE as gone."""
+        assert all(message.k[0] == SINK for message in messages), "a message for no step"
+        puts = [message for message in messages if message.op == ROW_PUT]
+        finished = iter(self.evaluator.finish(self.plan.finish, [values_of(message.p) for message in puts]))
+        records: list[Record] = []
+        for message in self.shuffle(messages):
+            if message.op == ROW_PUT:
+                continue
+            records.append(record_of(message, self.indexes))
+        for message, (values, wanted) in zip(puts, finished, strict=True):
+            told = Message(message.k, ROW_PUT if wanted else ROW_GONE, b"", 1, payload(values, ts_of(message.p)))
+            records.append(record_of(told, self.indexes))
+        return records
 
 
-def _carried(records: Iterable[Record]) -> list[Record]:
-    """Through the encoding that carries records between operators."""
-    return [load_record(dump_record(record)) for record in records]
+def _goes_to(steps: Container[int], message: Message) -> bool:
+    return message.k[0] in steps
+
+
+def _grouped(
+    messages: Iterable[Message], wanted: Callable[[Message], bool]
+) -> tuple[dict[bytes, list[Message]], list[Message]]:
+    groups: dict[bytes, list[Message]] = {}
+    others: list[Message] = []
+    for message in messages:
+        if wanted(message):
+            groups.setdefault(message.k, []).append(message)
+        else:
+            others.append(message)
+    return groups, others
+
+
+def _replace(states: dict[bytes, S], k: bytes, state: S | None) -> None:
+    if state is None:
+        states.pop(k, None)
+    else:
+        states[k] = state

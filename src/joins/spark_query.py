@@ -33,7 +33,7 @@ from joins.http_metrics import Metrics
 from joins.kafka_log import send_dead_letters
 from joins.kafka_positions import PositionsLog
 from joins.plan import Plan
-from joins.records import load_record
+from joins.records import load, record_of
 from joins.route import Settled
 from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
 from joins.spark_steps import dataflow
@@ -87,6 +87,7 @@ class BatchSink:
         *,
         table: JoinedTable,
         layout: Layout,
+        outputs: tuple[int, ...],
         record: QueryRecord,
         checkpoint: Checkpoint,
         thrift: str,
@@ -97,6 +98,7 @@ class BatchSink:
         stopped: Callable[[], bool],
     ) -> None:
         self.table, self.layout, self.record, self.checkpoint = table, layout, record, checkpoint
+        self.outputs = outputs
         self.thrift, self.servers, self.positions, self.clock_ms = thrift, servers, positions, clock_ms
         self.metrics, self.stopped = metrics, stopped
         self.failure: TailorbirdError | None = None
@@ -121,7 +123,7 @@ class BatchSink:
 
     def _write(self, rows: DataFrame, batch: int) -> None:
         stamp = self._patiently(lambda: self._stamp(batch))
-        write = partition_writer(self.layout, batch, stamp, thrift=self.thrift, servers=self.servers)
+        write = partition_writer(self.layout, self.outputs, batch, stamp, thrift=self.thrift, servers=self.servers)
         report = Report()
         for row in rows.mapInArrow(write, _REPORT).collect():
             report.merge(Report(**orjson.loads(row["report"])))
@@ -196,7 +198,7 @@ class BatchSink:
 
 
 def partition_writer(
-    layout: Layout, batch: int, stamp: int, *, thrift: str, servers: str
+    layout: Layout, outputs: tuple[int, ...], batch: int, stamp: int, *, thrift: str, servers: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that each partition runs: records in, one report out, everything written in between."""
 
@@ -206,7 +208,8 @@ def partition_writer(
         table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
         dead_letters = dead_letter_topic(layout.topology)
         for arrived in batches:
-            writes = writes_of((load_record(r) for r in arrived.column("record").to_pylist()), codec, batch)
+            stored = zip(arrived.column("k").to_pylist(), arrived.column("m").to_pylist(), strict=True)
+            writes = writes_of((record_of(load(k, m), outputs) for k, m in stored), codec, batch)
             rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
             patiently(rows, _tell_waiting, _never)
             if letters := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:

@@ -1,8 +1,8 @@
-"""The plan's steps as operators of Spark: routing, the two stateful steps, all on opaque records.
+"""The plan's steps as operators of Spark: routing, then one stateful operator per stage, all on opaque messages.
 
-Every operator takes and gives rows (bucket, record), a record being JSON of `joins.records`. So no column is converted
-between Python and the JVM more than once, and one operator serves every hop. What an operator has nothing to do with
-passes through it: refused records, how far sources came, and the facts on their way to the assembling step.
+Every operator takes and gives rows (bucket, k, m): a message of `joins.records`. So no column is converted between
+Python and the JVM more than once, and one operator serves all steps of a stage. What an operator has nothing to do with
+passes through it.
 """
 
 from __future__ import annotations
@@ -15,157 +15,125 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from cdc.errors import UsageError
 from joins.buckets import bucket_numbers, bucket_of
-from joins.plan import Plan
-from joins.records import DimensionSeen, FactSeen, Part, Pointed, Record, dump_record, load_record
-from joins.route import Router, Settled
-from joins.state import assemble_step, dump_hop, dump_row, hop_step, load_hop, load_row
+from joins.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
+from joins.records import Halted, Message, Refused, dump, load
+from joins.route import Changed, Reader, Router, Settled
+from joins.state import assemble_step, dump_join, dump_star, hop_step, load_join, load_star
 
-RECORDS = "bucket int, record binary"
-_ARROW = pa.schema([("bucket", pa.int32()), ("record", pa.binary())])
+MESSAGES = "bucket int, k binary, m binary"
+_ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary())])
 _CHUNK = 10_000
 
 
 def dataflow(changes: DataFrame, plan: Plan, settled: Settled, partitions: int) -> DataFrame:
-    """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as records.
+    """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
 
-    Two stateful operators, hops and rows; only the second where the query joins nothing. The result's `bucket` has no
-    meaning. Called once per start; the number of partitions is frozen in the checkpoint.
+    The result's `bucket` has no meaning. Called once per start; the number of partitions is frozen in the checkpoint.
     """
+    if not plan.finish.plain or any(source.needs_latest for source in plan.sources):
+        raise UsageError("WHERE, expressions and `delivery: at_least_once` do not run yet", "plain columns and joins")
     numbers = bucket_numbers(partitions)
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
-    routed = log.mapInArrow(_routing(plan, settled, numbers), RECORDS)
-    if plan.joins:
-        hops = HopProcessor(numbers)
-        routed = routed.groupBy("bucket").transformWithStateInPandas(hops, RECORDS, "Append", "None")
-    rows = RowProcessor(plan, numbers)
-    return routed.groupBy("bucket").transformWithStateInPandas(rows, RECORDS, "Append", "None")
+    routed = log.mapInArrow(_routing(plan, settled, numbers), MESSAGES)
+    for stage in sorted({step.stage for step in plan.steps}):
+        steps = {step.number: step for step in plan.steps if step.stage == stage}
+        processor = StepProcessor(steps, numbers)
+        routed = routed.groupBy("bucket").transformWithStateInPandas(processor, MESSAGES, "Append", "None")
+    return routed
 
 
-def _bucket(record: Record, numbers: tuple[int, ...]) -> int:
-    """Where a record goes next: a hop's key, a row, or anywhere."""
-    if isinstance(record, Pointed | DimensionSeen):
-        return bucket_of(f"{record.hop}:{record.key}", numbers)
-    if isinstance(record, FactSeen | Part):
-        return bucket_of(record.row, numbers)
-    return numbers[0]
+def _bucket(k: bytes, numbers: tuple[int, ...]) -> int:
+    return numbers[0] if k[0] == SINK else bucket_of(k.decode("latin-1"), numbers)
+
+
+def _all_pass(condition: Expression, node: Node, rows: Any) -> list[bool]:
+    """Filters only save work; WHERE repeats them."""
+    return [True] * len(rows)
 
 
 def _routing(
     plan: Plan, settled: Settled, numbers: tuple[int, ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        router = Router(plan, settled)
+        reader, router = Reader(plan, settled), Router(plan, _all_pass)
         for batch in batches:
-            routed = [record for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
-                      for record in router.route(*row)]  # fmt: skip
-            yield _arrow(routed, numbers)
+            changed: list[Changed] = []
+            notices: list[Message] = []
+            for topic, partition, offset, key, value in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                found = reader.read(topic, partition, offset, key, value)
+                if isinstance(found, Changed):
+                    changed.append(found)
+                elif isinstance(found, Refused):
+                    notices.append(found.message())
+                elif found is not None:
+                    where = f"{topic}, partition {partition}, offset {offset}"
+                    notices.append(Halted(f"TRUNCATE of {found.source.table_id} met at {where}").message())
+            yield _arrow([*notices, *router.route(changed)], numbers)
 
     return route
 
 
-def _arrow(records: list[Record], numbers: tuple[int, ...]) -> pa.RecordBatch:
-    buckets = [_bucket(record, numbers) for record in records]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(buckets, pa.int32()), pa.array([dump_record(r) for r in records], pa.binary())], schema=_ARROW
-    )
+def _arrow(messages: list[Message], numbers: tuple[int, ...]) -> pa.RecordBatch:
+    buckets = pa.array([_bucket(message.k, numbers) for message in messages], pa.int32())
+    stored = [dump(message) for message in messages]
+    columns = [pa.array([part[i] for part in stored], pa.binary()) for i in range(2)]
+    return pa.RecordBatch.from_arrays([buckets, *columns], schema=_ARROW)
 
 
-class _Processor(StatefulProcessor):
-    """What both stateful operators share: state by key text in a map, frames in, frames out."""
+class StepProcessor(StatefulProcessor):
+    """The steps of one stage, for every key of a bucket; a key's state is one value of a map."""
 
-    state_name: str
+    def __init__(self, steps: dict[int, Step], numbers: tuple[int, ...]) -> None:
+        self.steps, self.numbers = steps, numbers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.states = handle.getMapState(self.state_name, "key string", "state binary")
+        self.states = handle.getMapState("states", "k binary", "state binary")
 
     def close(self) -> None:
         pass
 
-    def stored(self, key: str) -> bytes | None:
-        found = self.states.getValue((key,))
-        return None if found is None else bytes(found[0])
-
-    def store(self, key: str, before: bytes | None, after: bytes | None) -> None:
-        """Write a key's state; nothing where nothing changed, since every call crosses to the JVM and back."""
-        if after == before:
-            return
-        if after is None:
-            self.states.removeKey((key,))
-        else:
-            self.states.updateValue((key,), (bytearray(after),))
-
-
-class HopProcessor(_Processor):
-    """`joins.state.hop_step` for every (hop, key) of a bucket."""
-
-    state_name = "hops"
-
-    def __init__(self, numbers: tuple[int, ...]) -> None:
-        self.numbers = numbers
-
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
-        groups: dict[tuple[int, str], list[Pointed | DimensionSeen]] = {}
-        passing: list[Record] = []
+        groups: dict[bytes, list[Message]] = {}
+        passing: list[Message] = []
         for frame in rows:
-            for stored in frame["record"]:
-                record = load_record(stored)
-                if isinstance(record, Pointed | DimensionSeen):
-                    groups.setdefault((record.hop, record.key), []).append(record)
+            for k, m in zip(frame["k"], frame["m"], strict=True):
+                message = load(bytes(k), bytes(m))
+                if message.k[0] in self.steps:
+                    groups.setdefault(message.k, []).append(message)
                 else:
-                    passing.append(record)
+                    passing.append(message)
         yield from _frames(self._outputs(groups, passing), self.numbers)
 
-    def _outputs(
-        self, groups: dict[tuple[int, str], list[Pointed | DimensionSeen]], passing: list[Record]
-    ) -> Iterator[Record]:
+    def _outputs(self, groups: dict[bytes, list[Message]], passing: list[Message]) -> Iterator[Message]:
         yield from passing
-        for (hop, key), records in groups.items():
-            name = f"{hop}:{key}"
-            before = self.stored(name)
-            state, parts = hop_step(None if before is None else load_hop(before), records, hop, key)
-            self.store(name, before, None if state is None else dump_hop(state))
-            yield from parts
+        for k, messages in groups.items():
+            found = self.states.getValue((bytearray(k),))
+            before = None if found is None else bytes(found[0])
+            after, told = _run(self.steps[k[0]], k, before, messages)
+            if after is None and before is not None:
+                self.states.removeKey((bytearray(k),))
+            elif after is not None and after != before:
+                self.states.updateValue((bytearray(k),), (bytearray(after),))
+            yield from told
 
 
-class RowProcessor(_Processor):
-    """`joins.state.assemble_step` for every row of a bucket."""
-
-    state_name = "rows"
-
-    def __init__(self, plan: Plan, numbers: tuple[int, ...]) -> None:
-        self.plan, self.numbers = plan.assemble, numbers
-        names = [output.name for output in plan.assemble.outputs]
-        self.row_key = tuple(names.index(name) for name in plan.sink.row_key)
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
-        groups: dict[str, list[FactSeen | Part]] = {}
-        passing: list[Record] = []
-        for frame in rows:
-            for stored in frame["record"]:
-                record = load_record(stored)
-                if isinstance(record, FactSeen | Part):
-                    groups.setdefault(record.row, []).append(record)
-                else:
-                    passing.append(record)
-        yield from _frames(self._outputs(groups, passing), self.numbers)
-
-    def _outputs(self, groups: dict[str, list[FactSeen | Part]], passing: list[Record]) -> Iterator[Record]:
-        yield from passing
-        for row, records in groups.items():
-            before = self.stored(row)
-            state, outputs = assemble_step(
-                self.plan, self.row_key, None if before is None else load_row(before), records
-            )
-            self.store(row, before, None if state is None else dump_row(state))
-            yield from outputs
+def _run(step: Step, k: bytes, before: bytes | None, messages: list[Message]) -> tuple[bytes | None, list[Message]]:
+    """One step on a stored state → the state to store, and what leaves."""
+    if isinstance(step, KeyedJoin):
+        joined, told = hop_step(step, k, None if before is None else load_join(before), messages)
+        return (None if joined is None else dump_join(joined)), told
+    assert isinstance(step, Assemble)  # there is no third kind
+    star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
+    return (None if star is None else dump_star(star)), told
 
 
-def _frames(records: Iterable[Record], numbers: tuple[int, ...]) -> Iterator[pd.DataFrame]:
-    """Frames of at most a chunk of rows, so that a hot key's many parts never stand in memory at once."""
-    chunk: list[Record] = []
-    for record in records:
-        chunk.append(record)
+def _frames(messages: Iterable[Message], numbers: tuple[int, ...]) -> Iterator[pd.DataFrame]:
+    """Frames of at most a chunk of rows, so that a hot key's many rows never stand in memory at once."""
+    chunk: list[Message] = []
+    for message in messages:
+        chunk.append(message)
         if len(chunk) == _CHUNK:
             yield _frame(chunk, numbers)
             chunk = []
@@ -173,8 +141,11 @@ def _frames(records: Iterable[Record], numbers: tuple[int, ...]) -> Iterator[pd.
         yield _frame(chunk, numbers)
 
 
-def _frame(records: list[Record], numbers: tuple[int, ...]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"bucket": [_bucket(r, numbers) for r in records], "record": [dump_record(r) for r in records]},
-        columns=["bucket", "record"],
-    ).astype({"bucket": "int32"})
+def _frame(messages: list[Message], numbers: tuple[int, ...]) -> pd.DataFrame:
+    stored = [dump(message) for message in messages]
+    columns = {
+        "bucket": [_bucket(message.k, numbers) for message in messages],
+        "k": [k for k, _ in stored],
+        "m": [m for _, m in stored],
+    }
+    return pd.DataFrame(columns, columns=["bucket", "k", "m"]).astype({"bucket": "int32"})

@@ -1,10 +1,13 @@
-"""The specification of the stateful steps: pure functions of a key's state and a batch's records.
+"""The specification of the stateful steps: pure functions of one key's state and one batch's messages for it.
 
-Laws and the simulation run these; the Python engine runs them in Spark; the kernel must give the same outputs. Both
-steps fold the whole batch of a key before anything leaves, and order nothing by arrival: for each row the greatest
-version wins. So the outcome is the same wherever the batches are cut.
+Laws and the simulation run these; the portable engine runs them in Spark; the kernel must give the same messages. Each
+folds the whole batch of a key before anything leaves. Within a batch `v` orders what happened to one row; between
+batches the log does, since the messages of one row come from one partition: no state holds a version, except that of
+`latest`, which makes such an order for sources that have none.
 
-A record of `joins.records` at a hop concerns (hop, key); at the assembling step a row. An absent state is None.
+Why every row leaves right though its keys are folded apart: at the end of a batch a row that lives points at one key
+per hop. Only there is its newest op a PUT, everywhere else MOVED, which says nothing. So each batch puts a row at most
+once, and a `gone` of the same batch, from a key that it left, is older: put beats gone.
 """
 
 from __future__ import annotations
@@ -12,182 +15,235 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import orjson
-
-from joins.plan import Assemble
-from joins.records import DimensionSeen, FactSeen, Part, Pointed, RowGone, RowPut, Values, Version, text_of
+from joins.plan import Assemble, KeyedJoin
+from joins.records import (
+    DIM_GONE,
+    DIM_PUT,
+    GONE,
+    MOVED,
+    NEW,
+    PART,
+    PUT,
+    ROW_GONE,
+    ROW_PUT,
+    Message,
+    joined,
+    null_key,
+    pack,
+    split_part,
+    unpack,
+    with_part,
+)
 
 
 @dataclass(slots=True, kw_only=True)
-class Dimension:
-    """The newest version of a dimension row; `values` None when it was deleted."""
+class JoinState:
+    """Of one key of a hop: its right side (empty: there is none), and the rows that point here with their payloads.
 
-    version: Version
-    ts_ms: int
-    values: Values | None
-
-
-@dataclass(slots=True, kw_only=True)
-class HopState:
-    """Of one (hop, key): its dimension row, None before any was seen, and the live rows that point at the key.
-
-    Each row is listed with the version that made it point here.
+    The payloads are empty where an assembling step keeps the rows.
     """
 
-    dimension: Dimension | None = None
-    rows: dict[str, Version] = field(default_factory=dict)
+    right: bytes = b""
+    rows: dict[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
-class RowState:
-    """Of one live row: its values, and per hop the part that fits the key it points at (None: points at nothing)."""
+class StarState:
+    """Of one live row of a star: its own payload and per hop the part that it shows (empty: no such row)."""
 
-    version: Version
-    ts_ms: int
-    values: Values
-    parts: list[Part | None]
+    own: bytes
+    parts: list[bytes]
+
+
+@dataclass(slots=True, kw_only=True)
+class LatestState:
+    """Of one row of a source: the newest version seen and its payload, None once it was deleted (a tombstone)."""
+
+    v: int
+    p: bytes | None
 
 
 def hop_step(
-    state: HopState | None, records: Iterable[Pointed | DimensionSeen], hop: int, key: str
-) -> tuple[HopState | None, list[Part]]:
-    """Fold a batch into a hop's key → its new state, and a part for every row that must hear of it.
+    join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]
+) -> tuple[JoinState | None, list[Message]]:
+    """Fold a batch into one key of a hop → its new state, and a message for every row that must hear of it.
 
-    A part leaves for each row of the batch that points here now, and for all rows when the dimension changed. So a
-    whole row can always be assembled in the batch that moved it, and a row that has left hears nothing more from here.
+    Rows hear when they came here or changed, and all of them when the right side did. What an inner join hides leaves
+    as `gone`, unless the row can not have been shown: it was here already without a right side, or it is new.
     """
-    state = HopState() if state is None else state
-    dimension, dimension_changed = state.dimension, False
-    touched: dict[str, tuple[Version, bool]] = {}
-    for record in records:
-        if isinstance(record, DimensionSeen):
-            if dimension is None or record.version > dimension.version:
-                dimension = Dimension(version=record.version, ts_ms=record.ts_ms, values=record.values)
-                dimension_changed = True
-            continue
-        known = touched.get(record.row)
-        newest = known[0] if known is not None else state.rows.get(record.row)
-        if newest is None or record.version >= newest:
-            touched[record.row] = (record.version, record.live)
-    rows = dict(state.rows)
-    for row, (version, live) in touched.items():
-        if live:
-            # a row that was listed keeps its first version, so that an update that moves nothing writes no state
-            rows.setdefault(row, version)
+    before = JoinState() if state is None else state
+    right, right_changed = _newest_right(before.right, messages := list(messages))
+    newest: dict[bytes, Message] = {}
+    often: set[bytes] = set()
+    for message in messages:
+        if message.op in (PUT, NEW, MOVED, GONE):
+            known = newest.get(message.r)
+            if known is not None:
+                often.add(message.r)
+            if known is None or message.v >= known.v:
+                newest[message.r] = message
+    rows = dict(before.rows)
+    for r, message in newest.items():
+        if message.op in (PUT, NEW):
+            rows[r] = message.p if join.star is None else b""
         else:
-            rows.pop(row, None)
-    ts_ms, values = (0, None) if dimension is None else (dimension.ts_ms, dimension.values)
-    listeners = rows if dimension_changed else (row for row, (_, live) in touched.items() if live)
-    parts = [Part(row, hop, key, ts_ms, values) for row in listeners]
-    if not rows and values is None:
-        return None, parts
-    return HopState(dimension=dimension, rows=rows), parts
+            rows.pop(r, None)
+    out = _Outlet(join)
+    for r in rows if right_changed else [r for r, message in newest.items() if message.op in (PUT, NEW)]:
+        came = newest.get(r)
+        new = came is not None and came.op == NEW and r not in often
+        own = rows[r] if join.star is None else None if came is None else came.p
+        out.row(r, own, right, shown=bool(before.right) if r in before.rows else not new)
+    for r, message in newest.items():
+        # what an inner join hid here already was not shown
+        if message.op == GONE and (join.star is not None or not join.inner or before.right or r not in before.rows):
+            out.gone(r)
+    if null_key(k) or (not rows and not right):
+        return None, out.messages
+    return JoinState(right=right, rows=rows), out.messages
+
+
+def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
+    """The right side after a batch, and whether its values are others than before."""
+    newest: Message | None = None
+    for message in messages:
+        if message.op in (DIM_PUT, DIM_GONE) and (newest is None or message.v >= newest.v):
+            newest = message
+    if newest is None:
+        return stored, False
+    right = newest.p if newest.op == DIM_PUT else b""
+    return (right, True) if right[8:] != stored[8:] or bool(right) != bool(stored) else (stored, False)
+
+
+class _Outlet:
+    """Where the rows of one hop go: on as whole rows, or to the step that assembles them.
+
+    Of a star the first hop passes the rows themselves on, with its part; the others send parts alone.
+    """
+
+    def __init__(self, join: KeyedJoin) -> None:
+        self.join, self.messages = join, list[Message]()
+
+    def row(self, r: bytes, own: bytes | None, right: bytes, *, shown: bool) -> None:
+        """Row `r`; `own` is its payload if it came in this batch or is kept here."""
+        join = self.join
+        if join.star is not None:
+            if join.part == 0 and own is not None:
+                self.messages.append(Message(bytes([join.star]) + r, PUT, b"", 1, with_part(own, right)))
+            else:
+                self.messages.append(Message(bytes([join.star]) + r, PART, bytes([join.part]), 0, right))
+        elif right or not join.inner:
+            assert own is not None  # where no star keeps the rows, this step does
+            self.messages.append(whole_row(join.target, r, joined(own, right, join.width)))
+        elif shown:
+            self.messages.append(no_row(join.target, r))
+
+    def gone(self, r: bytes) -> None:
+        """Row `r` is deleted."""
+        join = self.join
+        if join.star is None:
+            self.messages.append(no_row(join.target, r))
+        elif join.part == 0:
+            self.messages.append(Message(bytes([join.star]) + r, GONE, b"", 0, b""))
+
+
+def whole_row(target: int, r: bytes, p: bytes) -> Message:
+    """A node's row as its consumer reads it: the hop that it is the right side of, or the sink. Put beats gone: v 1."""
+    return Message(bytes([target]) + r, ROW_PUT if target == 0xFF else DIM_PUT, b"", 1, p)
+
+
+def no_row(target: int, r: bytes) -> Message:
+    """Its end; v 0."""
+    return Message(bytes([target]) + r, ROW_GONE if target == 0xFF else DIM_GONE, b"", 0, b"")
 
 
 def assemble_step(
-    plan: Assemble, row_key: tuple[int, ...], state: RowState | None, records: Iterable[FactSeen | Part]
-) -> tuple[RowState | None, list[RowPut | RowGone]]:
-    """Fold a batch into a row → its new state, and the whole row or its end.
+    star: Assemble, k: bytes, state: StarState | None, messages: Iterable[Message]
+) -> tuple[StarState | None, list[Message]]:
+    """Fold a batch into one row of a star → its new state, and the whole row or its end.
 
-    `row_key` = indexes of the key columns among the outputs. A part is taken only if its key is the one that the row's
-    newest version points at: a part that a former key sends late changes nothing. Nothing leaves for a row that came
-    and went within the batch.
+    A row that came or moved finds the parts of its new keys in the same batch. RuntimeError when one is missing: the
+    hops and this step disagree, and going on would store a wrong row.
     """
-    newest: FactSeen | None = None
-    parts: dict[tuple[int, str], Part] = {}
-    for record in records:
-        if isinstance(record, Part):
-            parts[record.hop, record.key] = record
-        elif newest is None or record.version >= newest.version:
-            newest = record
-    if newest is not None and state is not None and newest.version < state.version:
-        newest = None
-    before = None if state is None else _key_of(plan, row_key, state)
-    if newest is not None and newest.values is None:
-        return None, [] if before is None else [RowGone(before)]
-    if newest is None and state is None:
+    newest: Message | None = None
+    parts: dict[int, bytes] = {}
+    for message in messages:
+        if message.op == PART:
+            parts[message.r[0]] = message.p
+        elif newest is None or message.v >= newest.v:
+            newest = message
+    shown = state is not None and _shown(star, state.parts)
+    if newest is not None and newest.op == GONE:
+        return None, [no_row(star.target, k[1:])] if shown else []
+    own = None if state is None else state.own
+    if newest is not None:
+        own, parts[0] = split_part(newest.p)
+    if own is None:
         return None, []
-    after = _next_state(plan, state, newest, parts)
-    if newest is None and state is not None and after.parts == state.parts:
-        return state, []
-    outputs: list[RowPut | RowGone] = [put_of(plan, after)]
-    if before is not None and before != _key_of(plan, row_key, after):
-        outputs.insert(0, RowGone(before))
-    return after, outputs
+    old: list[bytes | None] = [None] * len(star.widths) if state is None else list(state.parts)
+    chosen = [parts.get(i, part) for i, part in enumerate(old)]
+    if missing := [i for i, part in enumerate(chosen) if part is None]:
+        raise RuntimeError(f"no part from hop {missing[0]} of star {star.number:#x} for row {k[1:]!r}")
+    after = StarState(own=own, parts=[part or b"" for part in chosen])
+    if not _shown(star, after.parts):
+        return after, [no_row(star.target, k[1:])] if shown else []
+    return after, [whole_row(star.target, k[1:], _assembled(star, after))]
 
 
-def _next_state(
-    plan: Assemble, state: RowState | None, newest: FactSeen | None, parts: dict[tuple[int, str], Part]
-) -> RowState:
-    if newest is not None and newest.values is not None:
-        version, ts_ms, values = newest.version, newest.ts_ms, newest.values
-    else:
-        assert state is not None  # a row without state and without news was dealt with by the caller
-        version, ts_ms, values = state.version, state.ts_ms, state.values
-    chosen: list[Part | None] = []
-    for hop, index in enumerate(plan.keys):
-        value = values[index]
-        if value is None:
-            chosen.append(None)
-            continue
-        key = text_of(value)
-        part = parts.get((hop, key))
-        if part is None and state is not None:
-            kept = state.parts[hop]
-            part = kept if kept is not None and kept.key == key else None
-        if part is None:
-            raise LookupError(f"hop {hop} sent no part for key {key}")
-        chosen.append(part)
-    return RowState(version=version, ts_ms=ts_ms, values=values, parts=chosen)
+def _shown(star: Assemble, parts: list[bytes]) -> bool:
+    return all(part or not inner for part, inner in zip(parts, star.inner, strict=True))
 
 
-def put_of(plan: Assemble, state: RowState) -> RowPut:
-    """The whole row that a state shows; columns of an absent dimension row are NULL."""
-    values: Values = []
-    for output in plan.outputs:
-        if output.hop is None:
-            values.append(state.values[output.index])
-        else:
-            part = state.parts[output.hop]
-            values.append(None if part is None or part.values is None else part.values[output.index])
-    newest = max([state.ts_ms, *(part.ts_ms for part in state.parts if part is not None)])
-    return RowPut(values, newest)
+def _assembled(star: Assemble, state: StarState) -> bytes:
+    row = state.own
+    for part, width in zip(state.parts, star.widths, strict=True):
+        row = joined(row, part, width)
+    return row
 
 
-def _key_of(plan: Assemble, row_key: tuple[int, ...], state: RowState) -> Values:
-    # row key columns come from the fact (joins.sql refuses others)
-    return [state.values[plan.outputs[index].index] for index in row_key]
+def fold_step(messages: Iterable[Message]) -> list[Message]:
+    """Rows of a query without joins: the newest of the batch, no state."""
+    return [max(messages, key=lambda message: message.v)]
 
 
-def dump_hop(state: HopState) -> bytes:
-    """A hop's state as stored; inverse of `load_hop`."""
-    d = state.dimension
-    return orjson.dumps((None if d is None else (d.version, d.ts_ms, d.values), state.rows))
+def latest_step(
+    state: LatestState | None, messages: Iterable[Message]
+) -> tuple[LatestState | None, tuple[bytes | None, bytes | None] | None]:
+    """Fold a batch of one source row → its state and its change (before, after), None where nothing is new.
+
+    For sources that repeat events, reorder them or log no before images: what is not newer than the newest version
+    seen is dropped, and before is what this step passed on last. Tombstones remember deleted rows; the engine lets
+    them expire, after which an older event would bring the row back.
+    """
+    newest: Message | None = None
+    for message in messages:
+        if newest is None or message.v > newest.v:
+            newest = message
+    if newest is None or (state is not None and newest.v <= state.v):
+        return state, None
+    before = None if state is None else state.p
+    after = newest.p if newest.op == PUT else None
+    change = None if before is None and after is None else (before, after)
+    return LatestState(v=newest.v, p=after), change
 
 
-def load_hop(stored: bytes) -> HopState:
-    """Read what `dump_hop` wrote."""
-    dimension, rows = orjson.loads(stored)
-    return HopState(
-        dimension=None
-        if dimension is None
-        else Dimension(version=tuple(dimension[0]), ts_ms=dimension[1], values=dimension[2]),
-        rows={row: tuple(version) for row, version in rows.items()},
-    )
+def dump_join(state: JoinState) -> bytes:
+    """A key's state as stored; inverse of `load_join`."""
+    return pack([state.right, *(part for item in state.rows.items() for part in item)])
 
 
-def dump_row(state: RowState) -> bytes:
-    """A row's state as stored; inverse of `load_row`."""
-    parts = [None if part is None else tuple(part) for part in state.parts]
-    return orjson.dumps((state.version, state.ts_ms, state.values, parts))
+def load_join(stored: bytes) -> JoinState:
+    """Read what `dump_join` wrote."""
+    right, *parts = unpack(stored)
+    return JoinState(right=right, rows=dict(zip(parts[::2], parts[1::2], strict=True)))
 
 
-def load_row(stored: bytes) -> RowState:
-    """Read what `dump_row` wrote."""
-    version, ts_ms, values, parts = orjson.loads(stored)
-    return RowState(
-        version=tuple(version),
-        ts_ms=ts_ms,
-        values=values,
-        parts=[None if part is None else Part(*part) for part in parts],
-    )
+def dump_star(state: StarState) -> bytes:
+    """A row's state as stored; inverse of `load_star`."""
+    return pack([state.own, *state.parts])
+
+
+def load_star(stored: bytes) -> StarState:
+    """Read what `dump_star` wrote."""
+    own, *parts = unpack(stored)
+    return StarState(own=own, parts=parts)

@@ -29,10 +29,13 @@ from cdc.schema import Column, TableId, TableSchema
 from cdc.types import Canonical
 from console.cli_apply import provision
 from console.file_topology import load_topology
+from joins.compiler import compile_plan
 from joins.hbase_table import HBase, patiently
-from joins.oracle import answer, tables_after
-from joins.plan import Plan, compile_plan
+from joins.oracle import tables_after
+from joins.plan import Plan
 from joins.simulation import Logged, Simulation
+from joins.sql_evaluate import Evaluator
+from joins.sql_oracle import Oracle
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -312,9 +315,14 @@ def joined(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
     made.close()
 
 
-def oracle(plan: Plan, history: History) -> Mapping[tuple[Canonical, ...], Mapping[str, Canonical]]:
+def oracle(joined: Joined, history: History) -> Mapping[tuple[Canonical, ...], Mapping[str, Canonical]]:
     ordered = sorted(history.events, key=lambda event: (event.source.table_id.source, event.source.sequence))
-    return answer(plan, tables_after(ordered, dict.fromkeys(COLUMNS, ("id",))))
+    asked = Oracle(joined.topology, SCHEMAS)
+    try:
+        tables = tables_after(ordered, dict.fromkeys(COLUMNS, ("id",)))
+        return asked.answer(joined.topology.tables["wide"], joined.plan.sink.row_key, tables)
+    finally:
+        asked.close()
 
 
 def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
@@ -339,21 +347,23 @@ def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
     submitted = joined.start(["spark-submit", str(ROOT / "src" / "joins" / "__main__.py")])
     wait_for(lambda: joined.barriers_tell(history), "the replay never ends")
     assert joined.cells() == written  # the same cells under the same timestamps, and the stale row swept away
-    assert joined.live() == oracle(joined.plan, history)
+    assert joined.live() == oracle(joined, history)
 
     joined.publish(history.change(300, ids=6))
     joined.publish_positions(history)
     wait_for(lambda: joined.barriers_tell(history), "the second half never arrives")
-    assert joined.live() == oracle(joined.plan, history)
+    assert joined.live() == oracle(joined, history)
     letters = [json.loads(one.value or b"") for one in joined.records(naming.dead_letter_topic(joined.name), 1)]
     distinct = {(letter["topic"], letter["partition"], letter["offset"]): letter["reason"] for letter in letters}
     assert len(distinct) == 2
     assert all(reason.startswith("not an envelope: ") for reason in distinct.values())
 
-    simulation = Simulation(joined.plan, {})
+    evaluator = Evaluator()
+    simulation = Simulation(joined.plan, {}, evaluator)
     simulation.run_batch([one for topic in joined.topics for one in joined.records(topic, 2)], now_ms=1)
     assert simulation.live() == joined.live()
     assert len(simulation.refused) == 2
+    evaluator.close()
 
     joined.publish([history.truncate()])
     assert submitted.wait(60) != 0

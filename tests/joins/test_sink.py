@@ -13,7 +13,7 @@ from cdc.errors import Fatal, UsageError
 from cdc.layout import Layout, LayoutColumn
 from cdc.types import Canonical, parse_type
 from joins.file_checkpoint import Checkpoint, QueryRecord
-from joins.records import Halted, Refused, RowGone, RowPut, dump_record, load_record
+from joins.records import Halted, Refused, RowGone, RowPut, dump, load, record_of
 from joins.sink import barriers, dead_letter, next_stamp, writes_of
 
 LAYOUT = Layout(
@@ -62,7 +62,10 @@ def test_dead_letter_names_where_it_came_from() -> None:
 
 def test_halt_is_reported() -> None:
     """What the join must not pass over reaches the driver."""
-    assert writes_of([load_record(dump_record(Halted("TRUNCATE of a.b.c")))], CODEC, 0).halted == "TRUNCATE of a.b.c"
+    assert (
+        writes_of([record_of(load(*dump(Halted("TRUNCATE of a.b.c").message())), [])], CODEC, 0).halted
+        == "TRUNCATE of a.b.c"
+    )
 
 
 def test_stamps_grow_by_two_and_follow_the_clock() -> None:

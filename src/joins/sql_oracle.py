@@ -1,0 +1,65 @@
+"""The right answer of a query, by DuckDB: the topology's own SELECT over whole tables of canonical values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from cdc.schema import TableId, TableSchema
+from cdc.topology import Table, Topology
+from cdc.types import Canonical
+from joins.oracle import Rows
+from joins.sql_evaluate import canonical, duckdb_type, native
+
+Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
+
+
+class Oracle:
+    """Answers the queries of one topology; one in-memory database with the schemas' tables, closed by `close`."""
+
+    def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
+        self._topology, self._schemas = topology, schemas
+        self._database = duckdb.connect()
+        self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
+        for table, name in self._names.items():
+            columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in schemas[table].columns)
+            self._database.execute(f"CREATE TABLE {name} ({columns})")
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
+        """Row key → columns of the result; ValueError if the row key is none."""
+        for table_id, name in self._names.items():
+            schema = self._schemas[table_id]
+            self._database.execute(f"DELETE FROM {name}")
+            rows = [[native(c.type, row[c.name]) for c in schema.columns] for row in tables[table_id].values()]
+            if rows:
+                marks = ", ".join("?" for _ in schema.columns)
+                self._database.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+        cursor = self._database.execute(self._query(table).sql("duckdb"))
+        names = [column[0] for column in cursor.description or []]
+        answer: Answer = {}
+        for found in cursor.fetchall():
+            row = dict(zip(names, map(canonical, found), strict=True))
+            key = tuple(row[name] for name in row_key)
+            if key in answer:
+                raise ValueError(f"two rows of {table.name} have the key {key}")
+            answer[key] = row
+        return answer
+
+    def _query(self, table: Table) -> exp.Expr:
+        query = sqlglot.parse_one(table.query, read="spark")
+        for node in list(query.find_all(exp.Table)):
+            parts = tuple(part.name for part in node.parts)
+            table_id = self._topology.table_id(parts)
+            if table_id is not None:
+                node.replace(exp.alias_(exp.to_table(self._names[table_id]), node.alias_or_name, table=True))
+            else:
+                inner = self._query(self._topology.tables[parts[0]])
+                node.replace(exp.alias_(exp.Subquery(this=inner), node.alias_or_name, table=True))
+        return query

@@ -1,0 +1,153 @@
+"""Types of computed values: Spark's names for ours, and the types that its operators give.
+
+Decimals follow Spark's rules (`DecimalPrecision` with `spark.sql.decimalOperations.allowPrecisionLoss`): a result that
+would need more than 38 digits loses digits of its fraction, but no more than leaves six.
+"""
+
+from __future__ import annotations
+
+import decimal
+from typing import Literal
+
+from sqlglot import exp
+
+from cdc.types import Kind, LogicalType
+
+BOOL = LogicalType(kind="bool")
+INT32 = LogicalType(kind="int32")
+INT64 = LogicalType(kind="int64")
+FLOAT64 = LogicalType(kind="float64")
+STRING = LogicalType(kind="string")
+DATE = LogicalType(kind="date")
+DATETIME = LogicalType(kind="datetime")
+# NULL without a type: takes that of its neighbours. No column can have it, a decimal has one digit at least.
+NULL = LogicalType(kind="decimal", precision=0)
+
+INTEGERS: dict[str, int] = {
+    "int8": 3,
+    "int16": 5,
+    "int32": 10,
+    "int64": 20,
+}  # with the digits of a decimal that holds it
+_WIDTH = list(INTEGERS)
+_SPARK: dict[Kind, str] = {
+    "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT",
+    "uint64": "DECIMAL(20,0)", "float32": "FLOAT", "float64": "DOUBLE", "date": "DATE", "datetime": "TIMESTAMP_NTZ",
+    "timestamp": "TIMESTAMP_NTZ", "time": "STRING", "string": "STRING", "json": "STRING", "bytes": "BINARY",
+}  # fmt: skip
+_CASTS: dict[exp.DType, LogicalType] = {
+    exp.DType.BOOLEAN: BOOL,
+    exp.DType.TINYINT: LogicalType(kind="int8"),
+    exp.DType.SMALLINT: LogicalType(kind="int16"),
+    exp.DType.INT: INT32,
+    exp.DType.BIGINT: INT64,
+    exp.DType.FLOAT: LogicalType(kind="float32"),
+    exp.DType.DOUBLE: FLOAT64,
+    exp.DType.TEXT: STRING,
+    exp.DType.VARCHAR: STRING,
+    exp.DType.DATE: DATE,
+    exp.DType.TIMESTAMP: DATETIME,
+    exp.DType.TIMESTAMPNTZ: DATETIME,
+    exp.DType.TIMESTAMPTZ: DATETIME,  # how sqlglot reads Spark's TIMESTAMP
+}
+Family = Literal["null", "bool", "number", "text", "date", "moment", "bytes"]
+
+
+def spark_type(type_: LogicalType) -> str:
+    """Spark's name of a type."""
+    return f"DECIMAL({type_.precision},{type_.scale})" if type_.kind == "decimal" else _SPARK[type_.kind]
+
+
+def family(type_: LogicalType) -> Family:
+    """What can be compared with one another."""
+    if type_ == NULL:
+        return "null"
+    match type_.kind:
+        case "bool" | "date" | "bytes":
+            return type_.kind
+        case "datetime" | "timestamp":
+            return "moment"
+        case "string" | "json" | "time":
+            return "text"
+    return "number"
+
+
+def type_of_cast(to: exp.Expr) -> LogicalType | None:
+    """The type that a CAST names; None for one that is not kept."""
+    if to.this == exp.DType.DECIMAL:
+        numbers = [int(parameter.name) for parameter in to.expressions]
+        precision, scale = (*numbers, *(10, 0)[len(numbers) :])
+        return LogicalType(kind="decimal", precision=precision, scale=scale) if precision <= 38 else None
+    if to.expressions:
+        return STRING if to.this in (exp.DType.VARCHAR, exp.DType.CHAR) else None
+    return _CASTS.get(to.this)
+
+
+def literal_type(number: decimal.Decimal) -> LogicalType | None:
+    """The type of a number as it is written; None beyond 38 digits."""
+    exponent = int(number.as_tuple().exponent)
+    if exponent == 0 and abs(number) < 2**63:
+        return INT32 if abs(number) < 2**31 else INT64
+    scale = max(0, -exponent)
+    precision = max(len(number.as_tuple().digits), scale)
+    return LogicalType(kind="decimal", precision=precision, scale=scale) if precision <= 38 else None
+
+
+def _as_decimal(type_: LogicalType) -> LogicalType:
+    if type_.kind == "decimal":
+        return type_
+    return LogicalType(kind="decimal", precision=INTEGERS.get(type_.kind, 20))
+
+
+def bounded(precision: int, scale: int) -> LogicalType:
+    """A decimal of at most 38 digits, as Spark cuts it."""
+    if precision > 38:
+        whole = precision - scale
+        precision, scale = 38, max(38 - whole, min(scale, 6))
+    return LogicalType(kind="decimal", precision=precision, scale=scale)
+
+
+def common(a: LogicalType, b: LogicalType) -> LogicalType | None:
+    """The type that holds values of both exactly (numbers with a float: as near as a double can); None if none does."""
+    if a == b or b == NULL:
+        return a
+    if a == NULL:
+        return b
+    families = {family(a), family(b)}
+    if families == {"text"}:
+        return STRING
+    if families <= {"date", "moment"}:
+        return DATETIME
+    if families != {"number"}:
+        return None
+    if a.kind.startswith("float") or b.kind.startswith("float"):
+        return FLOAT64
+    if a.kind in INTEGERS and b.kind in INTEGERS:
+        return LogicalType(kind=max(a.kind, b.kind, key=_WIDTH.index))
+    x, y = _as_decimal(a), _as_decimal(b)
+    scale = max(x.scale, y.scale)
+    whole = max(x.precision - x.scale, y.precision - y.scale)
+    return LogicalType(kind="decimal", precision=whole + scale, scale=scale) if whole + scale <= 38 else None
+
+
+def arithmetic(operator: str, a: LogicalType, b: LogicalType) -> LogicalType | None:
+    """The type of `a operator b`; None if there is no such operator for them."""
+    if NULL in (a, b) or family(a) != "number" or family(b) != "number":
+        return None
+    if a.kind.startswith("float") or b.kind.startswith("float"):
+        return a if a == b and operator != "try_divide" else FLOAT64
+    if a.kind in INTEGERS and b.kind in INTEGERS:
+        return FLOAT64 if operator == "try_divide" else common(a, b)
+    x, y = _as_decimal(a), _as_decimal(b)
+    p1, s1, p2, s2 = x.precision, x.scale, y.precision, y.scale
+    match operator:
+        case "try_add" | "try_subtract":
+            scale = max(s1, s2)
+            return bounded(max(p1 - s1, p2 - s2) + scale + 1, scale)
+        case "try_multiply":
+            return bounded(p1 + p2 + 1, s1 + s2)
+        case "try_divide":
+            scale = max(6, s1 + p2 + 1)
+            return bounded(p1 - s1 + s2 + scale, scale)
+    scale = max(s1, s2)
+    return bounded(min(p1 - s1, p2 - s2) + scale, scale)

@@ -1,0 +1,301 @@
+"""A join, a history of its sources and how the log delivers it: run through the simulation and compared with DuckDB.
+
+A case is data: random ones come from `joinrandom`, those that once failed lie in tests/cases/joins/*.case (YAML) for
+good. Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, and `quiet`, where everything must be equal.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cdc.envelope import to_envelope
+from cdc.event import ChangeEvent, Op, SourceInfo
+from cdc.naming import change_topic
+from cdc.reader import read_topology
+from cdc.schema import Column, TableId, TableSchema
+from cdc.topology import Topology
+from cdc.types import Canonical
+from joins.compiler import compile_plan
+from joins.oracle import tables_after
+from joins.plan import Plan
+from joins.records import Message
+from joins.simulation import Logged, Simulation
+from joins.sql_evaluate import Evaluator
+from joins.sql_oracle import Oracle
+
+PARTITIONS = 2
+Row = dict[str, Canonical]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`tables`: source.table → column → type (`?` behind it: nullable), the key columns under `key`.
+
+    `views`: tables of the topology that the query reads, by name with query and row_key.
+    """
+
+    tables: dict[str, dict[str, Any]]
+    query: str
+    row_key: list[str]
+    history: list[list[Any]]
+    views: dict[str, dict[str, Any]] = field(default_factory=dict)
+    delivery: str = "exactly_once"
+    why: str = ""
+
+    def text(self) -> str:
+        """As a file under tests/cases/joins holds it."""
+        value = {k: v for k, v in vars(self).items() if v}
+        return yaml.safe_dump(value, sort_keys=False, width=200, default_flow_style=None)
+
+    def topology(self) -> Topology:
+        """The topology that declares it."""
+        sources: dict[str, Any] = {}
+        for name in self.tables:
+            source, table = name.split(".")
+            made = sources.setdefault(source, {
+                "type": "mysql", "hostname": "h", "username": "u", "password": "p", "database": source, "tables": [],
+                "server_id": len(sources) + 1, "delivery": self.delivery,
+            })  # fmt: skip
+            made["tables"].append(table)
+        wanted = {"query": self.query, "row_key": self.row_key}
+        value = {"name": "law", "sources": sources, "tables": {"wide": wanted, **self.views}}
+        return read_topology(yaml.safe_dump(value, sort_keys=False), file="case.yml", environ={})
+
+    def schemas(self) -> dict[TableId, TableSchema]:
+        """The schemas of its tables."""
+        found = {}
+        for name, columns in self.tables.items():
+            table = table_id(name)
+            made = tuple(
+                Column(name=n, column_type=t.removesuffix("?"), nullable=t.endswith("?"))
+                for n, t in columns.items()
+                if n != "key"
+            )
+            found[table] = TableSchema(table_id=table, version=1, columns=made, primary_key=tuple(columns["key"]))
+        return found
+
+    def plan(self) -> Plan:
+        """Its plan."""
+        topology = self.topology()
+        return compile_plan(topology, topology.tables["wide"], self.schemas())
+
+
+def read_case(path: Path) -> Case:
+    """A case from its file."""
+    return Case(**yaml.safe_load(path.read_text()))
+
+
+def table_id(name: str) -> TableId:
+    source, table = name.split(".")
+    return TableId(source=source, database=source, table=table)
+
+
+def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
+    """The changes that the sources log, up to each `quiet` and to the end; sequences count per source.
+
+    As capture does it, a change of a primary key is a delete and an insert, and what changes nothing is not logged.
+    """
+    rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
+    sequences = dict.fromkeys((name.split(".")[0] for name in case.tables), 0)
+    events: list[ChangeEvent] = []
+
+    def log(name: str, op: Op, before: Row | None, after: Row | None) -> None:
+        source = name.split(".")[0]
+        sequences[source] += 1
+        number = sum(sequences.values())
+        where = SourceInfo(
+            table_id=table_id(name), ts_ms=1000 + number, server_id=1, gtid=None, file="f", pos=number, row=0,
+            sequence=sequences[source],
+        )  # fmt: skip
+        events.append(ChangeEvent(op=op, before=before, after=after, source=where, ts_ms=1000 + number))
+
+    for word, *arguments in case.history:
+        if word == "quiet":
+            yield events
+            events = []
+            continue
+        name = arguments[0]
+        known, key = rows[name], case.tables[name]["key"]
+        if word == "truncate":
+            log(name, "t", None, None)
+            known.clear()
+            continue
+        at = tuple(arguments[1][column] for column in key)
+        before = known.get(at)
+        if word == "delete":
+            if before is not None:
+                log(name, "d", before, None)
+                del known[at]
+        elif before != arguments[1]:
+            log(name, "c" if before is None else "u", before, arguments[1])
+            known[at] = arguments[1]
+    yield events
+
+
+def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], int]) -> list[Logged]:
+    """Records of the topics; a tombstone follows each delete, a TRUNCATE goes to every partition."""
+    records = []
+
+    def append(topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
+        offset = ends.get((topic, partition), 0)
+        ends[topic, partition] = offset + 1
+        records.append(Logged(topic=topic, partition=partition, offset=offset, key=key, value=value))
+
+    for event in events:
+        name = f"{event.source.table_id.source}.{event.source.table_id.table}"
+        topic = change_topic("law", event.source.table_id)
+        value = json.dumps(to_envelope(event, "law")).encode()
+        if event.op == "t":
+            for partition in range(PARTITIONS):
+                append(topic, partition, b'"truncate"', value)
+            continue
+        row = event.after if event.after is not None else event.before
+        assert row is not None
+        key = json.dumps({column: row[column] for column in case.tables[name]["key"]}).encode()
+        partition = sum(key) % PARTITIONS
+        append(topic, partition, key, value)
+        if event.op == "d":
+            append(topic, partition, key, None)
+    return records
+
+
+def run_case(case: Case, seed: int) -> None:
+    """AssertionError, with all that is needed to see it again, where the result differs from DuckDB's.
+
+    `seed` decides how the log is cut into batches, in which order messages meet, which batches run more than once
+    because the driver died, and what a log that is not exactly-once repeats, reorders and leaves out.
+    """
+    evaluator, chance = Evaluator(), random.Random(seed)
+    topology = case.topology()
+    oracle = Oracle(topology, case.schemas())
+    try:
+        _Run(case, topology, chance, evaluator, oracle).run()
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}\n{case.text()}\n{error}") from error
+    finally:
+        evaluator.close()
+        oracle.close()
+
+
+class _Run:
+    def __init__(
+        self, case: Case, topology: Topology, chance: random.Random, evaluator: Evaluator, oracle: Oracle
+    ) -> None:
+        self.case, self.topology, self.chance, self.oracle = case, topology, chance, oracle
+        self.plan = compile_plan(topology, topology.tables["wide"], case.schemas())
+        self.evaluator = evaluator
+        self.now = 1_000_000
+
+    def _shuffled(self, messages: list[Message]) -> list[Message]:
+        return self.chance.sample(messages, len(messages))
+
+    def run(self) -> None:
+        everything: list[ChangeEvent] = []
+        ends: dict[tuple[str, int], int] = {}
+        sent: list[Logged] = []
+        keys = {table: schema.primary_key for table, schema in self.case.schemas().items()}
+        for events in events_of(self.case):
+            everything += events
+            records = log_of(self.case, events, ends)
+            if self.case.delivery == "at_least_once":
+                records = self._disturbed(records, sent, ends)
+            records = [record for record in records if record.topic in self.plan.topics]
+            if not hasattr(self, "simulation"):
+                records, settled = self._compacted(records)
+                self.simulation = Simulation(
+                    self.plan, settled, self.evaluator, partitions=PARTITIONS, shuffle=self._shuffled
+                )
+            self._deliver(records)
+            expected = self.oracle.answer(self.topology.tables["wide"], self.plan.sink.row_key, tables_after(
+                sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence)), keys
+            ))  # fmt: skip
+            found = self.simulation.live()
+            assert self.simulation.refused == [], f"dead letters: {self.simulation.refused}"
+            assert _comparable(found) == _comparable(expected), "the table (left) is not the SELECT (right)"
+
+    def _deliver(self, records: list[Logged]) -> None:
+        """In batches: each partition in its order, the partitions progressing unevenly."""
+        queues: dict[tuple[str, int], list[Logged]] = {}
+        for record in records:
+            queues.setdefault((record.topic, record.partition), []).append(record)
+        while queues or not self.simulation.settled:
+            taken = []
+            for at in list(queues):
+                count = self.chance.randint(0, len(queues[at]))
+                taken.append(queues[at][:count])
+                queues[at] = queues[at][count:]
+                if not queues[at]:
+                    del queues[at]
+            for last in (*[False] * self.chance.choice([0, 0, 1, 2]), True):
+                self.now += self.chance.randint(-5, 5)
+                self.simulation.run_batch(self._interleaved(taken), now_ms=self.now, commit=last)
+
+    def _interleaved(self, queues: list[list[Logged]]) -> list[Logged]:
+        waiting = [list(queue) for queue in queues if queue]
+        result = []
+        while waiting:
+            queue = self.chance.choice(waiting)
+            result.append(queue.pop(0))
+            waiting = [queue for queue in waiting if queue]
+        return result
+
+    def _compacted(self, records: list[Logged]) -> tuple[list[Logged], dict[str, dict[int, int]]]:
+        """What the cleaner has left when the query starts, and the ends of the log then.
+
+        It works from a partition's beginning up to some offset, where it leaves the newest record of each key: it may
+        be an update that changes no used column.
+        """
+        ends: dict[tuple[str, int], int] = {(t, p): 0 for t in self.plan.topics for p in range(PARTITIONS)}
+        for record in records:
+            ends[record.topic, record.partition] = record.offset + 1
+        if self.case.delivery == "at_least_once":
+            return records, {}  # of an event and its late repetition, the cleaner may leave the wrong one
+        settled: dict[str, dict[int, int]] = {}
+        for (topic, partition), end in ends.items():
+            settled.setdefault(topic, {})[partition] = self.chance.choice([0, self.chance.randint(0, end)])
+        cleaned = {at: self.chance.randint(0, settled[at[0]][at[1]]) for at in ends}
+        newest = {(r.topic, r.key): r.offset for r in records if r.offset < cleaned[r.topic, r.partition]}
+        truncated = {r.topic for r in records if r.key == b'"truncate"'}
+        kept = [
+            record
+            for record in records
+            if record.topic in truncated  # its marker of one key would stand for several partitions here
+            or record.offset >= cleaned[record.topic, record.partition]
+            or newest[record.topic, record.key] == record.offset
+        ]
+        return kept, settled
+
+    def _disturbed(self, records: list[Logged], sent: list[Logged], ends: dict[tuple[str, int], int]) -> list[Logged]:
+        """The same changes as a log without order and memory has them: again, out of order, without before images."""
+        sent += records
+        again = self.chance.sample(sent, min(len(sent), self.chance.randint(0, 6)))
+        mixed = self.chance.sample(records, len(records)) + again
+        offsets: dict[tuple[str, int], int] = {}
+        result = []
+        for record in mixed:
+            at = (record.topic, record.partition)
+            base = ends[at] if record in sent else 0
+            offsets[at] = offsets.get(at, base) + 1
+            value = record.value
+            if value is not None and self.chance.random() < 0.5:
+                value = json.dumps({**json.loads(value), "before": None}).encode()
+            result.append(Logged(
+                topic=record.topic, partition=record.partition, offset=offsets[at], key=record.key, value=value
+            ))  # fmt: skip
+        for at, end in offsets.items():
+            ends[at] = end + 1
+        return result
+
+
+def _comparable(answer: dict[tuple[Canonical, ...], Row]) -> dict[tuple[Canonical, ...], Row]:
+    return {
+        key: {name: round(value, 9) if isinstance(value, float) else value for name, value in row.items()}
+        for key, row in sorted(answer.items(), key=str)
+    }

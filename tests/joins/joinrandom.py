@@ -1,0 +1,214 @@
+"""Random joins: schemas, a SELECT of the supported grammar over them, and a history of the tables that it reads."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.types import Canonical
+from tests.joins.joincase import Case
+
+_KEYS = [{"id": "int"}, {"id": "int"}, {"id": "bigint"}, {"code": "varchar(9)"}, {"a": "int", "b": "int"}]
+_VALUES = ["int?", "bigint?", "decimal(6,2)?", "varchar(9)?", "date?", "datetime(3)?", "double?", "tinyint?"]
+
+
+@dataclass
+class _Table:
+    name: str
+    key: list[str]
+    columns: dict[str, str]
+    references: list[tuple[dict[str, str], str]] = field(default_factory=list)  # (its column → ours, its name)
+
+
+@dataclass
+class _Alias:
+    name: str
+    table: _Table
+    inner: bool
+
+
+def random_case(seed: int) -> Case:
+    """The case of a seed; the same in every run."""
+    return _Generator(random.Random(seed)).case()
+
+
+class _Generator:
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+
+    def case(self) -> Case:
+        tables = self._tables()
+        query, row_key, views, used = self._query(tables)
+        delivery = self.chance.choice(["exactly_once"] * 3 + ["at_least_once"])
+        return Case(
+            tables={t.name: {"key": t.key, **t.columns} for t in tables},
+            query=query,
+            row_key=row_key,
+            views=views,
+            delivery=delivery,
+            history=self._history([t for t in tables if t.name in used]),
+        )
+
+    # -- schemas
+
+    def _tables(self) -> list[_Table]:
+        tables = []
+        for n in range(self.chance.randint(1, 5)):
+            key = self.chance.choice(_KEYS)
+            table = _Table(name=f"{self.chance.choice(['shop', 'crm'])}.t{n}", key=list(key), columns=dict(key))
+            for i in range(self.chance.randint(1, 4)):
+                table.columns[f"v{i}"] = self.chance.choice(_VALUES)
+            table.columns["unused"] = "int"
+            tables.append(table)
+        for table in tables:
+            for n in range(self.chance.randint(0, 3)):
+                other = self.chance.choice(tables)
+                columns = {}
+                for column in other.key:
+                    ours = f"f{n}_{column}"
+                    type_ = other.columns[column]
+                    if type_ == "int" and self.chance.random() < 0.3:
+                        type_ = "bigint"  # integers of any width compare exactly
+                    table.columns[ours] = type_ + self.chance.choice(["?", "?", ""])
+                    columns[column] = ours
+                table.references.append((columns, other.name))
+        return tables
+
+    # -- queries
+
+    def _query(self, tables: list[_Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+        by_name = {table.name: table for table in tables}
+        root = max(self.chance.sample(tables, min(2, len(tables))), key=lambda t: len(t.references))
+        aliases = [_Alias("r", root, True)]
+        joins: list[tuple[_Alias, str, list[str]]] = []
+        for _ in range(self.chance.randint(0, 4)):
+            parents = [alias for alias in aliases if alias.table.references]
+            if not parents:
+                break
+            parent = self.chance.choice(parents)
+            columns, name = self.chance.choice(parent.table.references)
+            inner = self.chance.random() < 0.5
+            alias = _Alias(f"j{len(joins)}", by_name[name], inner and parent.inner)
+            conditions = []
+            for theirs, ours in columns.items():
+                sides = [f"{alias.name}.{theirs}", f"{parent.name}.{ours}"]
+                self.chance.shuffle(sides)
+                conditions.append(" = ".join(sides))
+            aliases.append(alias)
+            joins.append((alias, "JOIN" if inner else "LEFT JOIN", conditions))
+            if inner:
+                parent.inner = True
+        items, where = self._items(aliases), self._where(aliases)
+        keys = [f"r.{column} AS k{i}" for i, column in enumerate(root.key)]
+        text = f"SELECT {', '.join([*keys, *items])}\n{self._from(aliases[0], joins, where)}"
+        row_key = [f"k{i}" for i in range(len(root.key))]
+        self.chance.shuffle(row_key)
+        used = {alias.table.name for alias in aliases}
+        if self.chance.random() < 0.2:
+            views = {"lower": {"query": text, "row_key": row_key}}
+            names = [*row_key, *(f"x{i}" for i in range(len(items)))]
+            upper = ", ".join(f"l.{name}" for name in names)
+            return f"SELECT {upper} FROM lower l", row_key, views, used
+        return text, row_key, {}, used
+
+    def _from(self, root: _Alias, joins: list[tuple[_Alias, str, list[str]]], where: list[str]) -> str:
+        """FROM, the joins and WHERE; where all joins are inner, sometimes in another order, or with commas."""
+        where = list(where)
+        if joins and all(kind == "JOIN" for _, kind, _ in joins) and self.chance.random() < 0.4:
+            named = [root, *(alias for alias, _, _ in joins)]
+            self.chance.shuffle(named)
+            where += [condition for _, _, conditions in joins for condition in conditions]
+            text = "FROM " + ", ".join(f"{alias.table.name} {alias.name}" for alias in named)
+        else:
+            lines = [f"{kind} {a.table.name} {a.name} ON {' AND '.join(on)}" for a, kind, on in joins]
+            text = "\n".join([f"FROM {root.table.name} {root.name}", *lines])
+        return text + (f"\nWHERE {' AND '.join(where)}" if where else "")
+
+    def _columns(self, aliases: list[_Alias], *types: str) -> list[str]:
+        return [
+            f"{alias.name}.{name}"
+            for alias in aliases
+            for name, type_ in alias.table.columns.items()
+            if name != "unused" and (not types or type_.removesuffix("?").startswith(types))
+        ]
+
+    def _items(self, aliases: list[_Alias]) -> list[str]:
+        chosen = [self.chance.choice(self._columns(aliases)) for _ in range(self.chance.randint(1, 6))]
+        chosen += [self._expression(aliases) for _ in range(self.chance.choice([0, 0, 1, 2]))]
+        return [f"{text} AS x{i}" for i, text in enumerate(chosen)]
+
+    def _expression(self, aliases: list[_Alias]) -> str:
+        numbers, texts = self._columns(aliases, "int", "bigint"), self._columns(aliases, "varchar")
+        exact, dates = self._columns(aliases, "decimal"), self._columns(aliases, "date")
+        pick = self.chance.choice
+        made = [f"CASE WHEN {self._condition(aliases)} THEN 1 WHEN {self._condition(aliases)} THEN 2 END"]
+        if numbers:
+            one, two = pick(numbers), pick(numbers)
+            made += [f"{one} + {two}", f"{one} * 2 - {two}", f"coalesce({one}, {two}, -1)", f"{one} / {two}"]
+            made += [f"if({one} > {two}, {one}, NULL)", f"nullif({one}, {two})", f"{one} % {two}", f"-{one}"]
+        if texts:
+            one = pick(texts)
+            made += [f"upper({one})", f"{one} || '-' || {pick(texts)}", f"length({one})", f"substring({one}, 1, 1)"]
+            made += [f"coalesce({one}, 'none')", f"{one} LIKE 'n%'", f"{one} = 'n1'"]
+        if exact:
+            one, two = pick(exact), pick(exact)
+            made += [f"{one} + {two}", f"{one} * 2", f"{one} * {two}", f"{one} > {two}"]
+        if dates:
+            one = pick(dates)
+            made += [f"year({one})", f"{one} < '2026-01-03'", f"CAST({one} AS DATE)"]
+        return pick(made)
+
+    def _condition(self, aliases: list[_Alias]) -> str:
+        pick = self.chance.choice
+        column = pick(self._columns(aliases))
+        made = [f"{column} IS NULL", f"{column} IS NOT NULL"]
+        if numbers := self._columns(aliases, "int", "bigint", "decimal", "tinyint"):
+            one, two = pick(numbers), pick(numbers)
+            made += [f"{one} > 1", f"{one} <= {two}", f"{one} IN (1, 2, NULL)", f"{one} BETWEEN 1 AND 3"]
+            made += [f"NOT {one} = {two}", f"{one} <=> {two}", f"({one} = 1 OR {two} = 2)", f"{one} <> 2"]
+        if texts := self._columns(aliases, "varchar"):
+            made += [f"{pick(texts)} <> 'n2'", f"{pick(texts)} LIKE 'n%'", f"{pick(texts)} = {pick(texts)}"]
+        return pick(made)
+
+    def _where(self, aliases: list[_Alias]) -> list[str]:
+        return [self._condition(aliases) for _ in range(self.chance.choice([0, 0, 1, 1, 2]))]
+
+    # -- histories
+
+    def _history(self, tables: list[_Table]) -> list[list[Any]]:
+        history: list[list[Any]] = []
+        for _ in range(self.chance.randint(5, 60)):
+            table = self.chance.choice(tables)
+            dice = self.chance.random()
+            if dice < 0.03:
+                history.append(["truncate", table.name])
+            elif dice < 0.06:
+                history.append(["quiet"])
+            elif dice < 0.28:
+                history.append(["delete", table.name, {c: self._value(table.columns[c]) for c in table.key}])
+            else:
+                row = {name: self._value(type_) for name, type_ in table.columns.items()}
+                history.append(["put", table.name, row])
+                if self.chance.random() < 0.15:
+                    history.append(["put", table.name, {**row, "unused": self.chance.randint(5, 9)}])
+        return history
+
+    def _value(self, type_: str) -> Canonical:
+        n = self.chance.randint(1, 4)
+        if type_.endswith("?") and self.chance.random() < 0.2:
+            return None
+        match type_.removesuffix("?").partition("(")[0]:
+            case "int" | "bigint" | "tinyint":
+                return n
+            case "decimal":
+                return f"{n}.{self.chance.choice(['00', '50'])}"
+            case "varchar":
+                return f"n{n}"
+            case "date":
+                return f"2026-01-0{n}Z"
+            case "datetime":
+                return f"2026-01-0{n}T00:00:00{self.chance.choice(['', '.5'])}Z"
+            case "double":
+                return n / 2
+        raise AssertionError(type_)
