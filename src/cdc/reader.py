@@ -305,7 +305,7 @@ def _table(name: str, s: _Section) -> Table:
     return Table(
         name=name,
         query=s.take("query", _Value.text),
-        row_key=s.take("row_key", row_key, ()),
+        row_key=s.take("row_key", row_key),
         family=s.take("family", _Value.name, "d"),
         salt_buckets=s.take("salt_buckets", lambda v: v.number(1, 255), 2),
     )

@@ -78,7 +78,7 @@ def finish(rows: DataFrame, plan: Plan) -> DataFrame:
     wanted, message = plan.finish, ["k", "op", "v", "p"]
     values = f"IF(op = {ROW_PUT}, from_json(concat('[', decode(substring(p, 9), 'UTF-8'), ']'), 'array<string>'), NULL)"
     where = "TRUE" if wanted.where is None else f"coalesce({wanted.where.sql}, FALSE)"
-    texts = [*(e.sql for e in wanted.computed), where, _reason(wanted)]
+    texts = [*(e.sql for e in wanted.computed), where, _reason(wanted, where)]
     used = [i for i in range(len(wanted.types)) if any(f"{{{i}}}" in text for text in texts)]
     names = [f"t{i}" for i in range(len(wanted.types))]
     computed = [f"e{j}" for j in range(len(wanted.computed))]
@@ -88,7 +88,7 @@ def finish(rows: DataFrame, plan: Plan) -> DataFrame:
         *message,
         *(f"{e.sql.format(*names)} AS {name}" for e, name in zip(wanted.computed, computed, strict=True)),
         f"IF(op = {ROW_PUT}, {where.format(*names)}, NULL) AS holds",
-        f"{_reason(wanted).format(*names)} AS reason",
+        f"{_reason(wanted, where).format(*names)} AS reason",
     )
     behind = [canonical(name, e.type) for e, name in zip(wanted.computed, computed, strict=True)]
     whole = (
@@ -108,10 +108,17 @@ def _commas(texts: Sequence[str]) -> list[str]:
     return [part for text in texts for part in ("','", text)] or ["''"]
 
 
-def _reason(finish_: Finish) -> str:
-    """A plan's SQL of what failed in a row; NULL where nothing did."""
-    reasons = []
-    for expression in (*finish_.computed, *([] if finish_.where is None else [finish_.where])):
-        if expression.failed is not None:
-            reasons.append(f"WHEN {expression.failed} THEN {escaped('not computed: ' + expression.text)}")
-    return f"CASE WHEN op <> {ROW_PUT} THEN NULL {' '.join(reasons)} END" if reasons else "CAST(NULL AS STRING)"
+def _reason(finish_: Finish, where: str) -> str:
+    """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; NULL where nothing did."""
+    reasons = [f"WHEN op <> {ROW_PUT} THEN NULL"]
+    if finish_.where is not None:
+        reasons += _failed(finish_.where)
+        reasons.append(f"WHEN NOT {where} THEN NULL")
+    reasons += [reason for expression in finish_.computed for reason in _failed(expression)]
+    return f"CASE {' '.join(reasons)} ELSE CAST(NULL AS STRING) END"
+
+
+def _failed(expression: Expression) -> list[str]:
+    if expression.failed is None:
+        return []
+    return [f"WHEN {expression.failed} THEN {escaped('not computed: ' + expression.text)}"]

@@ -157,6 +157,7 @@ class _Parser:
         conditions = conjuncts(None if where is None else where.this)
         for condition in conditions:
             self._check(condition)
+        self._check_joined(first, joins, conditions)
         items = tuple(self._item(expression) for expression in select.expressions)
         seen: set[str] = set()
         for item in items:
@@ -245,6 +246,21 @@ class _Parser:
             self._check(part)
         place = place_of(self.table.name, condition if condition is not None else join)
         return Join(relation=relation, inner=not kind.startswith("LEFT"), on=on, place=place)
+
+    def _check_joined(self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]) -> None:
+        """Each joined table needs an equality with another one; which keys they cover is known with the schemas."""
+        pool = [*(part for join in joins if join.inner for part in join.on), *where]
+        for join in joins:
+            alias = join.relation.alias
+            for part in pool if join.inner else join.on:
+                part = part.unnest()
+                sides = [part.this.unnest(), part.expression.unnest()] if isinstance(part, exp.EQ) else []
+                tables = [side.table for side in sides if isinstance(side, exp.Column)]
+                if len(tables) == 2 and (alias in tables or "" in tables) and tables != [alias, alias]:
+                    break
+            else:
+                form = f"ON {alias}.id = {first.alias}.{alias}_id"
+                refuse(self.topology, join.place, f"no equality joins {alias}", form)
 
     def _check(self, node: exp.Expr) -> None:
         """Refuse an unknown table in a column's name, and what no expression may hold."""
