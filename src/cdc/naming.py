@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from cdc.schema import TableId
 
+# Key of a change topic's truncate markers: a JSON text, which no row's key is (those are objects).
+TRUNCATE_KEY = b'"truncate"'
+
 
 def change_topic(topology: str, table: TableId) -> str:
     """Topic of a source table's changes."""
@@ -15,6 +18,11 @@ def schemas_topic(topology: str) -> str:
     return f"{topology}.schemas"
 
 
+def history_topic(topology: str) -> str:
+    """Compacted topic of the schema history, by source, table and position (`cdc.history`)."""
+    return f"{topology}.history"
+
+
 def positions_topic(topology: str) -> str:
     """Compacted topic of capture positions; key = `<topology>.<source>` (UTF-8)."""
     return f"{topology}.positions"
@@ -23,6 +31,16 @@ def positions_topic(topology: str) -> str:
 def dead_letter_topic(topology: str) -> str:
     """Topic of what could not be handled, with its bytes and the reason."""
     return f"{topology}.deadletters"
+
+
+def signals_topic(topology: str) -> str:
+    """Topic of signals to running captures; key = `<topology>.<source>` (UTF-8)."""
+    return f"{topology}.signals"
+
+
+def quarantine_topic(topology: str) -> str:
+    """Topic of rows whose columns are not known, as the raw events of the source."""
+    return f"{topology}.quarantine"
 
 
 def transactional_id(topology: str, source: str) -> str:

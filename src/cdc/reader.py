@@ -14,7 +14,9 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 
 from cdc.errors import TopologyError
+from cdc.filters import FilterPolicy, TableRule
 from cdc.reader_poll import read_poll, read_url, refuse_log_capture
+from cdc.reader_rules import read_rule
 from cdc.schema import TableId
 from cdc.topology import Dashboard, Delivery, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
 
@@ -199,24 +201,32 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
 def _source(name: str, s: _Section) -> Source:
     database = s.take("database", _Value.text)
 
-    def tables(value: _Value) -> tuple[TableId, ...]:
-        found: list[TableId] = []
-        for item in value.items():
-            first, dot, second = item.text().partition(".")
+    policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
+
+    def rules(value: _Value) -> Mapping[TableId, TableRule]:
+        found: dict[TableId, TableRule] = {}
+        listed = not isinstance(value.node, yaml.MappingNode)
+        pairs = [(item.text(), None, item) for item in value.items()] if listed else [
+            (text, item, item) for text, item in value.pairs().items()
+        ]  # fmt: skip
+        for text, said, item in pairs:
+            first, dot, second = text.partition(".")
             parts = (first, second) if dot else (database, first)
             if not all(parts):
-                item.fail(repr(item.text()), "table, or database.table")
+                item.fail(repr(text), "table, or database.table")
             table = TableId(source=name, database=parts[0], table=parts[1])
             if table in found:
-                item.fail(f"table {item.text()} twice", "each table once")
-            found.append(table)
-        if not found:
+                item.fail(f"table {text} twice", "each table once")
+            found[table] = read_rule(said) if said else TableRule()
+        if not found and policy == "drop":
             value.fail("no table", "one table at least")
-        return tuple(found)
+        return found
 
+    nothing: Mapping[TableId, TableRule] = {}
+    said = s.take("tables", rules) if policy == "drop" else s.take("tables", rules, nothing)
     kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "sql"))
     polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
-    if kind != "mysql" and not polled:
+    if kind == "sql" and not polled:
         refuse_log_capture(s, kind)
     by_url = kind == "sql"
     return Source(
@@ -228,7 +238,12 @@ def _source(name: str, s: _Section) -> Source:
         password="" if by_url else s.take("password", _Value.text),
         url=s.take("url", read_url) if by_url else "",
         database=database,
-        tables=s.take("tables", tables),
+        tables=tuple(table for table, rule in said.items() if policy == "drop" or not rule.empty),
+        filter_policy=policy,
+        rules=said,
+        position_lost=s.take("position_lost", lambda v: v.one_of("fail", "resnapshot"), "fail"),
+        snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
+        snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
         server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
         snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,

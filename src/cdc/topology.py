@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cdc.errors import TopologyError
+from cdc.filters import FilterPolicy, TableRule, is_captured
 from cdc.schema import TableId
 
 SnapshotMode = Literal["initial", "never"]
@@ -33,9 +34,11 @@ class Poll:
 class Source:
     """A database server to capture; `database` is what two-part table names of queries stand in.
 
-    `tables` are the captured tables; `password` never appears in messages or logs (`repr` leaves it out). `poll` is set
-    where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
-    whose hostname, port, username and password are empty.
+    `tables` are the tables listed, all of them captured under `filter_policy` drop, and `rules` what is said of each;
+    under accept every other table of `databases` is. `password` never appears in messages or logs (`repr` leaves it
+    out). `position_lost` says what becomes of a position that the server's log does not continue. `poll` is set where
+    the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`, whose
+    hostname, port, username and password are empty.
     """
 
     name: str
@@ -51,6 +54,22 @@ class Source:
     url: str = field(default="", repr=False)
     poll: Poll | None = None
     delivery: Delivery = "exactly_once"
+    filter_policy: FilterPolicy = "drop"
+    rules: Mapping[TableId, TableRule] = field(default_factory=dict)
+    position_lost: Literal["fail", "resnapshot"] = "fail"
+    snapshot_max_threads: int = 2
+    snapshot_locking_mode: Literal["none", "minimal"] = "none"
+
+    @property
+    def databases(self) -> frozenset[str]:
+        """The databases whose tables are looked at."""
+        return frozenset({table.database for table in self.tables} | {self.database})
+
+    def captures(self, table: TableId) -> bool:
+        """Whether a table's rows are captured."""
+        if not self.rules:
+            return table in self.tables
+        return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     @property
     def needs_latest(self) -> bool:
@@ -166,4 +185,4 @@ class Topology:
             return None
         source = self.sources[parts[0]]
         wanted = TableId(source=parts[0], database=parts[1] if len(parts) == 3 else source.database, table=parts[-1])
-        return wanted if wanted in source.tables else None
+        return wanted if source.captures(wanted) else None

@@ -15,6 +15,7 @@ from console import (
     cli_join,
     cli_poll,
     cli_run,
+    cli_snapshot,
     cli_stack,
     cli_validate,
 )
@@ -39,5 +40,6 @@ app.add_typer(cli_index.app, name="index")
 app.command("join")(cli_join.join)
 app.command("validate")(cli_validate.validate)
 app.command("run")(cli_run.run)
+app.command("snapshot")(cli_snapshot.snapshot)
 app.command("demo")(cli_demo.demo)
 app.command("ddl")(cli_ddl.ddl)

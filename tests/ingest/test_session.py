@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Literal
 
 import orjson
 import pytest
 
 from cdc.errors import Fatal, Retriable
 from cdc.event import Position
-from cdc.naming import schemas_topic
-from cdc.schema import Column, TableId, TableSchema
+from cdc.naming import TRUNCATE_KEY, history_topic, schemas_topic
+from cdc.schema import TableId
 from cdc.topology import SnapshotMode
 from ingest.agent.capture import Limits, Observer, Session
-from ingest.agent.facts import CaughtUp, Fact, Image, RowsLogged, TransactionBegan, TransactionEnded
+from ingest.agent.facts import CaughtUp, Fact, Image, RowsLogged, StatementLogged, TransactionBegan, TransactionEnded
 from ingest.agent.memory_log import Broker, MemoryLog
 from ingest.agent.records import Recorder
+from ingest.agent.seams import Checkpoint, PositionLost, Seen, Stream
+from ingest.agent.snapshots import Chunk, ChunkRequest
+from ingest.agent.tables import Tables
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.dialect import dialect_of
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
-SCHEMA = TableSchema(
-    table_id=TableId(source="s", database="d", table="t"),
-    version=1,
-    columns=(Column(name="id", column_type="int"),),
-    primary_key=("id",),
-)
+TABLE = TableId(source="s", database="d", table="t")
+
+
+def shown(column_type: str, *names: str) -> Catalog:
+    """A server whose tables have a key only."""
+    column = ColumnDefinition(name="id", column_type=column_type, nullable=False, charset=None)
+    table = Table(columns=(column,), keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),))
+    return Catalog(databases={"d": "utf8mb4"}, tables={("d", name): table for name in names})
 
 
 @dataclass
@@ -34,53 +42,92 @@ class Script:
 
     told: list[Fact | float | Exception] = field(default_factory=list)
     pages: list[list[Image]] = field(default_factory=list)
-    tables: dict[TableId, TableSchema] = field(default_factory=lambda: {SCHEMA.table_id: SCHEMA})
+    names: tuple[str, ...] = ("t", "added")
+    captured: tuple[str, ...] = ("t",)
     altered: bool = False
     now: float = 1000.0
     over: bool = False
+    ended: int = 0
+    lost: bool = False
+    requests: int = 0
+    asked: list[ChunkRequest] = field(default_factory=list)
 
     def head(self) -> Position:
         return Position(file="f", pos=4, gtid_set="", sequence=0)
 
-    def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        return {t: replace(s, version=2) if self.altered else s for t, s in self.tables.items()}
+    def seen(self) -> Seen:
+        return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
 
     @contextmanager
-    def snapshot(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[Iterator[tuple[TableSchema, list[Image]]]]:
-        yield ((SCHEMA, page) for page in self.pages)
+    def chunks(self) -> Iterator[Script]:
+        yield self
+
+    def request(self, request: ChunkRequest) -> None:
+        self.asked.append(request)
+        self.requests += 1
+
+    def ready(self) -> list[Chunk]:
+        found = []
+        for request in self.asked:
+            number = request.after[0] if request.after else 0
+            after = [number + 1] if number + 1 < len(self.pages) else None
+            images = self.pages[number] if self.pages else []
+            found.append(Chunk(request=request, images=images, after=after, last=[9], high=self.head()))
+        self.asked.clear()
+        return found
 
     @contextmanager
-    def stream(self, position: Position, schemas: Mapping[TableId, TableSchema]) -> Iterator[Iterator[Fact]]:
-        yield self._facts()
+    def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
+        if self.lost and checkpoint.position.sequence == 1:
+            raise PositionLost("the server has purged transactions that were never read", "take a new snapshot")
+        yield self
 
-    def _facts(self) -> Iterator[Fact]:
-        for fact in self.told:
+    def reached(self, position: Position) -> bool:
+        return True
+
+    @property
+    def gtid_set(self) -> str:
+        return "" if not self.ended else f"{UUID}:1" if self.ended == 1 else f"{UUID}:1-{self.ended}"
+
+    def __iter__(self) -> Iterator[Fact]:
+        while self.told:  # a stream that is opened anew goes on behind what was told
+            fact = self.told.pop(0)
             if isinstance(fact, float):
                 self.now += fact
             elif isinstance(fact, Exception):
                 raise fact
             else:
+                self.ended += isinstance(fact, TransactionEnded)
                 yield fact
         self.over = True
         yield CaughtUp()
 
 
 def transaction(number: int, *ids: int) -> list[Fact]:
-    rows = [RowsLogged(schema=SCHEMA, changes=((None, {"id": i}),), file="f", pos=number) for i in ids]
-    began = TransactionBegan(gtid=f"{UUID}:{number}", commit_us=number, server_id=1)
-    return [began, *rows, TransactionEnded(file="f", pos=number)]
+    rows = [RowsLogged(TABLE, "insert", [{"id": i}], True, "f", number) for i in ids]
+    return [TransactionBegan(f"{UUID}:{number}", number, 1, "f", number), *rows, TransactionEnded("f", number)]
 
 
-def run(script: Script, broker: Broker, mode: SnapshotMode = "never", limits: Limits | None = None) -> None:
+def run(
+    script: Script,
+    broker: Broker,
+    mode: SnapshotMode = "never",
+    limits: Limits | None = None,
+    position_lost: Literal["fail", "resnapshot"] = "fail",
+) -> None:
     Session(
         source=script,
-        log=MemoryLog(broker, schemas_topic("top")),
+        log=MemoryLog(broker, schemas_topic("top"), history_topic("top")),
         recorder=Recorder("top"),
+        tables=lambda seen: Tables(
+            "s", ["d"], lambda database, table: database == "d" and table in script.captured, seen.dialect
+        ),
         mode=mode,
         clock=lambda: script.now,
         stopped=lambda: script.over,
         observer=Observer(),
         limits=limits or Limits(),
+        position_lost=position_lost,
     ).run()
 
 
@@ -100,11 +147,11 @@ def test_an_idle_source_is_committed_at_once_a_busy_one_in_groups() -> None:
 def test_a_group_ends_at_its_limits() -> None:
     """Rows and time bound a group, at a transaction's end and never inside one."""
     broker = Broker()
-    told = [*transaction(1, 1, 2, 3), *transaction(2, 4), 0.05, *transaction(3, 5), *transaction(4, 6)]
+    told = [*transaction(1, 1, 2, 3), *transaction(2, 4), 0.06, *transaction(3, 5), *transaction(4, 6)]
     run(Script(told=list(told)), broker, limits=Limits(rows=3, linger=0.03))
     assert commits(broker) == [("", 0), (":1", 3), (":1-3", 5), (":1-4", 6)]
     broker = Broker()
-    slow: list[Fact | float | Exception] = [*transaction(1, 1), *transaction(2, 2)[:-1], 0.05, transaction(2)[-1]]
+    slow: list[Fact | float | Exception] = [*transaction(1, 1), *transaction(2, 2)[:-1], 0.06, transaction(2)[-1]]
     run(Script(told=[*slow, *transaction(3, 3)]), broker)
     assert commits(broker) == [("", 0), (":1-2", 2), (":1-3", 3)]
 
@@ -114,7 +161,7 @@ def test_foreign_changes_move_the_position_now_and_then() -> None:
     broker = Broker()
     run(Script(told=[*transaction(1), CaughtUp(), 0.5, *transaction(2), CaughtUp(), 0.6, CaughtUp()]), broker)
     assert commits(broker) == [("", 0), (":1-2", 0)]
-    assert [record.topic for record in broker.records] == ["top.schemas"]
+    assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas"]
 
 
 def test_an_idle_source_publishes_nothing() -> None:
@@ -135,7 +182,7 @@ def test_what_came_before_a_refusal_is_published() -> None:
     with pytest.raises(Fatal):
         run(Script(told=[*transaction(1, 10)[:2], Fatal("unreadable", "report it")]), broker)
     assert commits(broker) == [("", 0)]
-    assert [record.topic for record in broker.records] == ["top.schemas"]
+    assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas"]
 
 
 def test_a_lost_connection_gives_up_what_was_not_committed() -> None:
@@ -148,43 +195,91 @@ def test_a_lost_connection_gives_up_what_was_not_committed() -> None:
     assert commits(broker)[-1] == (":1-2", 2)
 
 
-def test_a_snapshot_is_committed_in_parts_under_its_first_watermark() -> None:
-    """Every part repeats the low watermark, and only the last one says done."""
+def test_a_snapshot_is_committed_in_chunks_and_goes_on_where_it_was() -> None:
+    """Every chunk is committed with the key behind it; a new session reads from there; only the last one says done."""
     broker = Broker()
-    pages: list[list[Image]] = [[{"id": 1}, {"id": 2}], [{"id": 3}, {"id": 4}], [{"id": 5}], []]
-    run(Script(pages=pages), broker, "initial", Limits(rows=2))
-    assert [c.snapshot for c in broker.checkpoints] == ["running", "running", "running", "done"]
+    pages: list[list[Image]] = [[{"id": 1}, {"id": 2}], [{"id": 3}, {"id": 4}], [{"id": 5}]]
+    with pytest.raises(Retriable):
+        run(Script(told=[CaughtUp(), CaughtUp(), Retriable("away")], pages=pages), broker, "initial")
+    assert [c.snapshot for c in broker.checkpoints] == ["running", "running"]
+    assert broker.checkpoints[-1].state["snapshots"] == {"d.t": {"rows": 2, "initial": True, "after": [1], "last": [9]}}
+    run(Script(told=[CaughtUp()] * 4, pages=pages), broker, "initial")
+    assert [c.snapshot for c in broker.checkpoints][2:] == ["running", "done"]
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["op"], v["after"]["id"], v["source"]["sequence"]) for v in values] == [("r", i, 0) for i in range(1, 6)]
 
 
-def test_a_table_altered_while_its_snapshot_begins_is_read_again() -> None:
-    """Its rows would lack what the new columns hold."""
-    script, broker = Script(pages=[[{"id": 1}]]), Broker()
-    schemas = script.schemas
-    calls = iter(range(9))
-
-    def later_altered(known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        script.altered = next(calls) > 0
-        return schemas(known)
-
-    script.schemas = later_altered  # type: ignore[method-assign]  # the second look sees another table
-    with pytest.raises(Retriable, match="altered"):
-        run(script, broker, "initial")
-    assert [c.snapshot for c in broker.checkpoints] == ["running"]
+def test_rows_that_change_while_they_are_read_are_left_to_the_log() -> None:
+    """Live changes win: the chunk's older image is not published."""
+    broker = Broker()
+    pages: list[list[Image]] = [[{"id": 1}, {"id": 2}]]
+    run(Script(told=[CaughtUp(), *transaction(1, 2), CaughtUp()], pages=pages), broker, "initial")
+    values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
+    assert [(v["op"], v["after"]["id"]) for v in values] == [("c", 2), ("r", 1)]
 
 
-def test_a_table_added_after_the_snapshot_is_refused() -> None:
-    """Its older rows would be missing for ever, in silence."""
+def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:
+    """TRUNCATE in the window: what was read before it is not published behind it."""
+    broker = Broker()
+    truncated = [
+        TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
+        StatementLogged("d", "TRUNCATE t", 1, 0),
+        TransactionEnded("f", 1),
+    ]
+    script = Script(told=[CaughtUp(), *truncated], pages=[[{"id": 1}]])
+    run(script, broker, "initial")
+    assert [r.key for r in broker.records if r.topic == "top.s.d.t"] == [TRUNCATE_KEY, b'{"id":1}']
+    assert script.requests == 2
+
+
+def test_a_table_that_arrives_by_another_name_is_read_again() -> None:
+    """A rename swap: the log never told the rows of what is `t` now; at the end a marker lets the others vanish."""
+    broker = Broker()
+    swap = [
+        TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
+        StatementLogged("d", "RENAME TABLE t TO old, added TO t", 1, 0),
+        TransactionEnded("f", 1),
+    ]
+    run(Script(told=[*swap, CaughtUp(), *[CaughtUp()] * 3], pages=[[{"id": 7}]]), broker)
+    records = [r for r in broker.records if r.topic == "top.s.d.t"]
+    row, mark = (orjson.loads(r.value or b"null") for r in records)
+    assert (row["op"], row["after"], mark["op"], records[1].key) == ("r", {"id": 7}, "t", TRUNCATE_KEY)
+    assert row["source"]["sequence"] >= mark["source"]["sequence"] > 0
+
+
+def test_a_lost_position_is_named_or_all_tables_are_read_again() -> None:
+    """Never a silent jump: the capture ends with the reason, or begins anew behind a marker."""
+    broker = Broker()
+    run(Script(told=[*transaction(1, 10)]), broker)
+    with pytest.raises(PositionLost, match="purged"):
+        run(Script(lost=True), broker)
+    lost = Script(lost=True, told=[CaughtUp()] * 4, pages=[[{"id": 11}]])
+    run(lost, broker, position_lost="resnapshot")
+    values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
+    assert [(v["op"], v["source"]["sequence"]) for v in values] == [("c", 1), ("r", 2), ("t", 2)]
+    assert [c.snapshot for c in broker.checkpoints][-2:] == ["running", "done"]
+
+
+def test_a_table_added_to_the_topology_is_read_beside_the_log() -> None:
+    """Its older rows are not missing, and nothing else is read again."""
     broker = Broker()
     run(Script(), broker)
-    added = TableId(source="s", database="d", table="added")
-    with pytest.raises(Fatal, match="added to the topology"):
-        run(Script(tables={SCHEMA.table_id: SCHEMA, added: replace(SCHEMA, table_id=added)}), broker)
+    run(Script(captured=("t", "added"), told=[CaughtUp()] * 3, pages=[[{"id": 1}]]), broker)
+    values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.added" and r.value]
+    assert [(v["op"], v["after"]["id"]) for v in values] == [("r", 1)]
+    assert all(c.snapshot == "done" for c in broker.checkpoints)
 
 
-def test_a_transaction_that_takes_too_long_is_named() -> None:
-    """Kafka would abort it and abort it again: it is refused instead of tried for ever."""
-    told: list[Fact | float | Exception] = [*transaction(1, 1)[:2], 900.0, *transaction(1, 2)[1:]]
-    with pytest.raises(Fatal, match="800 s"):
-        run(Script(told=told), Broker())
+def test_a_huge_transaction_takes_several_commits() -> None:
+    """Memory and Kafka's transactions stay bounded; what was published of it is counted, and is not repeated."""
+    broker = Broker()
+    told: list[Fact | float | Exception] = [*transaction(1, *range(7))[:-1], Retriable("away")]
+    with pytest.raises(Retriable):
+        run(Script(told=told), broker, limits=Limits(largest=3))
+    assert [(c.position.row, c.position.sequence) for c in broker.checkpoints] == [(0, 0), (3, 3), (6, 6)]
+    run(Script(told=[*transaction(1, *range(7))]), broker, limits=Limits(largest=3))
+    assert commits(broker)[-1] == (":1", 7)
+    values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
+    assert [(v["after"]["id"], v["source"]["row"], v["transaction"]["total_order"]) for v in values] == [
+        (i, i, i + 1) for i in range(7)
+    ]

@@ -49,6 +49,13 @@ class Captured:
                 rows = list(cursor.fetchall())
         return rows
 
+    @staticmethod
+    def sql_anywhere(*statements: str) -> None:
+        """Run statements without a default database."""
+        with connection() as connected, connected.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
     def start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "ingest", str(self.file), "--source", "shop"],

@@ -13,8 +13,11 @@ from cdc.event import Row
 from cdc.reader import read_topology
 from cdc.schema import TableId, TableSchema
 from cdc.values import decoder, encoder
-from ingest.agent.facts import CaughtUp, Image, Refused, RowsLogged, SchemaChanged
+from ingest.agent.facts import CaughtUp, Image, Refused, RowsKept, RowsLogged, TableDescribed
 from ingest.agent.mysql_source import MySqlSource
+from ingest.agent.run import tables_of
+from ingest.agent.seams import Checkpoint
+from ingest.agent.snapshots import Chunk, ChunkRequest
 
 pytestmark = pytest.mark.integration
 
@@ -70,7 +73,10 @@ def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
     captured.sql(f"CREATE TABLE t ({COLUMNS})", "CREATE TABLE n (id VARCHAR(9) PRIMARY KEY, y YEAR, u INT UNSIGNED)")
     source = read_topology(captured.file.read_text(), file="t.yml", environ={}).sources["shop"]
     server = MySqlSource(source)
-    schemas, start = server.schemas({}), server.head()
+    seen, start = server.seen(), server.head()
+    tables = tables_of(source)(seen)
+    assert not tables.begin(seen.catalog).refused
+    schemas = {schema.table_id: schema for schema in tables.schemas()}
     with captured.connection() as connected, connected.cursor() as cursor:
         cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
         for row in ROWS + BROKEN:
@@ -80,17 +86,24 @@ def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
             cursor.execute(statement)
         cursor.execute("INSERT INTO n VALUES ('a', 2000, 4000000000), ('B', 1999, 1)")
     read: dict[tuple[str, object], Image] = {}
-    with server.snapshot(schemas) as pages:
-        for schema, images in pages:
-            read.update({(schema.table_id.table, shown(image)["id"]): image for image in images})
+    with server.chunks() as chunks:
+        for number, schema in enumerate(schemas.values()):
+            chunks.request(ChunkRequest(number=number, schema=schema, position=start, after=None, last=None, where=""))
+        found: list[Chunk] = []
+        captured.wait_for(lambda: found.extend(chunks.ready()) or len(found) == len(schemas), "no chunks")
+    for chunk in found:
+        read.update({(chunk.request.schema.table_id.table, shown(image)["id"]): image for image in chunk.images})
     logged: dict[tuple[str, object], Image] = {}
-    with server.stream(start, schemas) as facts:
+    with server.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as facts:
         for fact in facts:
-            assert not isinstance(fact, SchemaChanged), fact
+            assert not isinstance(fact, RowsKept), fact
+            if isinstance(fact, TableDescribed):
+                change = tables.described(fact, start)
+                assert not change.numbered, (change, "the log's metadata say what information_schema says")
             if isinstance(fact, RowsLogged):
-                for _, image in fact.changes:
-                    assert image is not None
-                    logged[fact.schema.table_id.table, shown(image)["id"]] = image
+                assert fact.operation == "insert"
+                for image in fact.rows:
+                    logged[fact.table.table, shown(image)["id"]] = image
             if isinstance(fact, CaughtUp) and len(logged) >= len(read):
                 break
     assert len(read) == len(ROWS + BROKEN + list(OPAQUE)) + 2

@@ -1,4 +1,4 @@
-"""One session of capture: recover, snapshot if there is none yet, then stream until told to stop; pure wiring.
+"""One session of capture: recover, then follow the log until told to stop, with snapshots interleaved; pure wiring.
 
 Exactly once: records and the position behind them are one commit of the log, and a session begins by reading back
 what is committed. So whatever ends a session (an error, kill -9), the next one neither loses nor repeats.
@@ -6,35 +6,43 @@ what is committed. So whatever ends a session (an error, kill -9), the next one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
-from cdc.errors import Fatal, Retriable
-from cdc.schema import TableId, TableSchema
+from cdc.errors import Fatal, Retriable, UsageError
+from cdc.event import Position
 from cdc.topology import SnapshotMode
-from ingest.agent.facts import CaughtUp, Fact
+from ingest.agent.facts import CaughtUp, TransactionBegan, TransactionEnded
 from ingest.agent.records import Recorder
-from ingest.agent.seams import ChangeLog, Checkpoint, Source
-from ingest.agent.transactions import Transactions, snapshot_records
+from ingest.agent.seams import ChangeLog, Checkpoint, PositionLost, Recovered, Seen, Source, Stream
+from ingest.agent.signals import Signals
+from ingest.agent.snapshots import ChunkReader, Snapshots
+from ingest.agent.tables import Tables
+from ingest.agent.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How commits are grouped: a commit is made at the first transaction end behind `rows` rows or `linger` seconds.
 
-    An idle source's transaction is committed at once. A source transaction is one commit whatever its size, in bounded
-    memory; publishing it may take `longest` seconds, since Kafka aborts transactions that stay open. `idle_commit` is
-    how often, in seconds, the position alone is committed while only tables change that are not captured.
+    An idle source's transaction is committed at once. A source transaction of more than `largest` records takes several
+    commits. `idle_commit` is how often, in seconds, the position alone is committed while only tables change that are
+    not captured.
     """
 
     rows: int = 5000
-    linger: float = 0.03
+    linger: float = 0.05
     idle_commit: float = 1.0
-    longest: float = 800.0
+    largest: int = 20_000
 
 
 class Observer:
     """What a session reports as it goes; the base class ignores it."""
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """So far the log holds everything."""
 
     def phase(self, what: str, **details: object) -> None:
         """The session begins something: a snapshot, the stream."""
@@ -45,22 +53,40 @@ class Observer:
     def quarantined(self, images: int) -> None:
         """So many row images went to the dead letters."""
 
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """So many rows were read of each table whose snapshot is under way."""
+
     def lag(self, seconds: float) -> None:
         """How far behind the source's commits the committed log is; 0 when caught up."""
 
 
+class Snapshotted(Source, Protocol):
+    """A source whose tables can be read beside its log."""
+
+    def chunks(self) -> AbstractContextManager[ChunkReader]:
+        """The reader of snapshots' chunks, for one session."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Everything that one session works with; `clock` gives seconds since 1970, `stopped` whether to end."""
+    """Everything that one session works with; `clock` gives seconds since 1970, `stopped` whether to end.
 
-    source: Source
+    `position_lost` says what becomes of a position that the source's log does not continue: `fail`, or all tables are
+    read again. `wheres` limits the rows that first snapshots read, by table.
+    """
+
+    source: Snapshotted
     log: ChangeLog
     recorder: Recorder
+    tables: Callable[[Seen], Tables]
     mode: SnapshotMode
     clock: Callable[[], float]
     stopped: Callable[[], bool]
     observer: Observer
     limits: Limits = Limits()
+    position_lost: Literal["fail", "resnapshot"] = "fail"
+    signals: Signals | None = None
+    parallel: int = 2
 
     def run(self) -> None:
         """Capture until stopped; raises what source and log raise, with everything uncommitted given up."""
@@ -71,114 +97,195 @@ class Session:
 
     def _run(self) -> None:
         recovered = self.log.recover()
-        schemas, checkpoint = dict(recovered.schemas), recovered.checkpoint
-        current = self.source.schemas(schemas)
-        if checkpoint is None or checkpoint.snapshot == "running":
-            for table, schema in current.items():
-                if schemas.get(table) != schema:
-                    self.log.append(self.recorder.schema(schema))
-            schemas = dict(current)
-            if checkpoint is None:
-                checkpoint = Checkpoint(
-                    position=self.source.head(), snapshot="running" if self.mode == "initial" else "done", ts_ms=0
-                )
-            self.log.commit(checkpoint)
+        checkpoint = recovered.checkpoint
+        seen, head = self._beginning() if checkpoint is None else (self.source.seen(), None)
+        tables = self.tables(seen)
+        stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
+        snapshots = Snapshots(tables.source, self.recorder, tables, stored, parallel=self.parallel)
+        if checkpoint is None or not recovered.history:
+            checkpoint = self._first(checkpoint, head, recovered, tables, snapshots, seen)
         else:
-            # Rows that wait in the log may still have the schemas known: the log says when they change.
-            for table in current:
-                if table not in schemas:
-                    raise Fatal(
-                        f"table {table} was added to the topology after the snapshot of its source",
-                        "take it out of `tables:`, or start over under a new topology name",
-                    )
-        if checkpoint.snapshot == "running":
-            done = self._snapshot(checkpoint, schemas)
-            if done is None:
-                return
-            checkpoint = done
-        self._stream(checkpoint, schemas)
-
-    def _snapshot(self, checkpoint: Checkpoint, schemas: Mapping[TableId, TableSchema]) -> Checkpoint | None:
-        """Read all tables; None when stopped. Every commit repeats the low watermark, so that a restart keeps it.
-
-        A new attempt reads everything again, and the log is read from the *first* attempt's watermark: a row that was
-        deleted between two attempts is deleted by the log, else it would stay for ever.
-        """
-        low = checkpoint.position
-        self.observer.phase("snapshot", gtid_set=low.gtid_set, tables=len(schemas))
-        pending = read = 0
-        with self.source.snapshot(schemas) as pages:
-            for schema, images in pages:
-                if self.stopped():
-                    return None
-                if not read and self.source.schemas(schemas) != schemas:
-                    raise Retriable("a captured table was altered while its snapshot began")
-                read += len(images)
-                quarantined = 0
-                for record in snapshot_records(self.recorder, schema, images, low, self._now_ms()):
-                    self.log.append(record)
-                    quarantined += record.topic == self.recorder.dead_letters
-                pending += len(images) - quarantined
-                if quarantined:
-                    self.observer.quarantined(quarantined)
-                if pending >= self.limits.rows:
-                    self.log.commit(checkpoint)
-                    self.observer.captured(pending)
-                    pending = 0
-        done = replace(checkpoint, snapshot="done", ts_ms=self._now_ms())
-        self.log.commit(done)
-        self.observer.captured(pending)
-        self.observer.phase("snapshot done", rows=read)
-        return done
-
-    def _stream(self, checkpoint: Checkpoint, schemas: Mapping[TableId, TableSchema]) -> None:
-        """Follow the log until stopped; a transaction that waits alone is committed at once."""
-        self.observer.phase("stream", gtid_set=checkpoint.position.gtid_set, sequence=checkpoint.position.sequence)
-        transactions = Transactions(self.recorder, checkpoint)
-        with self.source.stream(checkpoint.position, schemas) as facts:
+            tables.restore(recovered.history, checkpoint.position)
+            self._added(recovered, tables, snapshots)
+        with self.source.chunks() as chunks:
             try:
-                self._follow(facts, transactions)
-            except Fatal:
-                if transactions.clean:  # what came before the trouble is whole: publish it
-                    self.log.commit(transactions.checkpoint())
-                raise
+                self._stream(checkpoint, tables, snapshots, chunks)
+            except PositionLost as lost:
+                if self.position_lost == "fail":
+                    raise
+                self.observer.phase("position lost: all tables are read again", why=str(lost))
+                checkpoint = self._again(checkpoint, tables, snapshots)
+                self._stream(checkpoint, tables, snapshots, chunks)
 
-    def _follow(self, facts: Iterator[Fact], transactions: Transactions) -> None:
-        appended = changes = quarantined = 0
-        first = last = self.clock()
-        for fact in facts:
-            now = self.clock()
-            for record in transactions.records(fact, int(now * 1000)):
-                if not appended:
-                    first = now
-                self.log.append(record)
-                appended += 1
-            if not transactions.whole:
-                if self.stopped():
-                    return
-                if appended and now - first > self.limits.longest:
-                    raise Fatal(
-                        f"a source transaction could not be published within {self.limits.longest:.0f} s",
-                        "split it at the source, or start over under a new topology name to take a new snapshot",
-                    )
+    def _beginning(self) -> tuple[Seen, Position]:
+        """What the server shows, and a place in its log where that is what it shows."""
+        for _ in range(20):
+            before, head, after = self.source.seen(), self.source.head(), self.source.seen()
+            if before.catalog == after.catalog:
+                return after, head
+        raise Retriable("the tables were altered again and again while the capture began")
+
+    def _first(
+        self,
+        checkpoint: Checkpoint | None,
+        head: Position | None,
+        recovered: Recovered,
+        tables: Tables,
+        snapshots: Snapshots,
+        seen: Seen,
+    ) -> Checkpoint:
+        """Begin the history with what the server shows, and a snapshot of every table."""
+        change = tables.begin(seen.catalog)
+        for why in (change.refused or {}).values():
+            raise UsageError(why)
+        self.log.extend(self.recorder.history(change.history))
+        self.log.extend(self.recorder.schema(s) for s in change.schemas if recovered.schemas.get(s.table_id) != s)
+        if checkpoint is None:
+            assert head is not None, "a first start knows where the log ended"
+            checkpoint = Checkpoint(position=head, snapshot="running" if self.mode == "initial" else "done", ts_ms=0)
+        if checkpoint.snapshot == "running":
+            for schema in change.schemas:
+                snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
+        return self._commit(checkpoint, snapshots)
+
+    def _added(self, recovered: Recovered, tables: Tables, snapshots: Snapshots) -> None:
+        """Tables that the topology names since: their schemas are published, their rows read beside the log."""
+        for schema in tables.schemas():
+            if schema.table_id not in recovered.schemas:
+                self.log.append(self.recorder.schema(schema))
+                snapshots.start(schema.table_id, where=tables.where(schema.table_id))
+
+    def _again(self, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots) -> Checkpoint:
+        """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
+        seen, head = self._beginning()
+        number = checkpoint.position.sequence + 1
+        place = replace(head, sequence=number)
+        change = tables.adopt(seen.catalog, place)
+        self.log.extend(self.recorder.history(change.history))
+        self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
+        for schema in tables.schemas():
+            snapshots.start(schema.table_id, initial=True, marker=number)
+        return self._commit(replace(checkpoint, position=place, open=None), snapshots)
+
+    def _commit(self, checkpoint: Checkpoint, snapshots: Snapshots, signals: int | None = None) -> Checkpoint:
+        state: dict[str, Any] = {**checkpoint.state, "snapshots": snapshots.state}
+        if signals is not None:
+            state["signals"] = signals
+        checkpoint = replace(checkpoint, snapshot="running" if snapshots.initial else "done", state=state)
+        self.log.commit(checkpoint)
+        self.observer.committed(checkpoint)
+        return checkpoint
+
+    def _stream(self, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots, chunks: ChunkReader) -> None:
+        """Follow the log until stopped; it is opened anew when snapshots begin or are done, to be busy or quiet."""
+        going: Checkpoint | None = checkpoint
+        while going is not None:
+            position = going.position
+            self.observer.phase(
+                "stream", gtid_set=position.gtid_set, sequence=position.sequence, snapshots=len(snapshots.state)
+            )
+            with self.source.stream(going, tables, busy=bool(snapshots)) as stream:
+                follower = _Follower(self, stream, Transactions(self.recorder, tables, going, snapshots), snapshots)
+                going = follower.follow(chunks, going)
+
+
+class _Follower:
+    """Follows one stream and groups what it tells into commits; a transaction that waits alone is committed at once."""
+
+    def __init__(self, session: Session, stream: Stream, transactions: Transactions, snapshots: Snapshots) -> None:
+        self._session, self._stream = session, stream
+        self._transactions, self._snapshots = transactions, snapshots
+        self._appended = 0
+        self._changes, self._quarantined = snapshots.rows, snapshots.quarantined
+        self._progressed = False
+        self._first = self._last = session.clock()
+        self._signals: int | None = None
+
+    def follow(self, chunks: ChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Until told to stop (None), or until the stream is to be opened anew at the checkpoint returned."""
+        try:
+            return self._follow(chunks, checkpoint)
+        except Fatal:
+            if self._transactions.clean and self._appended:  # what came before the trouble is whole: publish it
+                self._commit()
+            raise
+
+    def _follow(self, chunks: ChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
+        session, limits, clock = self._session, self._session.limits, self._session.clock
+        extend, records_of, snapshots = session.log.extend, self._transactions.records, self._snapshots
+        busy, now = bool(snapshots), clock()
+        self._signals = checkpoint.state.get("signals")
+        for fact in self._stream:
+            kind = type(fact)
+            if kind is TransactionBegan:
+                now = clock()
+            records = records_of(fact, int(now * 1000))
+            if records:
+                if not self._appended:
+                    self._first = now
+                extend(records)
+                self._appended += len(records)
+            whole = kind is TransactionEnded or kind is CaughtUp
+            if not whole and self._appended < limits.largest:
                 continue
-            caught_up, stopped = isinstance(fact, CaughtUp), self.stopped()
-            if appended:
-                due = caught_up or stopped or appended >= self.limits.rows or now - first >= self.limits.linger
-            else:
-                due = transactions.moved and now - last >= self.limits.idle_commit
-            if due:
-                committed = transactions.checkpoint()
-                self.log.commit(committed)
-                self.observer.captured(transactions.changes - changes)
-                self.observer.quarantined(transactions.quarantined - quarantined)
-                self.observer.lag(max(0.0, self.clock() - committed.ts_ms / 1000) if appended else 0.0)
-                changes, quarantined = transactions.changes, transactions.quarantined
-                appended, last = 0, self.clock()
-            elif caught_up:
-                self.observer.lag(0.0)
+            now = clock()
+            if whole:
+                self._take_turn(chunks, now, signalled=kind is CaughtUp or now - self._last > limits.idle_commit)
+            stopped = session.stopped()
+            if self._due(now, kind is CaughtUp, stopped, whole):
+                checkpoint = self._commit()
+                if whole and not stopped and busy != bool(snapshots):
+                    return checkpoint
+            elif kind is CaughtUp:
+                session.observer.lag(0.0)
             if stopped:
-                return
+                return None
+        return None
 
-    def _now_ms(self) -> int:
-        return int(self.clock() * 1000)
+    def _take_turn(self, chunks: ChunkReader, now: float, *, signalled: bool) -> None:
+        """Between transactions: obey signals, publish chunks, ask for more."""
+        session, snapshots = self._session, self._snapshots
+        if signalled and session.signals is not None:
+            self._obey(session.signals)
+        if not snapshots:
+            return
+        place = self._transactions.place
+        records = snapshots.turn(chunks, lambda: place(self._stream), self._stream.reached, int(now * 1000))
+        if records:
+            if not self._appended:
+                self._first = now
+            session.log.extend(records)
+            self._appended += len(records)
+        if snapshots.moved:
+            snapshots.moved, self._progressed = False, True
+            session.observer.snapshot(snapshots.progress())
+
+    def _obey(self, signals: Signals) -> None:
+        found, behind = signals.read(self._signals)
+        if behind != self._signals:
+            self._signals, self._transactions.moved = behind, True
+        for signal in found:
+            why = signal.obey(self._snapshots, self._transactions.tables)
+            self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
+
+    def _due(self, now: float, caught_up: bool, stopped: bool, whole: bool) -> bool:
+        limits = self._session.limits
+        if self._appended:
+            late = now - self._first >= limits.linger
+            return caught_up or stopped or not whole or late or self._appended >= limits.rows
+        if self._progressed:
+            return True
+        return self._transactions.moved and now - self._last >= limits.idle_commit
+
+    def _commit(self) -> Checkpoint:
+        session, transactions = self._session, self._transactions
+        checkpoint = session._commit(transactions.checkpoint(self._stream), self._snapshots, self._signals)
+        changes = transactions.changes + self._snapshots.rows
+        session.observer.captured(changes - self._changes)
+        self._changes = changes
+        session.observer.quarantined(transactions.quarantined + self._snapshots.quarantined - self._quarantined)
+        self._quarantined = transactions.quarantined + self._snapshots.quarantined
+        self._last = session.clock()
+        session.observer.lag(max(0.0, self._last - checkpoint.ts_ms / 1000) if self._appended else 0.0)
+        self._appended, self._progressed = 0, False
+        return checkpoint

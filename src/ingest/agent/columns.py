@@ -1,4 +1,4 @@
-"""What a TABLE_MAP event says about a table, and which schema follows from it.
+"""Columns as a TABLE_MAP with full metadata states them, in the words of a schema.
 
 The metadata in the log belongs to the very rows behind it, so it decides; information_schema only knows how a table
 looks now. Source: MySQL's Table_map_event with binlog_row_metadata=FULL.
@@ -7,155 +7,85 @@ looks now. Source: MySQL's Table_map_event with binlog_row_metadata=FULL.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 
-from cdc.errors import Fatal
-from cdc.schema import Column, TableId, TableSchema
-from ingest.agent.values import is_supported
+from cdc.schema import Column
+from ingest.binlog.codes import ColumnType as T
+from ingest.binlog.columns import Column as LoggedColumn
+from ingest.binlog.tablemap import TableMap
 
-BINARY = "binary"
 # Names of the columns that MySQL adds for functional indexes; no statement can see them. Before 8.0.16 an MD5.
 _HIDDEN, _HIDDEN_OLD = "!hidden!", re.compile(r"[0-9a-f]{32}")
-_INTEGERS = {1: "tinyint", 2: "smallint", 9: "mediumint", 3: "int", 8: "bigint"}
-_PLAIN = {4: "float", 5: "double", 10: "date", 13: "year", 245: "json"}
-_TEMPORAL = {17: "timestamp", 18: "datetime", 19: "time"}
+_INTEGERS = {T.TINY: "tinyint", T.SHORT: "smallint", T.INT24: "mediumint", T.LONG: "int", T.LONGLONG: "bigint"}
+_PLAIN = {T.FLOAT: "float", T.DOUBLE: "double", T.DATE: "date", T.NEWDATE: "date", T.YEAR: "year", T.JSON: "json"}
+_TEMPORAL = {
+    T.TIMESTAMP2: "timestamp", T.TIMESTAMP: "timestamp", T.DATETIME2: "datetime", T.DATETIME: "datetime",
+    T.TIME2: "time", T.TIME: "time",
+}  # fmt: skip
 _BLOBS = {1: "tiny", 2: "", 3: "medium", 4: "long"}
-_OLD_TEMPORAL = {7: "TIMESTAMP", 11: "TIME", 12: "DATETIME"}
-_WIDTH = re.compile(r"^(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
+# Bytes of a character set's longest character, where that is not one.
+_WIDTHS = {
+    "utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "gb18030": 4, "gbk": 2,
+    "big5": 2, "sjis": 2, "cp932": 2, "ujis": 3, "eucjpms": 3, "euckr": 2, "gb2312": 2,
+}  # fmt: skip
+_DISPLAY = re.compile(r"^(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
 _FLOATING = re.compile(r"^(float|double)\([^)]*\)")
+_CHARACTER = {T.STRING, T.VAR_STRING, T.VARCHAR, T.BLOB, T.ENUM, T.SET, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charset:
-    """A character set, by the id of one of its collations; `width` is its longest character in bytes."""
-
-    name: str
-    width: int
+def is_hidden(name: str) -> bool:
+    """Whether MySQL made a column for itself."""
+    return name.startswith(_HIDDEN) or bool(_HIDDEN_OLD.fullmatch(name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedColumn:
-    """A column as the log describes it.
-
-    `code` is MySQL's field type (ENUM 247 and SET 248 resolved), `size` its length in bytes where the type has one
-    (string: longest value; blob and JSON: width of the length; enum, set, bit: bytes), `precision` and `scale` those
-    of decimals, with `scale` the fractional digits of temporal types. `collation` is an id, None for types without.
-    """
-
-    name: str
-    code: int
-    size: int = 0
-    precision: int = 0
-    scale: int = 0
-    unsigned: bool = False
-    nullable: bool = True
-    collation: int | None = None
-    members: tuple[str, ...] = ()
-    hidden: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedTable:
-    """A table as the log describes it; `primary_key` are column indexes in key order."""
-
-    database: str
-    table: str
-    columns: tuple[LoggedColumn, ...]
-    primary_key: tuple[int, ...]
-
-
-def is_hidden(name: str, known: TableSchema | None) -> bool:
-    """Whether MySQL made a column for itself; `known` is the table's schema before."""
-    if name.startswith(_HIDDEN):
-        return True
-    return bool(_HIDDEN_OLD.fullmatch(name)) and known is not None and known.column(name) is None
-
-
-def normal(column_type: str) -> str:
-    """A column type without what the log does not carry: display widths and zerofill."""
-    text = column_type.lower() if "'" not in column_type else column_type
-    text = text.replace(" zerofill", "")
-    return _FLOATING.sub(r"\1", _WIDTH.sub(r"\1", text))
-
-
-def column_type(column: LoggedColumn, charsets: Mapping[int, Charset]) -> str:
-    """The type as information_schema prints it, without display width; Fatal for what cannot be captured."""
-    code, unsigned = column.code, " unsigned" if column.unsigned else ""
-    if code in _INTEGERS:
-        return _INTEGERS[code] + unsigned
-    if code in _PLAIN:
-        return _PLAIN[code] + (unsigned if code in (4, 5) else "")
-    if code in _TEMPORAL:
-        return f"{_TEMPORAL[code]}({column.scale})" if column.scale else _TEMPORAL[code]
-    if code == 246:
-        return f"decimal({column.precision},{column.scale}){unsigned}"
-    if code == 16:
-        return f"bit({column.precision})"
-    if code in (247, 248):
-        texts = ",".join("'" + member.replace("'", "''") + "'" for member in column.members)
-        return f"{'enum' if code == 247 else 'set'}({texts})"
-    if code in (15, 253, 254, 252):
-        charset = charset_of(column, charsets)
-        binary = charset.name == BINARY
-        if code == 252:
-            return _BLOBS[column.size] + ("blob" if binary else "text")
-        name = ("binary" if binary else "char") if code == 254 else ("varbinary" if binary else "varchar")
-        return f"{name}({column.size // charset.width})"
-    if code in _OLD_TEMPORAL:
-        raise Fatal(
-            f"column {column.name} is stored in the {_OLD_TEMPORAL[code]} format of MySQL 5.5",
-            "run ALTER TABLE … FORCE at the source",
-        )
-    raise Fatal(
-        f"column {column.name} has field type {code}, which is not captured", "leave its table out of `tables:`"
-    )
-
-
-def charset_of(column: LoggedColumn, charsets: Mapping[int, Charset]) -> Charset:
-    """Character set of a text column; Fatal when text in it cannot be decoded exactly."""
-    charset = charsets.get(column.collation) if column.collation is not None else None
-    if charset is None or not (charset.name == BINARY or is_supported(charset.name)):
-        found = charset.name if charset else f"collation {column.collation}"
-        raise Fatal(f"column {column.name}: character set {found} is not captured", "convert the column to utf8mb4")
-    return charset
-
-
-def schema_of(
-    logged: LoggedTable, source: str, known: TableSchema | None, charsets: Mapping[int, Charset]
-) -> TableSchema:
-    """Schema of the rows behind a TABLE_MAP: the known one while it holds, else the next version of it.
-
-    Fatal, naming the table, when the log describes something that cannot be captured.
-    """
-    table_id = TableId(source=source, database=logged.database, table=logged.table)
-    try:
-        columns = tuple(_column(c, charsets) for c in logged.columns if not c.hidden)
-    except Fatal as error:
-        raise Fatal(f"table {table_id}: {error.message}", error.hint) from error
-    key = tuple(logged.columns[i].name for i in logged.primary_key)
-    if not key:
-        raise Fatal(f"table {table_id} has no primary key any more", "add one and take a new snapshot")
-    if known is not None and known.primary_key == key and same_columns(known.columns, columns):
-        return known
-    return TableSchema(table_id=table_id, version=known.version + 1 if known else 1, columns=columns, primary_key=key)
+def described(table: TableMap) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Columns and primary key of a TABLE_MAP with full metadata."""
+    columns = tuple(_column(column) for column in table.columns if not is_hidden(column.name))
+    return columns, tuple(table.columns[index].name for index, _ in table.primary_key)
 
 
 def same_columns(left: tuple[Column, ...], right: tuple[Column, ...]) -> bool:
     """Whether two lists of columns mean the same rows, however their types are printed."""
-    return [(c.name, normal(c.column_type), c.nullable, c.charset) for c in left] == [
-        (c.name, normal(c.column_type), c.nullable, c.charset) for c in right
-    ]
+    return [_meaning(column) for column in left] == [_meaning(column) for column in right]
 
 
-def _column(column: LoggedColumn, charsets: Mapping[int, Charset]) -> Column:
-    charset: str | None = None
-    if column.code in (15, 253, 254, 252, 247, 248):
-        name = charset_of(column, charsets).name
-        charset = None if name == BINARY else name
-    return Column(
-        name=column.name,
-        column_type=column_type(column, charsets),
-        nullable=column.nullable,
-        charset=charset,
-    )
+def _meaning(column: Column) -> tuple[str, str, bool, str | None]:
+    charset = "utf8mb3" if column.charset == "utf8" else column.charset
+    return column.name, _normal(column.column_type), column.nullable, charset
+
+
+def _normal(column_type: str) -> str:
+    """A column type without what the log does not carry: display widths and zerofill."""
+    text = column_type.lower() if "'" not in column_type else column_type
+    text = text.replace(" zerofill", "")
+    return _FLOATING.sub(r"\1", _DISPLAY.sub(r"\1", text))
+
+
+def _column(column: LoggedColumn) -> Column:
+    charset = column.charset if column.type in _CHARACTER and column.charset != "binary" else None
+    return Column(name=column.name, column_type=_type(column), nullable=column.nullable, charset=charset)
+
+
+def _type(column: LoggedColumn) -> str:
+    """The type as information_schema prints it, without display width."""
+    kind, unsigned = column.type, " unsigned" if column.unsigned else ""
+    if kind in _INTEGERS:
+        return _INTEGERS[kind] + unsigned
+    if kind in _PLAIN:
+        return _PLAIN[kind] + (unsigned if kind in (T.FLOAT, T.DOUBLE) else "")
+    if kind in _TEMPORAL:
+        return f"{_TEMPORAL[kind]}({column.digits})" if column.digits > 0 else _TEMPORAL[kind]
+    if kind == T.NEWDECIMAL:
+        return f"decimal({column.precision},{column.scale}){unsigned}"
+    if kind == T.BIT:
+        return f"bit({column.width})"
+    if kind in (T.ENUM, T.SET):
+        labels = ",".join("'" + label.replace("'", "''") + "'" for label in column.labels or ())
+        return f"{'enum' if kind == T.ENUM else 'set'}({labels})"
+    binary = column.charset == "binary"
+    if kind in (T.BLOB, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB):
+        return _BLOBS[column.size] + ("blob" if binary else "text")
+    if kind in (T.STRING, T.VAR_STRING, T.VARCHAR):
+        base = "binary" if binary else "char"
+        width = column.width // _WIDTHS.get(column.charset or "", 1)
+        return f"{'' if kind == T.STRING else 'var'}{base}({width})"
+    return column.type.name.lower()

@@ -1,17 +1,20 @@
 """What a source's log tells, in commit order: the facts that a source yields and `transactions` turns into records.
 
-A source yields, per transaction, one TransactionBegan, any number of SchemaChanged and RowsLogged, and one
-TransactionEnded; CaughtUp stands between facts wherever nothing more is waiting at the moment. A transaction that is
-cut off (a lost connection) never gets its TransactionEnded: whoever reads the facts drops what belongs to it.
+A source yields, per transaction, one TransactionBegan, any number of the others, and one TransactionEnded; CaughtUp
+stands between transactions wherever nothing more is waiting at the moment. A transaction that is cut off (a lost
+connection) never gets its TransactionEnded: whoever reads the facts drops what belongs to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from cdc.event import Row
-from cdc.schema import TableSchema
+from cdc.schema import Column, TableId
+from cdc.types import Canonical
+
+Row = dict[str, Canonical]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,54 +25,77 @@ class Refused:
     downstream the row counts as absent until it gets an image that can be told.
     """
 
-    values: Mapping[str, object]
+    values: dict[str, Any]
     why: str
 
 
 Image = Row | Refused
-Change = tuple[Image | None, Image | None]
+Operation = Literal["insert", "update", "delete"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionBegan:
-    """A source transaction; `commit_us` is its commit time at the source, in microseconds since 1970 (UTC)."""
+class TransactionBegan(NamedTuple):
+    """A source transaction; `gtid` is empty where it has none, `commit_us` its commit time at the source (UTC)."""
 
     gtid: str
     commit_us: int
     server_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaChanged:
-    """From here on a table's rows have this schema, whose version is one more than the version before."""
-
-    schema: TableSchema
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsLogged:
-    """Rows of one table that one event changed: (before, after) images, None where the row did not exist.
-
-    `file` and `pos` are where the event begins in the source's log.
-    """
-
-    schema: TableSchema
-    changes: tuple[Change, ...]
     file: str
     pos: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEnded:
+class StatementLogged(NamedTuple):
+    """A statement that may change tables as a whole; `session` owns temporary tables, `sql_mode` its bits."""
+
+    database: str
+    sql: str
+    session: int
+    sql_mode: int
+
+
+class TableDescribed(NamedTuple):
+    """The columns that the log itself states for the rows that follow, and the primary key (empty: none)."""
+
+    table: TableId
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+
+
+class RowsLogged(NamedTuple):
+    """Rows of one table that one event changed: images, or (before, after) pairs for an update.
+
+    `plain` says that none of them is Refused. `file` and `pos` are where the event begins in the source's log.
+    """
+
+    table: TableId
+    operation: Operation
+    rows: Sequence[Any]
+    plain: bool
+    file: str
+    pos: int
+
+
+class RowsKept(NamedTuple):
+    """Rows that cannot be decoded (yet): the event and its TABLE_MAP as the `server` (a version) sent them."""
+
+    table: TableId
+    why: str
+    server: str
+    table_map: bytes
+    event: bytes
+    file: str
+    pos: int
+
+
+class TransactionEnded(NamedTuple):
     """The transaction is committed at the source; `file` and `pos` name the event behind it."""
 
     file: str
     pos: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaughtUp:
+class CaughtUp(NamedTuple):
     """Nothing more is waiting: what has been read may be committed at once. Repeated while the source is idle."""
 
 
-Fact = TransactionBegan | SchemaChanged | RowsLogged | TransactionEnded | CaughtUp
+CAUGHT_UP = CaughtUp()
+Fact = TransactionBegan | StatementLogged | TableDescribed | RowsLogged | RowsKept | TransactionEnded | CaughtUp

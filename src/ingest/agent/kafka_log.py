@@ -8,7 +8,7 @@ A KafkaLog is used for one session; after an error a new one recovers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,11 +19,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from cdc import naming
 from cdc.errors import Fatal, Retriable, TailorbirdError
+from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema, schema_from_json
 from cdc.topology import Source, Topology
 from ingest.agent.kafka_topics import MAX_MESSAGE, PATIENCE, SourceTopics, client_settings
 from ingest.agent.records import checkpoint_value, read_checkpoint
-from ingest.agent.seams import Checkpoint, Record, Recovered
+from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
 
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 # How long a transaction may stay open: the broker's default limit. It bounds the largest source transaction.
@@ -65,23 +66,38 @@ class KafkaLog:
             self._producer.init_transactions(PATIENCE)
         with self._translated("read back the position"):
             stored = self._last_position()
-            schemas = self._schemas()
+            schemas, history = self._schemas(), self._history()
         if stored is None:
-            return Recovered(schemas=schemas)
+            return Recovered(schemas=schemas, history=history)
         checkpoint, ends = read_checkpoint(stored)
         for topic, offsets in ends.items():
             if topic in self._ends:
                 self._ends[topic].update(offsets)
-        return Recovered(checkpoint=checkpoint, schemas=schemas)
+        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history)
 
     def append(self, record: Record) -> None:
         """See `seams.ChangeLog`; waits while 100,000 records or 64 MiB are in flight."""
-        with self._translated("append"):
+        self.extend((record,))
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`; waits while 100,000 records or 64 MiB are in flight."""
+        produce, delivered = self._producer.produce, self._delivered
+        try:
             self._begin()
-            self._produce(
-                lambda: self._producer.produce(record.topic, record.value, record.key, on_delivery=self._delivered)
-            )
+            for record in records:
+                topic, key, value, partition = record
+                if partition is None:
+                    try:
+                        produce(topic, value, key, on_delivery=delivered)
+                    except BufferError:  # full: let the brokers take some first
+                        self._patiently(record, -1)
+                else:
+                    every = partition == EVERY_PARTITION
+                    for one in range(self._topics.partitions) if every else (partition,):
+                        self._patiently(record, one)
             self._producer.poll(0)
+        except (KafkaException, SystemError) as exception:
+            raise self._translation(exception, "append") from exception
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """See `seams.ChangeLog`; the checkpoint's record also holds where each change topic ends behind this commit."""
@@ -126,12 +142,16 @@ class KafkaLog:
             self._producer.begin_transaction()
             self._open = True
 
-    def _produce(self, call: Callable[[], None]) -> None:
+    def _patiently(self, record: Record, partition: int) -> None:
+        """Produce to a partition (-1: the key's) as soon as there is room."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                return call()
-            except BufferError:  # full: let the brokers take some first
+                self._producer.produce(
+                    record.topic, record.value, record.key, partition=partition, on_delivery=self._delivered
+                )
+                return
+            except BufferError:
                 self._producer.poll(0.05)
                 if time.monotonic() > deadline:
                     raise Retriable(f"Kafka at {self._bootstrap} takes no records") from None
@@ -186,6 +206,17 @@ class KafkaLog:
                     if schema.table_id.source == self._source:
                         found[schema.table_id] = schema
         return found
+
+    def _history(self) -> tuple[HistoryRecord, ...]:
+        """All records of this source's schema history, in order."""
+        found: list[HistoryRecord] = []
+        end = self._stable_end(self._topics.history, 0, wait=True)
+        with self._reader() as consumer:
+            for key, value in self._between(consumer, self._topics.history, 0, OFFSET_BEGINNING, end):
+                name = (key or b"[]").decode()
+                if orjson.loads(name)[1:2] == [self._source]:
+                    found.append((name, None if value is None else orjson.loads(value)))
+        return tuple(found)
 
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
         """The partition's end once no transaction is open in it; Retriable when that takes too long.

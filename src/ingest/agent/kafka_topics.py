@@ -28,6 +28,7 @@ class SourceTopics:
     changes: tuple[str, ...]
     partitions: int
     schemas: str
+    history: str
     positions: str
     positions_partition: int
 
@@ -38,6 +39,7 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
         changes=tuple(naming.change_topic(topology.name, table) for table in source.tables),
         partitions=topology.log.partitions,
         schemas=naming.schemas_topic(topology.name),
+        history=naming.history_topic(topology.name),
         positions=naming.positions_topic(topology.name),
         positions_partition=list(topology.sources).index(source.name),
     )
@@ -59,9 +61,10 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
         "max.message.bytes": str(MAX_MESSAGE),
     }
     wanted: dict[str, tuple[int, dict[str, str]]] = dict.fromkeys(topics.changes, (log.partitions, compacted))
-    wanted[topics.schemas] = (1, compacted)
+    wanted[topics.schemas] = wanted[topics.history] = (1, compacted)
     wanted[topics.positions] = (len(topology.sources), compacted)
-    wanted[naming.dead_letter_topic(topology.name)] = (1, letters)
+    wanted[naming.dead_letter_topic(topology.name)] = wanted[naming.quarantine_topic(topology.name)] = (1, letters)
+    wanted[naming.signals_topic(topology.name)] = (1, letters)
     # librdkafka's admin, not kafka-python's, whose failed attempts keep their sockets while a broker is away
     admin = AdminClient(client_settings(log.bootstrap_servers))
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import orjson
 
 from cdc.errors import Fatal
+from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema, schema_from_json
 from ingest.agent.seams import Checkpoint, Record, Recovered
 
@@ -21,10 +23,10 @@ class Broker:
 
 
 class MemoryLog:
-    """Implements `seams.ChangeLog` over a Broker, for one session; `schemas_topic` is where schemas are found again."""
+    """Implements `seams.ChangeLog` over a Broker, for one session; schemas and history are found in their topics."""
 
-    def __init__(self, broker: Broker, schemas_topic: str) -> None:
-        self._broker, self._schemas_topic = broker, schemas_topic
+    def __init__(self, broker: Broker, schemas_topic: str, history_topic: str = "") -> None:
+        self._broker, self._schemas_topic, self._history_topic = broker, schemas_topic, history_topic
         self._epoch = -1
         self._pending: list[Record] = []
 
@@ -33,17 +35,25 @@ class MemoryLog:
         self._broker.epoch += 1
         self._epoch = self._broker.epoch
         schemas: dict[TableId, TableSchema] = {}
+        history: list[HistoryRecord] = []
         for record in self._broker.records:
+            if record.topic == self._history_topic:
+                history.append((record.key.decode(), None if record.value is None else orjson.loads(record.value)))
             if record.topic == self._schemas_topic and record.value is not None:
                 schema = schema_from_json(orjson.loads(record.value))
                 schemas[schema.table_id] = schema
         newest = self._broker.checkpoints[-1] if self._broker.checkpoints else None
-        return Recovered(checkpoint=newest, schemas=schemas)
+        return Recovered(checkpoint=newest, schemas=schemas, history=tuple(history))
 
     def append(self, record: Record) -> None:
         """See `seams.ChangeLog`."""
         self._check()
         self._pending.append(record)
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`."""
+        for record in records:
+            self.append(record)
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """See `seams.ChangeLog`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,7 @@ from cdc.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.topology import Source
 
 # Values stay the text that the server sent; only parameters are converted.
-_TEXT_ONLY = {key: value for key, value in conversions.items() if not isinstance(key, int)}
+_TEXT_ONLY: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
 _DENIED = {
     ER.ACCESS_DENIED_ERROR,
     ER.DBACCESS_DENIED_ERROR,
@@ -45,37 +44,7 @@ _LOG_REMEDIES = {
 }
 
 
-class Connection(pymysql.connections.Connection):
-    """A connection that reads through its own buffer, so that `waiting` knows whether a packet has arrived.
-
-    A lost connection raises Retriable from inside the library: mysql-replication would otherwise reconnect by itself
-    and replay from the GTID set that it began with.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        self._buffer = bytearray()
-        super().__init__(**settings)
-
-    def _read_bytes(self, num_bytes: int) -> bytes:
-        buffer = self._buffer
-        try:
-            while len(buffer) < num_bytes:
-                received = self._sock.recv(1 << 18)  # type: ignore[attr-defined]  # PyMySQL's own attribute
-                if not received:
-                    raise OSError("the server closed the connection")
-                buffer += received
-        except OSError as error:
-            self._force_close()  # type: ignore[attr-defined]  # PyMySQL's own method
-            raise Retriable(f"lost the connection to {self.host}:{self.port}: {error}") from error
-        data = bytes(buffer[:num_bytes])
-        del buffer[:num_bytes]
-        return data
-
-    def waiting(self) -> bool:
-        """Whether bytes have arrived that were not read yet."""
-        sock: Any = self._sock  # type: ignore[attr-defined]  # PyMySQL's own attribute
-        encrypted = sock.pending() if hasattr(sock, "pending") else 0
-        return bool(self._buffer or encrypted or select.select([sock], [], [], 0)[0])
+Connection = pymysql.connections.Connection
 
 
 def settings(source: Source) -> dict[str, Any]:
@@ -108,7 +77,7 @@ def translated(source: Source, doing: str) -> Iterator[None]:
 def connected(source: Source, *, read_timeout: float | None = 60.0) -> Iterator[Connection]:
     """A connection whose values are text and whose session is in UTC; closed at the end."""
     with translated(source, "connect"):
-        connection = Connection(**settings(source), conv=_TEXT_ONLY, read_timeout=read_timeout)
+        connection = pymysql.connect(**settings(source), conv=_TEXT_ONLY, read_timeout=read_timeout)
     try:
         with translated(source, "set up the session"), connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00', sql_mode = ''")

@@ -1,22 +1,30 @@
-"""A MySQL server as a source: its end, its schemas, its snapshot and its stream, each on a connection of its own."""
+"""A MySQL or MariaDB server as a source: its end, tables, snapshot and log, each on a connection of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cdc.event import Position
-from cdc.schema import TableId, TableSchema
 from cdc.topology import Source as Settings
 from ingest.agent import mysql_schema
-from ingest.agent.facts import Fact, Image
-from ingest.agent.mysql_binlog import Binlog
+from ingest.agent.logged import ENVELOPE, LoggedFacts
 from ingest.agent.mysql_connection import connected
-from ingest.agent.mysql_snapshot import read_rows
+from ingest.agent.mysql_snapshot import MySqlChunks
+from ingest.agent.seams import Checkpoint, Seen, Stream
+from ingest.agent.tables import Tables
+from ingest.binlog import Checkpoint as Place
+from ingest.binlog import Reader, StreamOptions
+from ingest.binlog.gtid import parse_gtid_set
+from ingest.binlog.mysql_transport import MysqlTransport
+from ingest.binlog.uri import ServerAddress
+
+HEARTBEAT = 1.0  # seconds between signs of life of an idle server: how often CaughtUp is repeated
+BUSY = 0.02  # the same while a snapshot waits for its turns
 
 
 class MySqlSource:
-    """Implements `seams.Source`; checks the server's settings whenever it is asked for schemas."""
+    """Implements `seams.Source`; checks the server's settings whenever it is asked for tables."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -26,30 +34,44 @@ class MySqlSource:
         with connected(self._settings) as connection:
             return mysql_schema.head(connection, self._settings)
 
-    def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
+    def seen(self) -> Seen:
         """See `seams.Source`; Fatal or UsageError, with the remedy, when server or tables cannot be captured."""
         with connected(self._settings) as connection:
             mysql_schema.check_server(connection, self._settings)
-            return mysql_schema.table_schemas(connection, self._settings, known)
+            return mysql_schema.seen(connection, self._settings)
 
     @contextmanager
-    def snapshot(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[Iterator[tuple[TableSchema, list[Image]]]]:
-        """See `seams.Source`."""
-        with connected(self._settings) as connection:
-            try:
-                yield read_rows(connection, self._settings, schemas)
-            finally:
-                if connection.open:
-                    connection._force_close()  # type: ignore[attr-defined]  # a polite close would read the rest
-
-    @contextmanager
-    def stream(self, position: Position, schemas: Mapping[TableId, TableSchema]) -> Iterator[Iterator[Fact]]:
-        """See `seams.Source`; Fatal when the log no longer continues the position."""
-        with connected(self._settings) as connection:
-            mysql_schema.check_position(connection, self._settings, position.gtid_set)
-            charsets = mysql_schema.charsets(connection, self._settings)
-        binlog = Binlog(self._settings, position, schemas, charsets)
+    def chunks(self) -> Iterator[MySqlChunks]:
+        """The reader of snapshots' chunks."""
+        reader = MySqlChunks(self._settings, lock=self._settings.snapshot_locking_mode == "minimal")
         try:
-            yield binlog.facts()
+            yield reader
         finally:
-            binlog.close()
+            reader.close()
+
+    @contextmanager
+    def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
+        """See `seams.Source`; Fatal when the log no longer continues the position."""
+        position = checkpoint.position
+        with connected(self._settings) as connection:
+            mysql_schema.check_position(connection, self._settings, position)
+        transport = MysqlTransport(self._address(BUSY if busy else HEARTBEAT))
+        gtids = parse_gtid_set(position.gtid_set) if position.gtid_set else None
+        options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
+        reader = Reader(transport, Place(file=position.file, position=position.pos, gtids=gtids), options)
+        try:
+            yield LoggedFacts(reader, tables, transport.idle)
+        finally:
+            reader.close()
+
+    def _address(self, heartbeat: float) -> ServerAddress:
+        source = self._settings
+        return ServerAddress(
+            host=source.hostname,
+            port=source.port,
+            user=source.username,
+            password=source.password,
+            server_id=source.server_id,
+            heartbeat=heartbeat,
+            reconnect=False,
+        )

@@ -1,20 +1,31 @@
-"""Change events, schemas, checkpoints and quarantined rows as records of the log's topics; pure, per topology."""
+"""Changes, schemas, checkpoints and what is quarantined as records of the log's topics; pure, per topology.
+
+`TableWriter` is the path that every change takes: it writes the bytes of Debezium's envelope around the two images
+without building the envelope first. `cdc.envelope` says what they must be, and a test compares the two.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
 
 from cdc import naming
-from cdc.envelope import key_of, to_envelope
+from cdc.envelope import VERSION, key_of, to_envelope
 from cdc.errors import Fatal
-from cdc.event import ChangeEvent, Position, Row, SourceInfo
+from cdc.event import ChangeEvent, Position, SourceInfo
+from cdc.history import Record as HistoryRecord
 from cdc.schema import TableSchema
-from ingest.agent.facts import Refused
-from ingest.agent.seams import Checkpoint, Record
+from ingest.agent.facts import Refused, Row, RowsKept
+from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record
 
 FORMAT = 1
+_dumps = orjson.dumps
+# before, after, source up to its row, row, sequence, op, ts_ms, transaction
+_ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":%b}'
+_TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}'
 
 
 def _text(value: object) -> str:
@@ -23,34 +34,100 @@ def _text(value: object) -> str:
 
 def image_size(row: Row) -> int:
     """Bytes of a row image inside an envelope."""
-    return len(orjson.dumps(row))
+    return len(_dumps(row))
+
+
+class TableWriter:
+    """Writes the records of one table under one schema. `shape` takes away and masks columns of an image, in place."""
+
+    def __init__(
+        self, topology: str, schema: TableSchema, connector: str, shape: Callable[[Row], None] | None = None
+    ) -> None:
+        self.schema, self.shape = schema, shape
+        self.topic = naming.change_topic(topology, schema.table_id)
+        self.key = _key_function(schema.primary_key)
+        table = schema.table_id
+        self._begins = (
+            f'{{"version":"{VERSION}","connector":"{connector}","name":{_json(f"{topology}.{table.source}")},"ts_ms":%d,'
+            f'"snapshot":"%b","db":{_json(table.database)},"table":{_json(table.table)},"server_id":%d,"gtid":%b,'
+            '"file":%b,"pos":%d,"row":'
+        ).encode()
+
+    def source(self, info: SourceInfo) -> bytes:
+        """The envelope's source block up to the row's number, the same for all rows of an event."""
+        return self._begins % (
+            info.ts_ms, info.snapshot.encode(), info.server_id, _dumps(info.gtid), _dumps(info.file), info.pos,
+        )  # fmt: skip
+
+    @staticmethod
+    def value(
+        op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes
+    ) -> bytes:
+        """An envelope; `before` and `after` are JSON."""
+        return _ENVELOPE % (before, after, source, row, sequence, op, ts_ms, transaction)
+
+    @staticmethod
+    def transaction(gtid: bytes, total: int, order: int) -> bytes:
+        """The envelope's transaction block; `gtid` is JSON."""
+        return _TRANSACTION % (gtid, total, order)
+
+    def truncated(self, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes) -> Record:
+        """The marker that all rows of smaller sequence are gone; it goes to every partition under a reserved key."""
+        value = self.value(b"t", b"null", b"null", source, row, sequence, ts_ms, transaction)
+        return Record(self.topic, naming.TRUNCATE_KEY, value, EVERY_PARTITION)
+
+    def marker(self, position: Position, number: int, ts_ms: int) -> Record:
+        """The marker that ends a snapshot: rows of smaller sequence that it did not see again are gone."""
+        source = self.source(
+            SourceInfo(
+                table_id=self.schema.table_id, ts_ms=ts_ms, server_id=0, gtid=None, file=position.file,
+                pos=position.pos, row=0, sequence=number, snapshot="true",
+            )
+        )  # fmt: skip
+        return self.truncated(source, 0, number, ts_ms, b"null")
+
+
+def _json(text: str) -> str:
+    # a % in a name must survive the formatting of the bytes that it stands in
+    return _dumps(text).decode().replace("%", "%%")
+
+
+def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:
+    if len(names) == 1:
+        name, begins = names[0], b"{" + _dumps(names[0]) + b":"
+        return lambda row: begins + _dumps(row[name]) + b"}"
+    return lambda row: _dumps({name: row[name] for name in names})
 
 
 class Recorder:
-    """Writes the records of one topology."""
+    """Writes the records of one topology that are not changes."""
 
-    def __init__(self, topology: str) -> None:
-        self.topology = topology
+    def __init__(self, topology: str, connector: str = "mysql") -> None:
+        self.topology, self.connector = topology, connector
         self.dead_letters = naming.dead_letter_topic(topology)
+        self.quarantine = naming.quarantine_topic(topology)
+
+    def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
+        """The writer of a table's changes."""
+        return TableWriter(self.topology, schema, self.connector, shape)
 
     def change(self, event: ChangeEvent, schema: TableSchema) -> list[Record]:
-        """The record of a change; a delete is followed by a tombstone, so that compaction forgets the key."""
+        """The records of a change, the plain way; a delete is followed by a tombstone, so that the key is forgotten."""
         row = event.before if event.after is None else event.after
         assert row is not None, "a row change has an image"
         topic = naming.change_topic(self.topology, schema.table_id)
-        key = orjson.dumps(key_of(schema, row))
-        records = [Record(topic=topic, key=key, value=orjson.dumps(to_envelope(event, self.topology)))]
-        if event.op == "d":
-            records.append(Record(topic=topic, key=key, value=None))
-        return records
+        key = _dumps(key_of(schema, row))
+        records = [Record(topic, key, _dumps(to_envelope(event, self.topology)))]
+        return [*records, Record(topic, key, None)] if event.op == "d" else records
 
     def schema(self, schema: TableSchema) -> Record:
         """The record of a table's schema, to be appended before the first row of its version."""
-        return Record(
-            topic=naming.schemas_topic(self.topology),
-            key=str(schema.table_id).encode(),
-            value=orjson.dumps(schema.to_json()),
-        )
+        return Record(naming.schemas_topic(self.topology), str(schema.table_id).encode(), _dumps(schema.to_json()))
+
+    def history(self, found: Iterable[HistoryRecord]) -> list[Record]:
+        """Records of the schema history."""
+        topic = naming.history_topic(self.topology)
+        return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
 
     def dead_letter(self, image: Refused, info: SourceInfo, ts_ms: int) -> Record:
         """The record of a quarantined row image: where it stood, its values as far as they can be shown, and why."""
@@ -67,17 +144,39 @@ class Recorder:
             "source_ts_ms": info.ts_ms,
             "ts_ms": ts_ms,
         }
+        return Record(self.dead_letters, str(info.table_id).encode(), _dumps(letter, default=_text))
+
+    def kept(self, fact: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int) -> Record:
+        """The record of rows that cannot be decoded: the raw events, where they stood, and why."""
         return Record(
-            topic=self.dead_letters,
-            key=str(info.table_id).encode(),
-            value=orjson.dumps(letter, default=_text),
+            self.quarantine,
+            str(fact.table).encode(),
+            _dumps(
+                {
+                    "format": FORMAT,
+                    "source": fact.table.source,
+                    "database": fact.table.database,
+                    "table": fact.table.table,
+                    "why": fact.why,
+                    "server": fact.server,
+                    "server_id": server_id,
+                    "table_map": base64.b64encode(fact.table_map).decode(),
+                    "event": base64.b64encode(fact.event).decode(),
+                    "gtid": gtid,
+                    "file": fact.file,
+                    "pos": fact.pos,
+                    "row": row,
+                    "sequence": position.sequence,
+                    "source_ts_ms": commit_ms,
+                }
+            ),
         )
 
 
 def checkpoint_value(checkpoint: Checkpoint, source: str, end_offsets: dict[str, dict[int, int]]) -> bytes:
     """Value of a record of `…positions`; `end_offsets`: topic → partition → offset behind the checkpoint's records."""
     position = checkpoint.position
-    return orjson.dumps(
+    return _dumps(
         {
             "format": FORMAT,
             "source": source,
@@ -90,7 +189,8 @@ def checkpoint_value(checkpoint: Checkpoint, source: str, end_offsets: dict[str,
             },
             "snapshot": checkpoint.snapshot,
             "ts_ms": checkpoint.ts_ms,
-            **({"state": dict(checkpoint.state)} if checkpoint.state else {}),
+            **({"open": checkpoint.open} if checkpoint.open else {}),
+            **({"state": checkpoint.state} if checkpoint.state else {}),
             "end_offsets": {topic: {str(p): o for p, o in ends.items()} for topic, ends in end_offsets.items()},
         }
     )
@@ -115,6 +215,7 @@ def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]
         ),
         snapshot=stored["snapshot"],
         ts_ms=stored["ts_ms"],
+        open=stored.get("open"),
         state=stored.get("state", {}),
     )
     ends = {topic: {int(p): o for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}

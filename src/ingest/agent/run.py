@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -15,12 +15,16 @@ from prometheus_client import Counter, Gauge, start_http_server
 
 from cdc.errors import Retriable, UsageError
 from cdc.reader import read_topology
+from cdc.schema import TableId
 from cdc.topology import Source, Topology
 from ingest.agent.capture import Observer, Session
 from ingest.agent.kafka_log import KafkaLog
+from ingest.agent.kafka_signals import KafkaSignals
 from ingest.agent.kafka_topics import make_topics
 from ingest.agent.mysql_source import MySqlSource
 from ingest.agent.records import Recorder
+from ingest.agent.seams import Seen
+from ingest.agent.tables import Tables
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
 LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until committed in the log", ["source"])
@@ -37,6 +41,7 @@ class _Reports(Observer):
         self._captured, self._lag = CAPTURED.labels(source), LAG.labels(source)
         self._dead = DEAD_LETTERS.labels("capture")
         self.progressed = False
+        self._next_line = time.monotonic() + 5.0
 
     def phase(self, what: str, **details: object) -> None:
         """One line."""
@@ -52,6 +57,13 @@ class _Reports(Observer):
         if images:
             self._dead.inc(images)
             self._log.warning("rows quarantined", rows=images, topic="deadletters")
+
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """One line now and then."""
+        now = time.monotonic()
+        if now >= self._next_line:
+            self._next_line = now + 5.0
+            self._log.info("snapshot", **{table: f"{read} rows" for table, read in rows.items()})
 
     def lag(self, seconds: float) -> None:
         """Sets the gauge."""
@@ -96,6 +108,19 @@ def run(file: str, source_name: str | None, *, metrics_port: int = 0) -> None:
     capture(topology, source, stopped=stop.is_set, wait=stop.wait)
 
 
+def tables_of(source: Source) -> Callable[[Seen], Tables]:
+    """What a session asks for the tables of a source, once it has seen the server."""
+
+    def captured(database: str, table: str) -> bool:
+        return source.captures(TableId(source=source.name, database=database, table=table))
+
+    def make(seen: Seen) -> Tables:
+        charset = seen.catalog.default_charset
+        return Tables(source.name, source.databases, captured, seen.dialect, charset, source.rules)
+
+    return make
+
+
 def capture(
     topology: Topology, source: Source, *, stopped: Callable[[], bool], wait: Callable[[float], object]
 ) -> None:
@@ -125,14 +150,22 @@ def capture(
 
 
 def _follow_log(
-    topology: Topology, source: Source, kafka: KafkaLog, reports: Observer, stopped: Callable[[], bool]
+    topology: Topology, source: Source, kafka: KafkaLog, reports: _Reports, stopped: Callable[[], bool]
 ) -> None:
-    Session(
-        source=MySqlSource(source),
-        log=kafka,
-        recorder=Recorder(topology.name),
-        mode=source.snapshot_mode,
-        clock=time.time,
-        stopped=stopped,
-        observer=reports,
-    ).run()
+    signals = KafkaSignals(topology, source.name)
+    try:
+        Session(
+            source=MySqlSource(source),
+            log=kafka,
+            recorder=Recorder(topology.name, source.type),
+            tables=tables_of(source),
+            mode=source.snapshot_mode,
+            clock=time.time,
+            stopped=stopped,
+            observer=reports,
+            position_lost=source.position_lost,
+            signals=signals,
+            parallel=source.snapshot_max_threads,
+        ).run()
+    finally:
+        signals.close()

@@ -1,18 +1,20 @@
-"""The two ends of capture: where changes come from and where they go.
-
-Today a MySQL server and Kafka; the binlog library replaces the one and the gateway the other behind these protocols.
-"""
+"""The two ends of capture: where changes come from and where they go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
+from cdc.errors import Fatal
 from cdc.event import Position
+from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema
-from ingest.agent.facts import Fact, Image
+from ingest.agent.facts import Fact
+from ingest.agent.tables import Tables
+from ingest.ddl.catalog import Catalog
+from ingest.ddl.dialect import Dialect
 
 Snapshot = Literal["running", "done"]
 
@@ -21,32 +23,63 @@ Snapshot = Literal["running", "done"]
 class Checkpoint:
     """How far a source has been captured; committed with the records that it covers, or alone when idle.
 
-    `ts_ms` is the commit time of the newest change. While `snapshot` is "running", `position` is the low watermark:
-    the log is to be read from there once the snapshot is done, whichever attempt completes it. `state` is what else a
-    kind of capture must remember, as JSON; empty where there is nothing.
+    `ts_ms` is the commit time of the newest change. `state` is what else must be remembered, as JSON. While `snapshot`
+    is "running", `position` is the low watermark: the log is to be read from there once the snapshot is done, whichever
+    attempt completes it. `open` counts what was published of the source transaction at `position` (None: nothing): a
+    huge one takes several commits.
     """
 
     position: Position
     snapshot: Snapshot
     ts_ms: int
+    open: Mapping[str, Any] | None = None
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One record of a topic; `value` None is a tombstone."""
+class Record(NamedTuple):
+    """One record of a topic; `value` None is a tombstone, `partition` None leaves it to the key, -1 means every one."""
 
     topic: str
     key: bytes
     value: bytes | None
+    partition: int | None = None
+
+
+EVERY_PARTITION = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What the log holds of a source: its newest checkpoint (None before the first) and its newest table schemas."""
+    """What the log holds of a source: its newest checkpoint (None before the first), its schema history, and the newest
+    table schemas that were published."""
 
     checkpoint: Checkpoint | None = None
+    history: tuple[HistoryRecord, ...] = ()
     schemas: Mapping[TableId, TableSchema] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a server shows at a moment: its tables, and what its statements mean."""
+
+    catalog: Catalog
+    dialect: Dialect
+
+
+class PositionLost(Fatal):
+    """The source's log does not continue the position: it was purged or reset, or it is another server's."""
+
+
+class Stream(Protocol):
+    """Facts of a source's log, never ending; `gtid_set` are all transactions that ended, empty without GTIDs."""
+
+    def __iter__(self) -> Iterator[Fact]: ...
+
+    @property
+    def gtid_set(self) -> str: ...
+
+    def reached(self, position: Position) -> bool:
+        """Whether all up to a position has been read."""
 
 
 class Source(Protocol):
@@ -55,18 +88,12 @@ class Source(Protocol):
     def head(self) -> Position:
         """Where the log ends now; all of it up to there is visible to a snapshot that begins later. `sequence` 0."""
 
-    def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """Schemas of the captured tables now: the known one where it still holds, else one of the next version."""
+    def seen(self) -> Seen:
+        """All tables of the captured databases now; UsageError when the server or a table cannot be captured."""
 
-    def snapshot(
-        self, schemas: Mapping[TableId, TableSchema]
-    ) -> AbstractContextManager[Iterator[tuple[TableSchema, list[Image]]]]:
-        """All rows of the captured tables as of one moment, in pages; without locks and in bounded memory."""
-
-    def stream(
-        self, position: Position, schemas: Mapping[TableId, TableSchema]
-    ) -> AbstractContextManager[Iterator[Fact]]:
-        """Facts from a position on, never ending; `schemas` are those that hold there."""
+    def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:
+        """Facts from a checkpoint's position on; `tables` tells, and is told by the reader of the facts, what the
+        columns are. `busy` asks for CaughtUp many times a second, for snapshots to go on meanwhile."""
 
 
 class ChangeLog(Protocol):
@@ -81,6 +108,9 @@ class ChangeLog(Protocol):
 
     def append(self, record: Record) -> None:
         """Add a record to the commit in the making; may block while too much is in flight."""
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Add many records."""
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make everything appended since the last commit visible, together with the checkpoint."""

@@ -1,55 +1,81 @@
 """Facts → records: numbers every change, pairs it with its source transaction, and keeps the position; pure.
 
 Rules, each defended by a law: sequence numbers grow by one per change and never repeat; a transaction that was cut off
-moves nothing; a row whose key changed is deleted under the old key and created under the new one; a quarantined image
-counts as no row, so that nothing stale stays downstream.
+moves nothing; a huge one may be published in parts, and the next part begins at the next row; a row whose key changed
+is deleted under the old key and created under the new one; a quarantined image counts as no row, so that nothing stale
+stays downstream.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any, Protocol
 
-from cdc.errors import Fatal
-from cdc.event import ChangeEvent, Op, Position, Row, SourceInfo, Transaction
-from cdc.schema import TableId, TableSchema
+import orjson
+
+from cdc.errors import Fatal, Skippable
+from cdc.event import Position, SourceInfo
+from cdc.schema import TableId
 from ingest.agent.facts import (
-    CaughtUp,
-    Change,
     Fact,
     Image,
     Refused,
+    RowsKept,
     RowsLogged,
-    SchemaChanged,
+    StatementLogged,
+    TableDescribed,
     TransactionBegan,
     TransactionEnded,
 )
-from ingest.agent.gtids import GtidSet
-from ingest.agent.records import Recorder, image_size
-from ingest.agent.seams import Checkpoint, Record
+from ingest.agent.images import MAX_IMAGE, events, shaped, tellable
+from ingest.agent.records import Recorder, TableWriter
+from ingest.agent.seams import Checkpoint, Record, Stream
+from ingest.agent.tables import Change, Tables
 
-# Bytes of a row image as JSON: an envelope holds two, and Kafka's records end at `kafka_topics.MAX_MESSAGE`.
-MAX_IMAGE = 7_500_000
-_SURELY_SMALL = MAX_IMAGE // 6 - 1000  # characters: none takes more than six bytes in JSON
+_dumps, _new = orjson.dumps, tuple.__new__
+_NULL = b"null"
+
+
+class Watcher(Protocol):
+    """Who must know what the log does to tables while they are being read: `snapshots.Snapshots`."""
+
+    windows: dict[TableId, set[bytes]]
+
+    def void(self, table: TableId) -> None:
+        """The table was changed as a whole."""
+
+    def restart(self, table: TableId) -> None:
+        """The table has another key."""
+
+    def start(self, table: TableId, *, marker: int | None = None) -> None:
+        """What the table holds came without the log's telling, by a name or a partition: read it."""
+
+    def stop(self, table: TableId) -> None:
+        """The table is no more."""
 
 
 class Transactions:
-    """Turns the facts of one stream into records, from a position on.
+    """Turns the facts of one stream into records, from a checkpoint on.
 
-    Feed every fact to `records`, append what it returns, and commit with `checkpoint` only where `whole` is true.
-    A new stream (after a lost connection) needs a new instance, started from what the log says is committed.
+    Feed every fact to `records`, append what it returns, and commit with `checkpoint`. A new stream (after a lost
+    connection) needs a new instance, started from what the log says is committed.
     """
 
-    def __init__(self, recorder: Recorder, start: Checkpoint) -> None:
-        self._recorder = recorder
-        self._start = start
-        self._gtids = GtidSet(start.position.gtid_set)
+    def __init__(self, recorder: Recorder, tables: Tables, start: Checkpoint, watcher: Watcher | None = None) -> None:
+        self._watcher = watcher
+        self._windows = watcher.windows if watcher is not None else {}
+        self._recorder, self.tables, self._start = recorder, tables, start
         self._file, self._pos = start.position.file, start.position.pos
         self._sequence = start.position.sequence
         self._ts_ms = start.ts_ms
         self._open: TransactionBegan | None = None
-        self._row = self._total = 0
+        self._row = self._total = self._skip = 0
+        self._gtid_json = _NULL
         self._touched = False
         self._orders: dict[TableId, int] = {}
+        self._resumed = start.open
+        self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
         self.quarantined = 0
         self.moved = False
@@ -64,126 +90,256 @@ class Transactions:
         """Whether no record was made for a transaction that has not ended."""
         return self._open is None or not self._touched
 
-    def checkpoint(self) -> Checkpoint:
-        """How far the stream has been read; call it only while `clean`. Resets `moved`."""
-        assert self.clean, "a checkpoint inside a transaction would lose its rest"
+    def checkpoint(self, stream: Stream) -> Checkpoint:
+        """How far the stream has been read. Resets `moved`. Inside a transaction it counts what was published of it."""
         self.moved = False
-        position = Position(file=self._file, pos=self._pos, gtid_set=str(self._gtids), sequence=self._sequence)
-        return replace(self._start, position=position, ts_ms=self._ts_ms)
+        row, counted = 0, None
+        if not self.clean:
+            assert self._open is not None, "only an open transaction is not clean"
+            row = self._row
+            counted = {
+                "id": self._open.gtid or f"{self._open.file}:{self._open.pos}",
+                "total_order": self._total,
+                "orders": [[t.database, t.table, n] for t, n in self._orders.items()],
+            }
+        return replace(self._start, position=self.place(stream, row), ts_ms=self._ts_ms, open=counted)
+
+    def place(self, stream: Stream, row: int = 0) -> Position:
+        """The position behind the last transaction that ended."""
+        return Position(file=self._file, pos=self._pos, gtid_set=stream.gtid_set, sequence=self._sequence, row=row)
 
     def records(self, fact: Fact, now_ms: int) -> list[Record]:
         """Records to append because of a fact; `now_ms` becomes the events' time of publication."""
+        kind = type(fact)
+        if kind is RowsLogged:
+            return self._rows(fact, now_ms)  # type: ignore[arg-type]  # its type was just looked at
         match fact:
-            case RowsLogged():
-                self._touched = True
-                return [record for change in fact.changes for record in self._change(fact, change, now_ms)]
             case TransactionBegan():
-                if fact.gtid in self._gtids:
-                    raise Fatal(f"the source sent transaction {fact.gtid} again", "report it with the log file")
-                self._open, self._row, self._total = fact, 0, 0
-                self._touched = False
-                self._orders.clear()
+                self._begin(fact)
             case TransactionEnded():
                 assert self._open is not None, "a transaction ends that never began"
-                self._gtids.add(self._open.gtid)
+                if self._skip:
+                    raise Fatal(f"transaction {self._open.gtid} is shorter than what was published of it", "report it")
                 self._file, self._pos = fact.file, fact.pos
                 self._open, self.moved = None, True
-            case SchemaChanged():
-                self._touched = True
-                return [self._recorder.schema(fact.schema)]
-            case CaughtUp():
-                pass
+            case StatementLogged():
+                return self._statement(fact, now_ms)
+            case TableDescribed():
+                return self._changed(self.tables.described(fact, self._next()))
+            case RowsKept():
+                return self._kept(fact)
         return []
 
-    def _change(self, fact: RowsLogged, change: Change, now_ms: int) -> list[Record]:
-        assert self._open is not None, "rows outside a transaction"
-        before, after = (None if image is None else tellable(image) for image in change)
-        records: list[Record] = []
-        for image in (before, after):
-            if isinstance(image, Refused):
-                self.quarantined += 1
-                records.append(self._recorder.dead_letter(image, self._info(fact), now_ms))
-        for op, old, new in _events(fact.schema, _told(before), _told(after)):
-            self._sequence += 1
-            self.changes += 1
-            self._ts_ms = self._open.commit_us // 1000
-            order = self._orders.get(fact.schema.table_id, 0) + 1
-            self._orders[fact.schema.table_id] = order
-            self._total += 1
-            event = ChangeEvent(
-                op=op,
-                before=old,
-                after=new,
-                source=self._info(fact),
-                ts_ms=now_ms,
-                transaction=Transaction(id=self._open.gtid, total_order=self._total, data_collection_order=order),
+    def _begin(self, fact: TransactionBegan) -> None:
+        self._open, self._touched = fact, False
+        self._row = self._total = self._skip = 0
+        self._orders.clear()
+        self._gtid_json = _dumps(fact.gtid or f"{fact.file}:{fact.pos}")
+        if self._resumed is None:
+            return
+        found = fact.gtid or f"{fact.file}:{fact.pos}"
+        if found != self._resumed["id"]:
+            raise Fatal(
+                f"transaction {self._resumed['id']} was published in part, but the source goes on with {found}",
+                "its log is not the one that was read; take a new snapshot",
             )
-            records += self._recorder.change(event, fact.schema)
-        self._row += 1
+        self._skip, self._total = self._start.position.row, self._resumed["total_order"]
+        source = self.tables.source
+        self._orders = {TableId(source=source, database=d, table=t): n for d, t, n in self._resumed["orders"]}
+        self._resumed, self._touched = None, True
+
+    def _next(self) -> Position:
+        """The position behind a change that takes the next number."""
+        return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
+
+    def _statement(self, fact: StatementLogged, now_ms: int) -> list[Record]:
+        before = {schema.table_id: schema for schema in self.tables.schemas()}
+        change = self.tables.statement(fact, self._next())
+        records = self._changed(change)
+        truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
+        refilled = {e.to if e.kind == "rename" else (e.database, e.table) for e in change.effects
+                    if e.kind in ("rename", "partition")}  # fmt: skip
+        for table, schema in before.items():
+            gone = not self.tables.exists(table)
+            if self._watcher is not None and gone:
+                self._watcher.stop(table)
+            if gone or (table.database, table.table) in truncated:
+                records += self._truncated(table, self._recorder.writer(schema), now_ms)
+        for name in sorted(name for name in refilled if name and self.tables.captured(*name)):
+            table = TableId(source=self.tables.source, database=name[0], table=name[1])
+            if self._watcher is not None and self.tables.exists(table):
+                self._sequence += 1
+                self._touched = True
+                self._watcher.start(table, marker=self._sequence)
         return records
 
-    def _info(self, fact: RowsLogged) -> SourceInfo:
+    def _truncated(self, table: TableId, writer: TableWriter, now_ms: int) -> list[Record]:
+        if self._watcher is not None:
+            self._watcher.void(table)
+        order = self._counted(table)
+        assert self._open is not None, "a statement outside a transaction"
+        source = writer.source(self._info(table, self._open.file, self._open.pos))
+        transaction = writer.transaction(self._gtid_json, self._total, order)
+        return [writer.truncated(source, self._row, self._sequence, now_ms, transaction)]
+
+    def _counted(self, table: TableId) -> int:
+        """Number one more change of a table; its order within the transaction."""
+        assert self._open is not None, "a change outside a transaction"
+        self._touched = True
+        self._sequence += 1
+        self.changes += 1
+        self._total += 1
+        self._ts_ms = self._open.commit_us // 1000
+        order = self._orders[table] = self._orders.get(table, 0) + 1
+        return order
+
+    def _changed(self, change: Change) -> list[Record]:
+        if not change.numbered:
+            return []
+        self._touched = True
+        self._sequence += 1
+        if self._watcher is not None:
+            for schema in change.schemas:
+                known = self._writers.get(schema.table_id)
+                (self._watcher.void if known and known.schema.primary_key == schema.primary_key
+                 else self._watcher.restart)(schema.table_id)  # fmt: skip
+        self._writers.clear()
+        return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
+
+    def _kept(self, fact: RowsKept) -> list[Record]:
+        assert self._open is not None, "rows outside a transaction"
+        if self._skip:
+            self._skip -= 1
+            return []
+        if self.tables.shape(fact.table):
+            raise Fatal(
+                f"rows of {fact.table} cannot be decoded ({fact.why}), and its ignored or masked columns may not leave",
+                "`tailorbird schema set`, or a new snapshot without them",
+            )
+        self._touched = True
+        self._sequence += 1
+        self.quarantined += 1
+        position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
+        commit_ms = self._open.commit_us // 1000
+        record = self._recorder.kept(fact, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
+        self._row += 1
+        return [record]
+
+    def _writer(self, table: TableId) -> TableWriter:
+        writer = self._writers.get(table)
+        if writer is None:
+            try:
+                writer = self._recorder.writer(self.tables.schema(table), self.tables.shape(table))
+                self._writers[table] = writer
+            except Skippable as error:
+                raise Fatal(error.message, error.hint) from error
+        return writer
+
+    def _rows(self, fact: RowsLogged, now_ms: int) -> list[Record]:
+        """The path of nearly all changes: images that are told, as bytes around the images' JSON."""
+        rows = fact.rows
+        if self._skip:
+            skipped = min(self._skip, len(rows))
+            self._skip -= skipped
+            self._row += skipped
+            rows = rows[skipped:]
+            if not rows:
+                return []
+        opened = self._open
+        assert opened is not None, "rows outside a transaction"
+        table = fact.table
+        writer = self._writers.get(table) or self._writer(table)
+        if writer.shape:
+            shaped(writer.shape, fact)
+        if not fact.plain:
+            return self._one_by_one(fact, rows, writer, now_ms)
+        self._touched = True
+        self._ts_ms = opened.commit_us // 1000
+        first = self._row, self._sequence, self._total
+        row, sequence, total = first
+        order = self._orders.get(table, 0)
+        key_of, topic, value_of, gtid, transaction = (
+            writer.key, writer.topic, writer.value, self._gtid_json, writer.transaction,
+        )  # fmt: skip
+        source = writer.source(self._info(table, fact.file, fact.pos))
+        out: list[Record] = []
+        largest = 0
+        before: Any
+        for change in rows:
+            before, after = change if fact.operation == "update" else (None, change)
+            sequence, total, order = sequence + 1, total + 1, order + 1
+            if fact.operation == "insert":
+                key, images, op = key_of(after), (_NULL, _dumps(after)), b"c"
+            elif fact.operation == "delete":
+                key, images, op = key_of(after), (_dumps(after), _NULL), b"d"
+            else:
+                key, images, op = key_of(after), (_dumps(before), _dumps(after)), b"u"
+                old_key = key_of(before)
+                if old_key != key:
+                    value = value_of(
+                        b"d", images[0], _NULL, source, row, sequence, now_ms, transaction(gtid, total, order)
+                    )
+                    out.append(_new(Record, (topic, old_key, value, None)))
+                    out.append(_new(Record, (topic, old_key, None, None)))
+                    sequence, total, order = sequence + 1, total + 1, order + 1
+                    largest = max(largest, len(images[0]))
+                    images, op = (_NULL, images[1]), b"c"
+            value = value_of(op, *images, source, row, sequence, now_ms, transaction(gtid, total, order))
+            if len(value) > largest:
+                largest = len(value)
+            out.append(_new(Record, (topic, key, value, None)))
+            if op == b"d":
+                out.append(_new(Record, (topic, key, None, None)))
+            row += 1
+        if largest >= MAX_IMAGE:
+            return self._one_by_one(fact, rows, writer, now_ms)
+        self.changes += total - self._total
+        self._row, self._sequence, self._total = row, sequence, total
+        self._orders[table] = order
+        if table in self._windows:
+            self._windows[table].update(record.key for record in out)
+        return out
+
+    def _one_by_one(self, fact: RowsLogged, rows: Iterable[Any], writer: TableWriter, now_ms: int) -> list[Record]:
+        """The careful path, for events with images that are refused or very large."""
+        assert self._open is not None, "rows outside a transaction"
+        self._touched = True
+        records: list[Record] = []
+        for change in rows:
+            pair = change if fact.operation == "update" else (None, change)
+            if fact.operation == "delete":
+                pair = (change, None)
+            images: list[Image | None] = [None if image is None else tellable(image) for image in pair]
+            info = self._info(fact.table, fact.file, fact.pos)
+            for image in images:
+                if isinstance(image, Refused):
+                    self.quarantined += 1
+                    records.append(self._recorder.dead_letter(image, info, now_ms))
+            source = writer.source(info)
+            for op, old, new in events(writer, *(None if isinstance(i, Refused) else i for i in images)):
+                order = self._counted(fact.table)
+                transaction = writer.transaction(self._gtid_json, self._total, order)
+                key = writer.key(new or old or {})
+                value = writer.value(
+                    op, _dumps(old), _dumps(new), source, self._row, self._sequence, now_ms, transaction
+                )
+                records.append(Record(writer.topic, key, value))
+                if op == b"d":
+                    records.append(Record(writer.topic, key, None))
+            self._row += 1
+        if fact.table in self._windows:
+            self._windows[fact.table].update(record.key for record in records)
+        return records
+
+    def _info(self, table: TableId, file: str, pos: int) -> SourceInfo:
         assert self._open is not None, "rows outside a transaction"
         return SourceInfo(
-            table_id=fact.schema.table_id,
+            table_id=table,
             ts_ms=self._open.commit_us // 1000,
             server_id=self._open.server_id,
-            gtid=self._open.gtid,
-            file=fact.file,
-            pos=fact.pos,
+            gtid=self._open.gtid or None,
+            file=file,
+            pos=pos,
             row=self._row,
             sequence=self._sequence,
         )
-
-
-def snapshot_records(
-    recorder: Recorder, schema: TableSchema, images: list[Image], low: Position, now_ms: int
-) -> list[Record]:
-    """Records of rows that a snapshot read; they carry the low watermark's sequence, so every logged change wins."""
-    records: list[Record] = []
-    info = SourceInfo(
-        table_id=schema.table_id,
-        ts_ms=now_ms,
-        server_id=0,
-        gtid=None,
-        file=low.file,
-        pos=low.pos,
-        row=0,
-        sequence=low.sequence,
-        snapshot="true",
-    )
-    for image in map(tellable, images):
-        if isinstance(image, Refused):
-            records.append(recorder.dead_letter(image, info, now_ms))
-        else:
-            event = ChangeEvent(op="r", before=None, after=image, source=info, ts_ms=now_ms)
-            records += recorder.change(event, schema)
-    return records
-
-
-def tellable(image: Image) -> Image:
-    """The image, or its refusal when no record can hold it; its size alone decides, as before and as after image."""
-    if isinstance(image, Refused):
-        return image
-    if sum(len(value) for value in image.values() if isinstance(value, str)) < _SURELY_SMALL:
-        return image
-    size = image_size(image)
-    if size < MAX_IMAGE:
-        return image
-    shown = {name: value[:200] if isinstance(value, str) else value for name, value in image.items()}
-    return Refused(values=shown, why=f"the row takes {size} bytes, a record holds {MAX_IMAGE}")
-
-
-def _told(image: Image | None) -> Row | None:
-    return None if isinstance(image, Refused) else image
-
-
-def _events(schema: TableSchema, before: Row | None, after: Row | None) -> list[tuple[Op, Row | None, Row | None]]:
-    """The events of one changed row; none when both of its images are quarantined."""
-    if before is None:
-        return [] if after is None else [("c", None, after)]
-    if after is None:
-        return [("d", before, None)]
-    if any(before[name] != after[name] for name in schema.primary_key):
-        return [("d", before, None), ("c", None, after)]
-    return [("u", before, after)]

@@ -50,13 +50,13 @@ def base64_text(raw: bytes) -> str:
 def _default(value: Any) -> Any:
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
-    if value is JSON_NULL:
-        return None
     raise TypeError(f"{type(value).__name__} inside JSON")
 
 
 def json_dumps(value: Any) -> str:
     """Compact JSON text of a decoded document; decimals keep their digits."""
+    if value is JSON_NULL:  # an Enum, which orjson would write by its value
+        return "null"
     return orjson.dumps(value, default=_default).decode()
 
 
@@ -66,7 +66,8 @@ def json_text_reader() -> Callable[[bytes], str]:
     dumps = orjson.dumps
 
     def text(document: bytes) -> str:
-        return dumps(read(document), default=_default).decode()
+        value = read(document)
+        return "null" if value is JSON_NULL else dumps(value, default=_default).decode()
 
     return text
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import select
 import socket
 import ssl
 import time
@@ -44,6 +45,8 @@ _COMMAND: Final = Struct("<BIHI")
 _COMMAND_GTID: Final = Struct("<BHII")
 _PURGED: Final = 1236
 _LONGEST_WAIT: Final = 30.0
+# Seconds: a busy machine may take so long to deliver a heartbeat, however often they come.
+_LEAST_SILENCE: Final = 5.0
 _ACCESS: Final = frozenset(
     {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1045, 1227, 1251}
 )
@@ -133,12 +136,13 @@ class MysqlTransport:
         self._send_dump(connection, start)
         self._connection = None  # the connection serves the dump from now on
         sock: socket.socket = connection._sock  # type: ignore[attr-defined]  # PyMySQL has no public way to its socket
-        silence = self.address.heartbeat * 3 if self.address.heartbeat else None
+        silence = max(self.address.heartbeat * 3, _LEAST_SILENCE) if self.address.heartbeat else None
         sock.settimeout(silence)
         self._dumping = connection
         self.window = Window(PACKET_GAP)
+        self._source = _Source(sock, self.window)
         try:
-            yield from self._events(_Source(sock, self.window), start)
+            yield from self._events(self._source, start)
         except (TimeoutError, OSError, ssl.SSLError) as error:
             if self._closed:
                 return
@@ -148,6 +152,11 @@ class MysqlTransport:
                 connection._force_close()  # type: ignore[attr-defined]  # a dump cannot be ended politely
 
     _dumping: pymysql.connections.Connection[Any] | None = None
+    _source: _Source | None = None
+
+    def idle(self) -> bool:
+        """Whether nothing more has arrived of the log: the next event would have to be waited for."""
+        return self._source is None or self._source.empty()
 
     def _events(self, source: _Source, start: Checkpoint) -> Iterator[Packet]:
         window = self.window
@@ -274,6 +283,13 @@ class _Source:
 
     def __init__(self, sock: socket.socket, window: Window) -> None:
         self._sock, self._window = sock, window
+
+    def empty(self) -> bool:
+        """Whether reading would block."""
+        if self._window.at < len(self._window.block):
+            return False
+        pending = self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
+        return not pending and not select.select([self._sock], [], [], 0)[0]
 
     def packet(self) -> tuple[int, bytes]:
         """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from ingest.binlog import convert, rowtemporal
+from ingest.binlog import canonical, convert, rowtemporal
 from ingest.binlog.charsets import text_decoder
 from ingest.binlog.codes import INTEGER_SIZES, ColumnType
 from ingest.binlog.columns import Column
@@ -105,6 +105,8 @@ def _old_decimal(code: RowCode, column: Column, name: str) -> str:
 
 def _bit(code: RowCode, column: Column, name: str) -> str:
     code.fixed(f"{column.size}s", name)
+    if code.flavour.bit == "canonical":
+        return f"{code.bind('bit', canonical.bit)}(I({name},'big'),{column.width})"
     return f"I({name},'big')"
 
 
@@ -156,7 +158,8 @@ def _blob(code: RowCode, column: Column, name: str) -> str:
 def _json(code: RowCode, column: Column, name: str) -> str:
     layouts, read = code.readers.get(column.index, (None, None))
     if read is None:
-        layouts, read = (None, convert.json_text_reader()) if code.flavour.json == "text" else layout_reader()
+        layouts, read = layout_reader() if code.flavour.json == "value" else (None, convert.json_text_reader())
+        read = canonical.json_reader(read) if code.flavour.json == "canonical" else read
         code.readers[column.index] = (layouts, read)
     document, reader = code.variable(column.size, name), code.bind(f"json{column.index}", read)
     if layouts is None or column.size != 4:

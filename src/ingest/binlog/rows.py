@@ -11,6 +11,7 @@ from functools import partial
 from struct import error as StructError
 from typing import Any, Final
 
+from ingest.binlog.canonical import Unrepresentable
 from ingest.binlog.codes import HEADER_SIZE, MARIA_COMPRESSED_ROWS, ROWS_V2, UPDATES, ColumnType
 from ingest.binlog.codes import EventType as T
 from ingest.binlog.columns import Column
@@ -113,14 +114,17 @@ class TableDecoder:
         return image
 
     def decode(self, code: int, data: bytes, id_size: int = 6) -> list[Any]:
-        """All rows of one rows event (header included, checksum not): dicts or tuples, pairs for an update."""
+        """All rows of one rows event (header included, checksum not): dicts or tuples, pairs for an update.
+
+        Unrepresentable: the flavour asks for canonical values, and one has none.
+        """
         try:
             end, firsts = self._firsts.get(code, _NO_FIRSTS)
             first = firsts.get(data[_HEAD:end])
             if first is not None and id_size == _ID_SIZE:
                 return first(data, end)
             return self._decode(code, data, HEADER_SIZE + id_size + 2)
-        except BinlogError:
+        except (BinlogError, Unrepresentable):
             raise
         except UnicodeDecodeError as error:
             raise UndecodableValue(

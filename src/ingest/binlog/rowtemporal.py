@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ingest.binlog import convert, temporal
+from ingest.binlog import canonical, convert, temporal
 from ingest.binlog.columns import Column
 from ingest.binlog.rowsource import RowCode
 
 
 def date(code: RowCode, column: Column, name: str) -> str:
     code.fixed("3s", name)
-    return f"{code.bind('DATES', temporal.DATES)}[{name}]"
+    dates = canonical.PACKED_DAYS if code.flavour.temporal == "canonical" else temporal.DATES
+    return f"{code.bind('DATES', dates)}[{name}]"
 
 
 def _fraction(code: RowCode, digits: int, units: str) -> str:
@@ -25,12 +26,26 @@ def _fraction(code: RowCode, digits: int, units: str) -> str:
 def _iso(code: RowCode, value: str, zone: str) -> str:
     if code.flavour.temporal == "text":
         return value
+    if code.flavour.temporal == "canonical":
+        return _moment(code, value)
     return f"({value}).replace(' ','T')+'{zone}'" if zone else f"({value}).replace(' ','T')"
+
+
+def _moment(code: RowCode, value: str) -> str:
+    """The canonical form of a date and time, where that is asked for."""
+    return f"{code.bind('moment', canonical.moment)}({value})" if code.flavour.temporal == "canonical" else value
+
+
+def _duration(code: RowCode, column: Column, value: str) -> str:
+    """The canonical form of a TIME, where that is asked for."""
+    if column.digits and code.flavour.temporal == "canonical":
+        return f"{code.bind('clock', canonical.clock)}({value})"
+    return value
 
 
 def _clock(code: RowCode) -> tuple[str, str]:
     """The separator of date and time, and what ends a time that is UTC."""
-    return (" ", "") if code.flavour.temporal == "text" else ("T", "Z")
+    return ("T", "Z") if code.flavour.temporal == "iso" else (" ", "")
 
 
 def datetime2(code: RowCode, column: Column, name: str) -> str:
@@ -43,7 +58,7 @@ def datetime2(code: RowCode, column: Column, name: str) -> str:
     if bits:
         code.later(f"u=x&{(1 << bits) - 1}")
     text = f"{{{days}[x>>{17 + bits}]}}{{{minutes}[y>>6]}}{{{seconds}[y&63]}}" + _fraction(code, column.digits, "u")
-    code.later(f"{name}=f'{text}'")
+    code.later(f"{name}=" + _moment(code, f"f'{text}'"))
     return name
 
 
@@ -60,7 +75,7 @@ def timestamp2(code: RowCode, column: Column, name: str) -> str:
     code.later("m=x//60")
     fraction = _fraction(code, column.digits, "u") + zone
     text = f"{{{days}[m//1440]}}{{{minutes}[m%1440]}}{{{seconds}[x%60]}}{fraction}"
-    code.later(f"{name}=f'{text}' if x else f'{zero}{fraction}'")
+    code.later(f"{name}=" + _moment(code, f"f'{text}' if x else f'{zero}{fraction}'"))
     return name
 
 
@@ -89,14 +104,15 @@ def datetime_old(code: RowCode, column: Column, name: str) -> str:
 
 def time2(code: RowCode, column: Column, name: str) -> str:
     code.fixed(f"{3 + (column.digits + 1) // 2}s", name)
-    return f"{code.bind('time2', temporal.time2_text)}({name},{column.digits})"
+    return _duration(code, column, f"{code.bind('time2', temporal.time2_text)}({name},{column.digits})")
 
 
 def time_old(code: RowCode, column: Column, name: str) -> str:
     convert.require_digits(column)
     if column.digits:
         code.fixed(f"{temporal.MARIA_TIME_BYTES[column.digits]}s", name)
-        return f"{code.bind('maria_time', temporal.maria_time_text)}({name},{column.digits})"
+        value = f"{code.bind('maria_time', temporal.maria_time_text)}({name},{column.digits})"
+        return _duration(code, column, value)
     code.fixed("H", f"{name}l")
     code.fixed("b", f"{name}h")
     return f"{code.bind('old_time', temporal.old_time_text)}({name}l|{name}h<<16)"

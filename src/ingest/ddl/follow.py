@@ -101,6 +101,16 @@ def begun(catalog: Catalog, source: str, position: Position) -> SchemaChange:
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
 
+def adopted(history: History, before: Catalog, after: Catalog, *, source: str, position: Position) -> SchemaChange:
+    """The change from one catalog to another that a server shows, where the statements between them are not known."""
+    databases = tuple(
+        DatabaseState(source=source, database=name, charset=after.databases.get(name), gone=name not in after.databases)
+        for name in sorted({*before.databases, *after.databases})
+    )
+    states = tuple(_table_states(history, before, after, source))
+    return SchemaChange(position=position, ddl="", tables=states, databases=databases)
+
+
 def told(
     history: History, catalog: Catalog, table_id: TableId, columns: Iterable[Column], primary_key: Iterable[str],
     *, position: Position,

@@ -8,9 +8,10 @@ from typing import Any
 
 from cdc.schema import TableId, TableSchema
 from cdc.topology import Poll, Source
+from ingest.agent.chunks import quoted
 from ingest.agent.mysql_connection import Connection, query, translated
 from ingest.agent.mysql_schema import table_schemas
-from ingest.agent.mysql_snapshot import image_of, quoted
+from ingest.agent.mysql_snapshot import image_of
 from ingest.agent.values import FromText, from_text, select_expression
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of

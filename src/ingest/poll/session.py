@@ -16,9 +16,9 @@ from cdc.schema import TableId, TableSchema
 from cdc.topology import Poll
 from ingest.agent.capture import Observer
 from ingest.agent.facts import Refused
+from ingest.agent.images import tellable
 from ingest.agent.records import Recorder
 from ingest.agent.seams import ChangeLog, Checkpoint, Record
-from ingest.agent.transactions import tellable
 from ingest.poll.seams import PolledRow, Reader
 from ingest.poll.window import Window
 

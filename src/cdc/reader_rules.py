@@ -1,0 +1,33 @@
+"""Reads what a topology says of one captured table; part of `cdc.reader`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cdc.filters import TableRule, mask
+
+
+def read_rule(value: Any) -> TableRule:
+    """What is said of a table: `{}` or `{ignored_columns: […], mask: {column: …}, where: …}`, as the reader has it."""
+    if value.node.tag == "tag:yaml.org,2002:null":
+        return TableRule()
+    s = value.section()
+    rule = TableRule(
+        ignored_columns=s.take("ignored_columns", lambda v: v.texts(), ()),
+        masks=s.take("mask", _masks, {}),
+        where=s.take("where", lambda v: v.text(), ""),
+    )
+    s.end()
+    return rule
+
+
+def _masks(value: Any) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for column, text in value.pairs().items():
+        try:
+            mask(text.text())
+        except ValueError as error:
+            text.fail(str(error), "sha256(salt), truncate(n) or redact")
+        found[column] = text.text()
+    return found

@@ -1,0 +1,245 @@
+"""Raw events of a binary log → facts. Pure: the reader brings the events, wherever it has them from.
+
+Whatever could hide a change of a captured table is Fatal with its file and position: a statement logged as text, an XA
+transaction that is only prepared, an incident, an event that is not known. What cannot be decoded is kept as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from cdc.errors import Fatal
+from cdc.event import Position
+from cdc.schema import TableId
+from ingest.agent.columns import described, is_hidden
+from ingest.agent.facts import (
+    CAUGHT_UP,
+    Fact,
+    Operation,
+    RowsKept,
+    RowsLogged,
+    StatementLogged,
+    TableDescribed,
+    TransactionBegan,
+    TransactionEnded,
+)
+from ingest.agent.tables import Tables
+from ingest.agent.values import judged
+from ingest.binlog import Flavour, Reader
+from ingest.binlog.canonical import Unrepresentable
+from ingest.binlog.codes import DELETES, HEADER_SIZE, INSERTS, ROWS_EVENTS, EventType
+from ingest.binlog.effects import changes_rows
+from ingest.binlog.errors import BinlogError, MissingTableMap
+from ingest.binlog.events import Query, RawEvent
+from ingest.binlog.gtid import GtidSet, MariaGtidSet
+from ingest.binlog.packed import U32, U64
+from ingest.binlog.parse import parse_event
+from ingest.binlog.position import GTID_EVENTS
+from ingest.binlog.rows import TableDecoder
+
+T = EventType
+ENVELOPE = Flavour(json="canonical", temporal="canonical", binary="base64", bit="canonical")
+_SHOWN = Flavour(json="canonical", temporal="text", binary="base64", bit="canonical")
+_QUERIES = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
+_PLAIN_GTIDS = frozenset({int(T.GTID), int(T.ANONYMOUS_GTID)})
+_OPERATION: dict[int, Operation] = {
+    code: "insert" if code in INSERTS else "delete" if code in DELETES else "update" for code in ROWS_EVENTS
+}
+
+
+class LoggedFacts:
+    """The facts of one reader; iterate it once. `idle` says whether the next event would have to be waited for."""
+
+    def __init__(self, reader: Reader, tables: Tables, idle: Callable[[], bool]) -> None:
+        self._reader, self._tables, self._idle = reader, tables, idle
+        self._stream = reader.stream
+        self._described: dict[tuple[str, str], TableDecoder] = {}
+        self._kept: dict[bytes, tuple[TableId, str]] = {}
+        self._maps: dict[bytes, bytes] = {}
+        self._touched = False
+
+    @property
+    def gtid_set(self) -> str:
+        """All transactions that ended; empty without GTIDs."""
+        known = self._stream.progress.gtids
+        return str(known) if known is not None else ""
+
+    def reached(self, position: Position) -> bool:
+        """Whether all up to a position has been read."""
+        progress = self._stream.progress
+        known = progress.gtids
+        if position.gtid_set and isinstance(known, GtidSet):
+            return known.covers(GtidSet.parse(position.gtid_set))
+        if position.gtid_set and isinstance(known, MariaGtidSet):
+            wanted = MariaGtidSet.parse(position.gtid_set).domains
+            return all(known.domains.get(d, (0, -1))[1] >= number for d, (_, number) in wanted.items())
+        return (progress.file, progress.position) >= (position.file, position.pos)
+
+    def __iter__(self) -> Iterator[Fact]:
+        progress, idle = self._stream.progress, self._idle
+        for raw in self._reader.raw_events():
+            code = raw[0]
+            if code in ROWS_EVENTS:
+                rows = self._rows(raw)
+                if rows is not None:
+                    self._touched = True
+                    yield rows
+                continue
+            if code == 19:  # TABLE_MAP
+                found = self._map(raw)
+                if found is not None:
+                    yield found
+                continue
+            if code == 16:  # XID
+                yield TransactionEnded(progress.file, progress.position)
+            elif code in GTID_EVENTS:
+                self._touched = False
+                yield self._began(raw)
+                continue
+            elif code in _QUERIES:
+                if progress.framing:
+                    continue
+                yield from self._statement(raw)
+            elif code == 38:  # XA_PREPARE
+                if self._touched and not raw.data[HEADER_SIZE]:
+                    self._fatal(raw, "an XA transaction changed captured tables", "use plain transactions for them")
+                yield TransactionEnded(progress.file, progress.position)
+            else:
+                self._other(raw)
+            if not progress.in_transaction and idle():
+                yield CAUGHT_UP
+
+    def _began(self, raw: RawEvent) -> TransactionBegan:
+        data = raw.data
+        commit_us = 0
+        if raw.code in _PLAIN_GTIDS:
+            if len(data) >= 68 and data[44] == 2:
+                commit_us = int.from_bytes(data[61:68], "little") & (1 << 55) - 1
+        elif raw.code == T.GTID_TAGGED:
+            commit_us = getattr(parse_event(raw), "immediate_commit", 0)
+        return TransactionBegan(
+            self._stream.progress.gtid, commit_us or U32(data, 0)[0] * 1_000_000, U32(data, 5)[0], raw.file, raw.offset
+        )
+
+    def _statement(self, raw: RawEvent) -> Iterator[Fact]:
+        """A statement is a transaction of its own, unless it stands inside one."""
+        progress = self._stream.progress
+        query = parse_event(raw)
+        assert isinstance(query, Query), "a query event parses to Query"
+        sql = query.text.strip()
+        first = sql[:12].upper()
+        if first.startswith("ROLLBACK") and not first.startswith("ROLLBACK TO") and self._touched:
+            self._fatal(raw, "changes of captured tables were logged and rolled back", "do not mix them with MyISAM")
+        if first.startswith(("COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA ")) or not self._tables.concerns(
+            query.database, sql
+        ):
+            pass
+        elif changes_rows(sql):
+            self._fatal(
+                raw,
+                "rows were changed by a statement that was logged as text (binlog_format is not ROW in its session): "
+                f"{' '.join(sql.split())[:200]}",
+                "set binlog_format=ROW, and start over under a new topology name to take a new snapshot",
+            )
+        else:
+            yield StatementLogged(query.database, sql, query.thread_id, _sql_mode(query.status))
+        if not progress.in_transaction:
+            yield TransactionEnded(progress.file, progress.position)
+
+    def _map(self, raw: RawEvent) -> Fact | None:
+        """Take note of a TABLE_MAP; a fact where it says, for the first time, what a captured table looks like."""
+        data, size = raw.data, self._stream.id_size
+        key = data[HEADER_SIZE : HEADER_SIZE + size]
+        table = _table_named(data, HEADER_SIZE + size + 2)
+        if not self._tables.captured(*table):
+            self._kept.pop(key, None)
+            self._stream.map_table(raw)
+            return None
+        self._maps[key] = data
+        try:
+            decoder = self._stream.map_table(raw)
+        except BinlogError as error:
+            self._kept[key] = (self._id(table), error.reason)
+            return None
+        self._kept.pop(key, None)
+        if self._described.get(table) is decoder:
+            return None
+        self._described[table] = decoder
+        columns = [column for column in decoder.table.columns if not is_hidden(column.name)]
+        if decoder.table.described and all(column.named for column in columns):
+            return TableDescribed(self._id(table), *described(decoder.table))
+        if not all(column.named for column in columns):
+            self._kept[key] = (self._id(table), "the log does not name its columns, and no statement told them")
+        return None
+
+    def _id(self, table: tuple[str, str]) -> TableId:
+        return TableId(source=self._tables.source, database=table[0], table=table[1])
+
+    def _rows(self, raw: RawEvent) -> Fact | None:
+        data, code = raw.data, raw.code
+        key = data[HEADER_SIZE : HEADER_SIZE + self._stream.id_size]
+        if self._kept and key in self._kept:
+            return self._keep(raw, key, *self._kept[key])
+        decoder = self._stream.decoder_of(raw)
+        if not decoder.wanted:
+            return None
+        if code == T.PARTIAL_UPDATE_ROWS:
+            self._fatal(raw, "a partial JSON update", "SET PERSIST binlog_row_value_options = ''")
+        table = self._id((decoder.table.database, decoder.table.table))
+        plain = True
+        try:
+            rows = decoder.decode(code, data, self._stream.id_size)
+        except Unrepresentable:
+            rows, plain = self._judged(raw, decoder), False
+        except MissingTableMap:
+            raise
+        except BinlogError as error:
+            return self._keep(raw, key, table, error.reason)
+        operation = _OPERATION[code]
+        if plain:
+            self._whole(raw, decoder, rows[0] if operation != "update" else rows[0][1])
+        return RowsLogged(table, operation, rows, plain, raw.file, raw.offset)
+
+    def _whole(self, raw: RawEvent, decoder: TableDecoder, image: dict[str, Any]) -> None:
+        columns = decoder.table.columns
+        if len(image) < len(columns) and len(image) < sum(not is_hidden(column.name) for column in columns):
+            self._fatal(
+                raw,
+                f"rows of {decoder.table.name} were logged with partial images",
+                "SET PERSIST binlog_row_image = FULL",
+            )
+
+    def _judged(self, raw: RawEvent, decoder: TableDecoder) -> list[Any]:
+        """The rows of an event of which one value has no canonical form."""
+        shown = TableDecoder(decoder.table, _SHOWN).decode(raw.code, raw.data, self._stream.id_size)
+        columns = decoder.table.columns
+        if _OPERATION[raw.code] == "update":
+            return [(judged(columns, before), judged(columns, after)) for before, after in shown]
+        return [judged(columns, image) for image in shown]
+
+    def _keep(self, raw: RawEvent, key: bytes, table: TableId, why: str) -> RowsKept:
+        return RowsKept(table, why, self._stream.dialect.server, self._maps[key], raw.data, raw.file, raw.offset)
+
+    def _other(self, raw: RawEvent) -> None:
+        if raw.code == T.INCIDENT:
+            self._fatal(raw, "the server reports an incident: its log has a gap", "take a new snapshot")
+        self._stream.check_known(raw)
+
+    def _fatal(self, raw: RawEvent, what: str, hint: str) -> NoReturn:
+        gtid = self._stream.progress.gtid
+        raise Fatal(f"source {self._tables.source}: {what}, at {raw.where}" + (f" ({gtid})" if gtid else ""), hint)
+
+
+def _table_named(data: bytes, at: int) -> tuple[str, str]:
+    """Database and table of a TABLE_MAP, whose names begin at `at`."""
+    size = data[at]
+    database = data[at + 1 : at + 1 + size].decode()
+    at += size + 2
+    return database, data[at + 1 : at + 1 + data[at]].decode()
+
+
+def _sql_mode(status: bytes) -> int:
+    """The sql_mode among a query's status variables, which begin with flags (0) and then it (1); 0 when absent."""
+    at = 5 if status[:1] == b"\0" else 0
+    return int(U64(status, at + 1)[0]) if status[at : at + 1] == b"\1" and len(status) >= at + 9 else 0

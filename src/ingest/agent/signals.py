@@ -1,0 +1,72 @@
+"""Signals to a running capture, as Debezium's Kafka signal channel has them; pure.
+
+A signal is a record of the topic `…signals`: key = `<topology>.<source>`, value = `{"type": …, "data": {…}}`. Types:
+`execute-snapshot`, `stop-snapshot` (data-collections: tables; additional-conditions: filters), `pause-snapshot`,
+`resume-snapshot`. How far they were obeyed is committed with the position, so each is obeyed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cdc.schema import TableId
+from ingest.agent.snapshots import Snapshots
+from ingest.agent.tables import Tables
+
+TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One signal; `tables` are `database.table`, `filters` conditions by table."""
+
+    type: str
+    tables: tuple[str, ...] = ()
+    filters: Mapping[str, str]
+
+    def obey(self, snapshots: Snapshots, tables: Tables) -> str:
+        """Do as it says; the reason why not, or an empty text."""
+        if self.type in ("pause-snapshot", "resume-snapshot"):
+            snapshots.paused = self.type == "pause-snapshot"
+            return ""
+        if self.type not in TYPES:
+            return f"type {self.type} is none of {', '.join(TYPES)}"
+        refused = []
+        for name in self.tables:
+            database, _, table = name.rpartition(".")
+            if not tables.captured(database, table):
+                refused.append(f"{name} is not captured")
+                continue
+            found = TableId(source=tables.source, database=database, table=table)
+            if self.type == "execute-snapshot":
+                snapshots.start(found, where=self.filters.get(name, ""))
+            else:
+                snapshots.stop(found)
+        return "; ".join(refused)
+
+
+class Signals(Protocol):
+    """Where signals come from."""
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        """Signals from an offset on (None: those that come from now on), and the offset behind them; never waits."""
+
+
+def signal_of(value: Mapping[str, Any]) -> Signal:
+    """A record's value as a signal; KeyError, TypeError or ValueError when it is none."""
+    data = value.get("data") or {}
+    filters = {c["data-collection"]: c["filter"] for c in data.get("additional-conditions", ())}
+    tables = tuple(data.get("data-collections", ()))
+    if not isinstance(value["type"], str) or not all(isinstance(name, str) for name in tables):
+        raise ValueError("a signal's type and tables are texts")
+    return Signal(type=value["type"], tables=tables, filters=filters)
+
+
+def signal_value(kind: str, tables: tuple[str, ...], where: str = "") -> dict[str, Any]:
+    """The value of a record that carries a signal."""
+    data: dict[str, Any] = {"data-collections": list(tables), "type": "incremental"}
+    if where:
+        data["additional-conditions"] = [{"data-collection": name, "filter": where} for name in tables]
+    return {"type": kind, "data": data}

@@ -1,0 +1,71 @@
+"""Filters at the source: which tables, which columns, in which shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.errors import TopologyError
+from cdc.filters import TableRule, is_captured, mask, shape_of
+from cdc.reader import read_topology
+from cdc.schema import TableId
+
+RULES = {
+    "listed": TableRule(),
+    "shortened": TableRule(ignored_columns=("secret",)),
+}
+
+
+def table(name: str, database: str = "d") -> TableId:
+    return TableId(source="s", database=database, table=name)
+
+
+@pytest.mark.parametrize(
+    ("policy", "captured"),
+    [("drop", {"listed", "shortened"}), ("accept", {"shortened", "other"})],
+)
+def test_policies_as_a_packet_filter_has_them(policy: str, captured: set[str]) -> None:
+    """drop: nothing but the tables listed. accept: all but those listed without a word."""
+    rules = {table(name): rule for name, rule in RULES.items()}
+    found = {
+        name
+        for name in ("listed", "shortened", "other")
+        if is_captured(policy, rules, frozenset({"d"}), table(name))  # type: ignore[arg-type]  # one of the two
+    }
+    assert found == captured
+    assert not is_captured("accept", rules, frozenset({"d"}), table("other", "elsewhere"))
+
+
+def test_masks_and_ignored_columns() -> None:
+    """Ignored columns are not there; masked values are the same for the same value, and NULL stays NULL."""
+    rule = TableRule(ignored_columns=("a",), masks={"b": "sha256(pepper)", "c": "truncate(2)", "d": "redact"})
+    shape = shape_of(rule)
+    assert shape is not None
+    row: dict[str, object] = {"a": 1, "b": "x@y", "c": 1234, "d": "gone", "e": "kept"}
+    shape(row)
+    assert row == {"b": mask("sha256(pepper)")("x@y"), "c": "12", "d": "***", "e": "kept"}
+    assert row["b"] != mask("sha256(salt)")("x@y")
+    empty: dict[str, object] = {"a": None, "b": None, "c": None, "d": None}
+    shape(empty)
+    assert empty == {"b": None, "c": None, "d": None}
+    assert shape_of(TableRule(where="id > 5")) is None
+
+
+def test_a_topology_says_it_by_table() -> None:
+    """A list of names, or a mapping with what is said of each; accept takes every other table of the database."""
+    text = """
+name: t
+sources:
+  s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, filter_policy: accept,
+      tables: {logs: {}, users: {ignored_columns: [password], mask: {email: sha256(x)}, where: "id > 3"}}}
+tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
+"""
+    topology = read_topology(text, file="t.yml", environ={})
+    source = topology.sources["s"]
+    assert source.rules[table("users")] == TableRule(
+        ignored_columns=("password",), masks={"email": "sha256(x)"}, where="id > 3"
+    )
+    assert [source.captures(table(name)) for name in ("logs", "users", "orders")] == [False, True, True]
+    assert topology.table_id(("s", "orders")) == table("orders")
+    assert topology.table_id(("s", "logs")) is None
+    with pytest.raises(TopologyError, match="sha256"):
+        read_topology(text.replace("sha256(x)", "md5"), file="t.yml", environ={})
