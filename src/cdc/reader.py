@@ -13,12 +13,13 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
+from cdc.copies import copies_of, copy_query
 from cdc.errors import TopologyError
 from cdc.filters import FilterPolicy, TableRule
 from cdc.reader_poll import read_poll, read_url, refuse_log_capture
 from cdc.reader_rules import read_rule
 from cdc.schema import TableId
-from cdc.topology import Dashboard, Delivery, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
+from cdc.topology import Dashboard, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
 
 T = TypeVar("T")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -176,7 +177,7 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
     log = top.take("log", _log, _log(None))
     hbase = top.take("hbase", _hbase, _hbase(None))
     solr = top.take("solr", _solr, _solr(None))
-    tables = top.take("tables", lambda v: reader.named(v, _table))
+    tables = top.take("tables", lambda v: _tables(v, sources))
     no_indexes: Mapping[str, Index] = {}
     indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
     no_dashboards: Mapping[str, Dashboard] = {}
@@ -247,13 +248,8 @@ def _source(name: str, s: _Section) -> Source:
         server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
         snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
-        delivery="at_least_once" if polled else s.take("delivery", _delivery, "exactly_once"),
+        delivery=s.take("delivery", lambda v: v.one_of("exactly_once", "at_least_once"), "exactly_once"),
     )
-
-
-def _delivery(value: _Value) -> Delivery:
-    delivery: Delivery = value.one_of("exactly_once", "at_least_once")
-    return delivery
 
 
 def _snapshot_mode(value: _Value) -> SnapshotMode:
@@ -313,14 +309,40 @@ def _solr(value: _Value | None) -> Solr:
     return solr
 
 
-def _table(name: str, s: _Section) -> Table:
+def _tables(value: _Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
+    """Aggregated tables by name; `shop.*`, alone, in a list or as a key, stands for a copy of each table."""
+    if isinstance(value.node, yaml.MappingNode):
+        entries = [(name, item, item.section()) for name, item in value.pairs().items()]
+    else:
+        items = value.items() if isinstance(value.node, yaml.SequenceNode) else [value]
+        nothing = yaml.MappingNode("tag:yaml.org,2002:map", [], value.node.start_mark, value.node.end_mark)
+        entries = [(item.text(), item, _Section(_Value(nothing, item.path, item.reader))) for item in items]
+    result: dict[str, Table] = {}
+    for text, item, section in entries:
+        copied: list[tuple[str, TableId | None]] = [(text, None)]
+        if "." in text or not isinstance(value.node, yaml.MappingNode):
+            try:
+                copied = [*copies_of(text, sources)]
+            except ValueError as error:
+                known = ", ".join(f"{source}.*" for source in sources)
+                item.fail(str(error), f"source.*, source.table or source.database.table; sources are {known}")
+        for name, table in copied:
+            if not _NAME.fullmatch(name) or name in result:
+                what = f"{name!r} twice" if name in result else f"name {name!r}"
+                item.fail(what, "a name of its own: a lower-case letter, then letters, digits and _ (63 at most)")
+            result[name] = _table(name, section, table)
+        section.end()
+    return result or value.fail("nothing in it", "one entry at least")
+
+
+def _table(name: str, s: _Section, copied: TableId | None = None) -> Table:
     def row_key(value: _Value) -> tuple[str, ...]:
         return value.texts() or value.fail("an empty list", "one column at least")
 
     return Table(
         name=name,
-        query=s.take("query", _Value.text),
-        row_key=s.take("row_key", row_key),
+        query=s.take("query", _Value.text) if copied is None else copy_query(copied),
+        row_key=s.take("row_key", row_key) if copied is None else (),
         family=s.take("family", _Value.name, "d"),
         salt_buckets=s.take("salt_buckets", lambda v: v.number(1, 255), 2),
     )

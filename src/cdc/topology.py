@@ -74,7 +74,7 @@ class Source:
     @property
     def needs_latest(self) -> bool:
         """Whether its topics may repeat or reorder events, or lack before images, so that joins must order them."""
-        return self.delivery == "at_least_once"
+        return self.delivery == "at_least_once" or self.poll is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from console import (
     cli_dashboard,
     cli_ddl,
     cli_demo,
+    cli_explain,
     cli_index,
     cli_join,
     cli_poll,
@@ -37,6 +38,7 @@ app.command("apply")(cli_apply.apply)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)
 app.add_typer(cli_index.app, name="index")
+app.command("explain-plan")(cli_explain.explain_plan)
 app.command("join")(cli_join.join)
 app.command("validate")(cli_validate.validate)
 app.command("run")(cli_run.run)

@@ -265,7 +265,10 @@ class _Compiler:
 
     def _condition(self, condition: Condition, resolve: Resolve) -> Expression:
         typed = self._compiled(condition.expression, condition.place, resolve, condition=True)
-        return Expression(sql=typed.sql, failed=typed.failed, type=typed.type, text=_text(condition.expression))
+        text = _text(condition.expression)
+        if isinstance(condition.expression, exp.Or):
+            text = f"({text})"
+        return Expression(sql=typed.sql, failed=typed.failed, type=typed.type, text=text)
 
     def _compiled(self, node: exp.Expr, place: Place, resolve: Resolve, *, condition: bool = False) -> Typed:
         compiler = Compiler(resolve, FUNCTIONS)

@@ -69,3 +69,22 @@ def test_broken_text_is_a_topology_error(text: str) -> None:
     with pytest.raises(TopologyError) as caught:
         read_topology(text, file="x.yml", environ={})
     assert re.match(r"x\.yml:[12]: ", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("tables", "names"),
+    [
+        ("shop.*", ["shop_orders", "shop_order_lines"]),
+        ("[shop.orders]", ["shop_orders"]),
+        ("{shop.old.Order-Lines: {salt_buckets: 4}}", ["shop_order_lines"]),
+    ],
+)
+def test_tables_of_a_source_are_copied(tables: str, names: list[str]) -> None:
+    """`tables: shop.*` keeps each source table as it is; options may stand behind a pattern."""
+    text = "name: lake\nsources:\n  shop: {type: mysql, hostname: h, username: u, password: p, database: shop,"
+    text += f" tables: [orders, old.Order-Lines], server_id: 1}}\ntables: {tables}\n"
+    topology = read_topology(text, file="lake.yml", environ={})
+    assert list(topology.tables) == names
+    assert topology.tables[names[0]].query.startswith("SELECT t.* FROM shop.")
+    with pytest.raises(TopologyError, match=r"'shop\.nothing' is no captured table, expected source"):
+        read_topology(text.replace(tables, "[shop.nothing]"), file="lake.yml", environ={})

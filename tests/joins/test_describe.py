@@ -1,0 +1,103 @@
+"""`explain-plan`: the same plan as text, as JSON and as a drawing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from cdc.errors import UsageError
+from console.cli import app
+from joins.describe import svg_of_plan, text_of_plan
+from tests.joins.joincase import Case
+
+CASE = Case(
+    tables={
+        "shop.lines": {"key": ["id", "nr"], "id": "int", "nr": "int", "order_id": "int", "part_id": "int?"},
+        "shop.orders": {"key": ["id"], "id": "int", "customer_id": "int?", "state": "varchar(9)?"},
+        "shop.parts": {"key": ["id"], "id": "int", "price": "decimal(9,2)?"},
+        "crm.customers": {"key": ["id"], "id": "int", "name": "varchar(9)?"},
+    },
+    query="SELECT l.id, l.nr, p.price * 2 AS twice, c.name FROM shop.lines l"
+    " JOIN shop.orders o ON o.id = l.order_id LEFT JOIN crm.customers c ON c.id = o.customer_id"
+    " LEFT JOIN shop.parts p ON p.id = l.part_id WHERE o.state = 'open' AND (c.name <> '<b>' OR c.id IS NULL)",
+    row_key=["id", "nr"],
+    history=[],
+)
+TEXT = """\
+wide: one row per row of l (shop.shop.lines), row key id, nr
+
+l  shop.shop.lines (id, nr, order_id, part_id)
+├─ JOIN ON o.id = l.order_id
+│    o  shop.shop.orders (id, customer_id, state)
+│    │  only rows with o.state = 'open'
+│    └─ LEFT JOIN ON c.id = o.customer_id
+│         c  crm.crm.customers (id, name)
+└─ LEFT JOIN ON p.id = l.part_id
+     p  shop.shop.parts (id, price)
+
+steps
+  stage 1  hop 1: o LEFT JOIN c; keeps c and the rows of o, by key
+  stage 1  hop 2: l LEFT JOIN p; keeps p and which rows of l point where, by key
+  stage 2  hop 0: l JOIN o; keeps o and which rows of l point where, by key
+  stage 3  assemble: whole rows of l from 2 parts; keeps them, by row
+
+where o.state = 'open' AND (c.name <> '<b>' OR c.id IS NULL)
+
+columns
+  id     int32           shop.shop.lines.id
+  nr     int32           shop.shop.lines.nr
+  twice  decimal(20,2)   p.price * 2
+  name   string          crm.crm.customers.name
+
+fingerprint """
+
+
+def test_text_shows_tree_steps_and_columns() -> None:
+    """What will happen, in the words of the query."""
+    assert text_of_plan(CASE.plan()).startswith(TEXT)
+
+
+def test_drawing_is_svg_with_every_table() -> None:
+    """One box per table and one for the result; what the query says is escaped."""
+    root = ElementTree.fromstring(svg_of_plan(CASE.plan()))
+    boxes = [g for g in root if g.tag.endswith("}g")]
+    assert len(boxes) == 5
+    assert "c.name <> '<b>'" in "".join(root.itertext())
+
+
+def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
+    """Without any server: text, JSON and SVG; a missing schema is named."""
+    topology, schemas, drawing = tmp_path / "t.yml", tmp_path / "schemas.jsonl", tmp_path / "plan.svg"
+    source = {"type": "mysql", "hostname": "h", "username": "u", "password": "p"}
+    shop = {**source, "database": "shop", "tables": ["lines", "orders", "parts"], "server_id": 1}
+    crm = {**source, "database": "crm", "tables": ["customers"], "server_id": 2}
+    table = {"query": CASE.query, "row_key": CASE.row_key}
+    topology.write_text(
+        yaml.safe_dump({"name": "law", "sources": {"shop": shop, "crm": crm}, "tables": {"wide": table}})
+    )
+    records = [json.dumps(schema.to_json()) for schema in CASE.schemas().values()]
+    schemas.write_text("\n".join(records))
+    run = CliRunner().invoke
+    command = ["explain-plan", str(topology), "--schemas", str(schemas)]
+    assert run(app, command).output.startswith(TEXT)
+    told = json.loads(run(app, [*command, "wide", "--json"]).output)
+    assert told["wide"]["tree"]["joins"][0]["kind"] == "inner"
+    assert run(app, [*command, "wide", "--svg", str(drawing)]).exit_code == 0
+    assert drawing.read_text().startswith("<svg")
+    schemas.write_text(records[0])
+    failed = run(app, command)
+    assert isinstance(failed.exception, UsageError)
+    assert "no schema of crm.crm.customers, shop.shop.orders, shop.shop.parts in" in str(failed.exception)
+
+
+@pytest.mark.parametrize("table", ["nothing"])
+def test_unknown_table_is_named(table: str) -> None:
+    """A usage error, with the tables that there are."""
+    result = CliRunner().invoke(app, ["explain-plan", "topologies/shop.yml", table])
+    assert isinstance(result.exception, UsageError)
+    assert "orders_wide" in str(result.exception)
