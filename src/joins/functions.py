@@ -280,7 +280,6 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.TimestampTrunc: _truncated,
     exp.TimeToStr: _formatted,
     exp.TsOrDsToDate: _to_date,
-    exp.Date: _to_date,
 }
 
 

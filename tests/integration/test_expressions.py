@@ -1,0 +1,138 @@
+"""Expressions in Spark: what the plan compiles them to equals batch Spark's own answer to the query, row by row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc.types import Canonical
+from joins.records import HALTED, REFUSED, ROW_GONE, ROW_PUT, payload, text_of, values_of
+from joins.spark_expressions import finish, predicate
+from joins.sql_evaluate import canonical, native
+from joins.value_types import spark_type
+from tests.joins.joincase import Case
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+COLUMNS = {
+    "id": "int", "n": "int?", "big": "bigint?", "tiny": "tinyint?", "huge": "bigint unsigned?", "d": "decimal(6,2)?",
+    "s": "varchar(9)?", "day": "date?", "at": "datetime(3)?", "f": "double?", "b": "varbinary(9)?", "yes": "bit(1)?",
+}  # fmt: skip
+ROWS: list[list[Canonical]] = [
+    [1, 5, 9007199254740993, 100, 18446744073709551615, "1.50", 'ab"ü\\', "2026-01-31Z", "2026-01-31T10:12:00.5Z", 1.5,
+     "AQI=", True],
+    [2, None, None, None, None, None, None, None, None, None, None, None],
+    [3, 2147483647, -9223372036854775808, -128, 0, "-9999.99", "12", "2024-02-29Z", "1969-12-31T23:59:59.999Z", -1e300,
+     "", False],
+    [4, 0, 0, 0, 1, "0.00", "", "2026-12-31Z", "2026-12-31T00:00:00Z", 0.0, "/+8=", True],
+    [5, -7, 12, 3, 7, "12.34", '{"a": {"b": 1}}', "2026-05-05Z", "2026-05-05T01:02:03Z", 2.25, "AA==", False],
+]  # fmt: skip
+EXPRESSIONS = """
+n + 1 | n - big | n * n | n / 2 | n / 0 | n % 3 | -n | tiny + tiny | big - 1 | d + d | d * d | d / 3 | d / n | d % 7
+d * f | f / n | huge + 1 | n + d | 1.50 + n | 1e3 * n | abs(n) | abs(d) | abs(f) | round(d, 1) | round(d) | round(f, 1)
+floor(d) | ceil(d) | floor(n) | sqrt(n) | sqrt(d) | power(n, 2) | ln(n) | log10(d) | exp(n) | greatest(n, big, 2)
+least(d, n) | nullif(n, 5) | coalesce(n, tiny, 0) | ifnull(s, 'none') | nvl(d, 0) | if(n > 1, 'a', 'b') | upper(s)
+CASE WHEN n > 1 THEN 'x{y}' WHEN n = 0 THEN 'it''s' END | CASE n WHEN 5 THEN d WHEN 0 THEN 1 ELSE NULL END | lower(s)
+trim(s) | ltrim(s) | rtrim(s) | reverse(s) | length(s) | char_length(s) | substring(s, 1, 2) | substr(s, 2) | left(s, 1)
+right(s, 1) | replace(s, 'a', 'b') | lpad(s, 5, '0') | rpad(s, 5, '*') | instr(s, 'b') | locate('b', s) | md5(s)
+position('b' IN s) | contains(s, 'b') | startswith(s, 'a') | endswith(s, '2') | sha2(s, 256) | concat(s, '-', n)
+s || s | concat_ws('-', s, n, day) | get_json_object(s, '$.a.b') | CAST(s AS INT) | CAST(d AS INT) | CAST(n AS STRING)
+CAST(d AS DECIMAL(4,1)) | CAST(f AS BIGINT) | CAST(n AS TINYINT) | CAST(day AS STRING) | CAST(s AS DATE) | CAST(n AS DOUBLE)
+CAST(day AS TIMESTAMP_NTZ) | CAST(at AS DATE) | CAST(d AS STRING) | CAST(s AS DECIMAL(9,3)) | TRY_CAST(s AS BIGINT)
+year(at) | quarter(day) | month(day) | day(day) | dayofweek(day) | dayofyear(day) | hour(at) | minute(at) | second(at)
+last_day(day) | datediff(day, '2026-01-01') | date_add(day, 30) | date_add(day, n % 100) | to_date(s) | date(at)
+date_format(at, 'yyyy-MM-dd HH:mm:ss') | date_format(day, 'yyyyMM') | at > '2026-01-01' | day = '2026-01-31' | day < at
+n IS NULL | n IS NOT NULL | yes IS TRUE | yes | NOT yes | n IN (1, 5, NULL) | s IN ('12', 'x') | n BETWEEN 0 AND 5
+s LIKE 'a%' | s LIKE '_2' | n <=> NULL | n = big | n <> 5 AND d > 0 | n = 5 OR d > 0 | d > 1 AND NOT s = '12' | n > d
+b = b | coalesce(b, b) | DATE'2026-01-31' | TRUE | try_add(n, 1) | try_divide(d, 0) | (n + 1) * (n - 1) | f = 2.25
+"""
+TEXTS = [text.replace("@@", "||") for text in EXPRESSIONS.replace("||", "@@").replace("\n", " | ").split(" | ") if text]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = SparkSession.builder.master("local[1]").config("spark.sql.session.timeZone", "UTC")
+    session = session.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
+    made = session.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark"))).getOrCreate()
+    yield made
+    made.stop()
+
+
+def case(columns: str, where: str = "") -> Case:
+    return Case(
+        tables={"shop.t": {"key": ["id"], **COLUMNS}},
+        query=f"SELECT id{columns} FROM shop.t {where}",
+        row_key=["id"],
+        history=[],
+    )
+
+
+def messages(spark: SparkSession, case: Case) -> DataFrame:
+    """The rows as whole rows on their way to the sink, with what else arrives there."""
+    used = [list(COLUMNS).index(name) for name in case.plan().root.columns]
+    made: list[tuple[Any, ...]] = [
+        (b"\xff" + text_of([row[0]]), ROW_PUT, 1, payload([row[i] for i in used], 5)) for row in ROWS
+    ]
+    made += [(b"\xff9", ROW_GONE, 0, b""), (b"\xff", HALTED, 0, b"why")]
+    return spark.createDataFrame(made, "k binary, op tinyint, v long, p binary")
+
+
+def near(value: Any) -> Any:
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
+    """Every operator and function, on values at their limits; where Spark's ANSI mode would end the query: NULL."""
+    asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(TEXTS)))
+    plan = asked.plan()
+    found = {
+        values_of(bytes(row.p))[0]: values_of(bytes(row.p))
+        for row in finish(messages(spark, asked), plan).collect()
+        if row.op == ROW_PUT
+    }
+    types = [column.type for column in asked.schemas()[plan.root.source.table_id].columns]
+    typed = [[native(type_, value) for type_, value in zip(types, row, strict=True)] for row in ROWS]
+    schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in zip(COLUMNS, types, strict=True))
+    spark.createDataFrame([tuple(row) for row in typed], schema).createOrReplaceTempView("t")
+    wrong = []
+    for i, text in enumerate(TEXTS):
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+        for row in typed:
+            column = plan.finish.outputs[i + 1]
+            got = found[row[0]][column.index]
+            try:
+                answer = spark.sql(f"SELECT {text} AS x FROM t WHERE id = {row[0]}").collect()[0].x
+            except Exception as error:  # noqa: BLE001  # whatever Spark raises for a value, we must give NULL
+                answer = None
+                assert "[" in str(error), error
+            expected = canonical(bytes(answer) if isinstance(answer, bytearray) else answer)
+            if near(got) != near(expected):
+                wrong.append(f"{text} of row {row[0]} ({column.type}): {got!r}, batch Spark {expected!r}")
+    assert wrong == []
+
+
+def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
+    """A dead letter with the row's key and the expression; guards and rows that WHERE hides tell nothing."""
+    asked = case(", n / d AS q, CASE WHEN tiny <> 0 THEN n / tiny END AS g", "WHERE n < 100 OR n IS NULL")
+    rows = finish(messages(spark, asked), asked.plan()).collect()
+    letters = [json.loads(bytes(row.p)) for row in rows if row.op == REFUSED]
+    assert [(letter[0], letter[3]) for letter in letters] == [("table wide, row 4", "not computed: t.n / t.d")]
+    gone = {bytes(row.k) for row in rows if row.op == ROW_GONE}
+    assert gone == {b"\xff3", b"\xff9"}
+    assert [bytes(row.p) for row in rows if row.op == HALTED] == [b"why"]
+
+
+def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:
+    """`predicate` is for routing: NULL is false."""
+    plan = case("", "WHERE d > 1.00 AND s LIKE 'a%'").plan()
+    node = plan.root
+    assert node.filter is not None
+    used = [list(COLUMNS).index(name) for name in node.columns]
+    images = [([None if row[i] is None else str(row[i]) for i in used],) for row in ROWS]
+    values = spark.createDataFrame(images, "image array<string>")
+    held = values.selectExpr(f"{predicate(node.filter, 'image', node.types)} AS x").collect()
+    assert [row.x for row in held] == [True, False, False, False, False]
