@@ -1,0 +1,159 @@
+"""Joins in the shapes of TPC-H Q3, Q5, Q10 (without aggregation) and NEXMark q3, q20, with updates and deletes.
+
+Sources: the TPC-H specification, 3.0.1; NEXMark as in the suites of Beam and Flink. Values are small and made
+here; what counts is the shape of the join and of its conditions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+Made = Callable[[random.Random, "Sizes", int], Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Rows per table, by name."""
+
+    of: dict[str, int]
+
+    def pick(self, chance: random.Random, table: str) -> int:
+        return chance.randrange(self.of[table])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Tables with columns and shares of the rows, how a row is made from its number, and the SELECT."""
+
+    tables: dict[str, dict[str, Any]]
+    shares: dict[str, float]
+    rows: dict[str, Made]
+    query: str
+    row_key: list[str]
+
+
+TPCH: dict[str, dict[str, Any]] = {
+    "tpch.customer": {"key": ["custkey"], "custkey": "int", "nationkey": "int", "mktsegment": "varchar(9)",
+                      "name": "varchar(25)", "acctbal": "decimal(15,2)"},
+    "tpch.orders": {"key": ["orderkey"], "orderkey": "int", "custkey": "int", "orderdate": "date",
+                    "shippriority": "int", "comment": "varchar(20)"},
+    "tpch.lineitem": {"key": ["orderkey", "linenumber"], "orderkey": "int", "linenumber": "int", "suppkey": "int",
+                      "extendedprice": "decimal(15,2)", "discount": "decimal(15,2)", "shipdate": "date",
+                      "returnflag": "varchar(1)"},
+    "ref.supplier": {"key": ["suppkey"], "suppkey": "int", "nationkey": "int"},
+    "ref.nation": {"key": ["nationkey"], "nationkey": "int", "regionkey": "int", "name": "varchar(25)"},
+    "ref.region": {"key": ["regionkey"], "regionkey": "int", "name": "varchar(25)"},
+}  # fmt: skip
+LINES = 4  # per order
+
+
+def _day(chance: random.Random) -> str:
+    return f"199{chance.randrange(3, 6)}-{chance.randrange(1, 13):02}-{chance.randrange(1, 29):02}Z"
+
+
+def _money(chance: random.Random) -> str:
+    return f"{chance.randrange(90_000)}.{chance.randrange(100):02}"
+
+
+TPCH_ROWS: dict[str, Made] = {
+    "tpch.customer": lambda c, s, n: {
+        "custkey": n, "nationkey": s.pick(c, "ref.nation"), "mktsegment": c.choice(["BUILDING", "MACHINERY"]),
+        "name": f"Customer#{n}", "acctbal": _money(c)},
+    "tpch.orders": lambda c, s, n: {
+        "orderkey": n, "custkey": s.pick(c, "tpch.customer"), "orderdate": _day(c), "shippriority": c.randrange(3),
+        "comment": f"c{c.randrange(100)}"},
+    "tpch.lineitem": lambda c, s, n: {
+        "orderkey": n // LINES, "linenumber": n % LINES, "suppkey": s.pick(c, "ref.supplier"),
+        "extendedprice": _money(c), "discount": f"0.0{c.randrange(10)}", "shipdate": _day(c),
+        "returnflag": c.choice("RAN")},
+    "ref.supplier": lambda c, s, n: {"suppkey": n, "nationkey": s.pick(c, "ref.nation")},
+    "ref.nation": lambda c, s, n: {"nationkey": n, "regionkey": s.pick(c, "ref.region"), "name": f"NATION {n}"},
+    "ref.region": lambda c, s, n: {"regionkey": n, "name": ["ASIA", "EUROPE", "AFRICA"][n % 3]},
+}  # fmt: skip
+TPCH_SHARES = {"tpch.customer": 0.1, "tpch.orders": 0.2, "tpch.lineitem": 0.68, "ref.supplier": 0.02,
+               "ref.nation": 0.0, "ref.region": 0.0}  # fmt: skip
+
+NEXMARK: dict[str, dict[str, Any]] = {
+    "nexmark.person": {"key": ["id"], "id": "bigint", "name": "varchar(20)", "city": "varchar(20)",
+                       "state": "varchar(2)"},
+    "nexmark.auction": {"key": ["id"], "id": "bigint", "itemname": "varchar(20)", "seller": "bigint",
+                        "category": "int", "expires": "datetime(3)"},
+    "nexmark.bid": {"key": ["id"], "id": "bigint", "auction": "bigint", "bidder": "bigint", "price": "bigint",
+                    "at": "datetime(3)"},
+}  # fmt: skip
+NEXMARK_ROWS: dict[str, Made] = {
+    "nexmark.person": lambda c, s, n: {
+        "id": n, "name": f"p{n}", "city": f"c{c.randrange(50)}", "state": c.choice(["or", "id", "ca", "wa", "az"])},
+    "nexmark.auction": lambda c, s, n: {
+        "id": n, "itemname": f"i{n}", "seller": s.pick(c, "nexmark.person"), "category": c.randrange(10, 15),
+        "expires": f"2026-01-{c.randrange(1, 29):02}T00:00:00.5Z"},
+    "nexmark.bid": lambda c, s, n: {
+        "id": n, "auction": s.pick(c, "nexmark.auction"), "bidder": s.pick(c, "nexmark.person"),
+        "price": c.randrange(10_000), "at": f"2026-01-{c.randrange(1, 29):02}T00:00:01Z"},
+}  # fmt: skip
+NEXMARK_SHARES = {"nexmark.person": 0.1, "nexmark.auction": 0.2, "nexmark.bid": 0.7}
+
+SHAPES = {
+    "tpch-q3": Shape(
+        tables=TPCH, shares=TPCH_SHARES, rows=TPCH_ROWS, row_key=["orderkey", "linenumber"],
+        query="SELECT l.orderkey, l.linenumber, l.extendedprice * (1 - l.discount) AS revenue, o.orderdate,"
+        " o.shippriority FROM tpch.customer c, tpch.orders o, tpch.lineitem l WHERE c.mktsegment = 'BUILDING'"
+        " AND c.custkey = o.custkey AND l.orderkey = o.orderkey AND o.orderdate < DATE'1995-03-15'"
+        " AND l.shipdate > DATE'1995-03-15'",
+    ),
+    "tpch-q5": Shape(
+        tables=TPCH, shares=TPCH_SHARES, rows=TPCH_ROWS, row_key=["orderkey", "linenumber"],
+        query="SELECT l.orderkey, l.linenumber, n.name AS nation, l.extendedprice * (1 - l.discount) AS revenue"
+        " FROM tpch.customer c, tpch.orders o, tpch.lineitem l, ref.supplier s, ref.nation n, ref.region r"
+        " WHERE c.custkey = o.custkey AND l.orderkey = o.orderkey AND l.suppkey = s.suppkey"
+        " AND c.nationkey = s.nationkey AND s.nationkey = n.nationkey AND n.regionkey = r.regionkey"
+        " AND r.name = 'ASIA' AND o.orderdate >= DATE'1994-01-01' AND o.orderdate < DATE'1995-01-01'",
+    ),
+    "tpch-q10": Shape(
+        tables=TPCH, shares=TPCH_SHARES, rows=TPCH_ROWS, row_key=["orderkey", "linenumber"],
+        query="SELECT l.orderkey, l.linenumber, c.custkey, c.name, c.acctbal, n.name AS nation,"
+        " l.extendedprice * (1 - l.discount) AS revenue FROM tpch.customer c, tpch.orders o, tpch.lineitem l,"
+        " ref.nation n WHERE c.custkey = o.custkey AND l.orderkey = o.orderkey AND o.orderdate >= DATE'1993-10-01'"
+        " AND o.orderdate < DATE'1994-01-01' AND l.returnflag = 'R' AND c.nationkey = n.nationkey",
+    ),
+    "nexmark-q3": Shape(
+        tables=NEXMARK, shares=NEXMARK_SHARES, rows=NEXMARK_ROWS, row_key=["id"],
+        query="SELECT p.name, p.city, p.state, a.id FROM nexmark.auction AS a INNER JOIN nexmark.person AS p"
+        " ON a.seller = p.id WHERE a.category = 10 AND (p.state = 'or' OR p.state = 'id' OR p.state = 'ca')",
+    ),
+    "nexmark-q20": Shape(
+        tables=NEXMARK, shares=NEXMARK_SHARES, rows=NEXMARK_ROWS, row_key=["id"],
+        query="SELECT b.id, b.auction, b.bidder, b.price, b.at, a.itemname, a.seller, a.category, a.expires"
+        " FROM nexmark.bid AS b INNER JOIN nexmark.auction AS a ON b.auction = a.id WHERE a.category = 10",
+    ),
+}  # fmt: skip
+
+
+def changes_of(shape: Shape, count: int, seed: int) -> Iterator[tuple[str, Row | None, Row | None]]:
+    """(table, before, after): half of them inserts, then updates that move keys and deletes with later re-inserts."""
+    chance = random.Random(seed)
+    sizes = Sizes(of={name: max(6, round(count / 2 * share)) for name, share in shape.shares.items()})
+    live: dict[tuple[str, int], Row] = {}
+    numbers = [(name, n) for name, size in sizes.of.items() for n in range(size)]
+    chance.shuffle(numbers)
+    made = 0
+    for name, n in numbers:
+        live[name, n] = after = shape.rows[name](chance, sizes, n)
+        yield name, None, after
+        made += 1
+    while made < count:
+        name, n = at = chance.choice(numbers)
+        before = live.get(at)
+        after = None if before is not None and chance.random() < 0.2 else shape.rows[name](chance, sizes, n)
+        if before == after:
+            continue
+        if after is None:
+            del live[at]
+        else:
+            live[at] = after
+        yield name, before, after
+        made += 1
