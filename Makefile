@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup setup-test demo test check unit bench bench-decode bench-index soak-index clean constraints proto matrix chaos fuzz
+.PHONY: help setup setup-test demo test check unit bench bench-capture bench-decode bench-index soak-index clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,7 +49,10 @@ fuzz: $(BIN)/tailorbird ## coverage-guided fuzzing of the binlog decoder: make f
 	$(BIN)/python -m pip install --quiet atheris==3.0.0
 	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
 
-bench: bench-decode bench-index ## the benchmarks, each beside its peers
+bench: bench-decode bench-index bench-capture ## the benchmarks, each beside its peers
+
+bench-capture: $(BIN)/tailorbird ## binlog to Kafka, acknowledged, beside Debezium; needs Maven and a JDK
+	@$(BIN)/python -m benchmarks.bench_capture $(ARGS)
 
 bench-decode: $(BIN)/tailorbird ## decoding the binlog beside three peers; needs Go, Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_decode $(ARGS)

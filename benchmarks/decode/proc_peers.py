@@ -74,8 +74,7 @@ def build_readers(cache: Path, libraries: Collection[Library]) -> dict[Library, 
             commands[library] = [str(binary)]
         elif library.startswith("Debezium"):
             folder = build / "debezium"
-            pom = ["-f", str(_HERE / "debezium" / "pom.xml"), f"-Dbench.build={folder}"]
-            _build(["mvn", "-B", "-q", *pom, "process-classes"], "Debezium")
+            build_with_maven(_HERE / "debezium" / "pom.xml", folder)
             java = find_java(cache, os.environ, silent)
             commands[library] = [str(java), "-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", "DecodeBench"]
             if library != "Debezium":
@@ -84,6 +83,11 @@ def build_readers(cache: Path, libraries: Collection[Library]) -> dict[Library, 
             module = "mysql_read_ours" if library == "tailorbird" else "mysql_read_replication"
             commands[library] = [sys.executable, "-m", f"benchmarks.decode.{module}"]
     return commands
+
+
+def build_with_maven(pom: Path, folder: Path) -> None:
+    """Compile a Java peer and gather its libraries below `folder`."""
+    _build(["mvn", "-B", "-q", "-f", str(pom), f"-Dbench.build={folder}", "process-classes"], "Debezium")
 
 
 def _build(command: list[str], library: str) -> None:

@@ -1,0 +1,245 @@
+"""Captures the same binlogs into Kafka with our process and with Debezium's engine, and tells how much faster we are.
+
+    make bench-capture
+    make bench-capture ARGS="--rounds 1 --task oltp --json"
+
+Each side starts where the changes begin, writes to topics of its own on one broker, and is stopped when a
+read_committed consumer can see all of them; every change must then be there exactly once. Timed by the broker's clock:
+from the first record appended to the one that completes 98 % of them. Then the same for a snapshot.
+Exit code 1 when changes are missing or a figure that must be reached is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.capture.kafka_topics import count, make_topic, stamp_by_broker, wait_for_records
+from benchmarks.capture.proc_captures import Watched, debezium_command, our_command, running
+from benchmarks.capture.report import SIDES, TASKS, Pass, Side, Task, as_json, document, missing, table, verdicts
+from benchmarks.decode.mysql_log import LogServer, serve_logs
+from benchmarks.decode.proc_peers import check_tools, load, machine, runtimes
+from benchmarks.decode.workload import DATABASE, Shape, shape
+from cdc.artefacts import cache_folder
+from cdc.errors import TailorbirdError
+from cdc.event import Position
+from cdc.naming import change_topic
+from cdc.reader import read_topology
+from cdc.schema import TableId
+from console.proc_stack import Stack
+from console.stack import CAPTURE_LOGIN, Ports, StackSettings
+from ingest.agent.kafka_log import KafkaLog
+from ingest.agent.kafka_topics import make_topics
+from ingest.agent.seams import Checkpoint
+
+BULK_CHANGES, OLTP_CHANGES = 500_000, 200_000
+RESULTS = Path(__file__).parent.parent / "docs" / "results" / "capture.md"
+
+NOTES = (
+    "One MySQL 8.0 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve columns"
+    " and two shapes as in `decode.md`; the snapshot reads what the bulk binlog left in its table.",
+    "Ours: `python -m ingest`, exactly once (Kafka transactions, acks=all, lz4), metrics and health as deployed.",
+    "Debezium 3.6.1: its embedded engine at its default queue and batch (8192, 2048), one task, JSON converter without"
+    " schemas, decimals as strings, times as ISO strings; the records of a batch are sent by a KafkaProducer (acks=all,"
+    " idempotent, lz4, linger 5 ms) and marked as processed once the broker has all of them, as Debezium Server does:"
+    " at least once. Offsets and schema history in memory, which spares it the disk.",
+    "Both write deletes as an event and a tombstone. The consumer that counts runs after a pass, not beside it.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every pass of a run needs."""
+
+    server: LogServer
+    brokers: str
+    java: list[str]
+    shapes: dict[str, Shape]
+    folder: Path
+    idle: float
+
+    def expected(self, task: Task, rows: int) -> dict[str, int]:
+        """Changes by `op` that a pass must write."""
+        if task == "snapshot":
+            return {"r": rows}
+        changes = self.shapes[task].changes
+        parts = (0.5, 0.3, 0.2) if task == "bulk" else (0.5, 0.35, 0.15)
+        return dict(zip("cud", (round(changes * part) for part in parts), strict=True))
+
+    def one(self, task: Task, side: Side, turn: int) -> Pass:
+        """One pass: prepare the topic, run the capture until all is there, count."""
+        shape_name = "bulk" if task == "snapshot" else task
+        rows = self.shapes["bulk"].changes * 3 // 10
+        expected = self.expected(task, rows)
+        prepare = self._ours if side == "tailorbird" else self._debezium
+        command, topic = prepare(task, shape_name, turn)
+        wanted = sum(expected.values()) + expected.get("d", 0)
+        with running(side, command, self.folder / f"{side}-{task}.log") as watched:
+            wait_for_records(self.brokers, topic, wanted, watched.alive, 120 + wanted / 1000)
+            idle = self._idle(side, task, watched)
+        done = Pass(
+            task=task,
+            side=side,
+            counted=count(self.brokers, topic),
+            memory=watched.memory,
+            cpu=watched.cpu,
+            idle=idle,
+        )
+        if fault := missing(done, expected):
+            raise TailorbirdError(fault)
+        return done
+
+    def _idle(self, side: Side, task: Task, watched: Watched) -> float | None:
+        measured = self.idle and side == "tailorbird" and task == "oltp"
+        return watched.idle(2.0, self.idle) if measured else None
+
+    def _ours(self, task: Task, table_name: str, turn: int) -> tuple[list[str], str]:
+        name = f"bench_{task}_{turn}"
+        mode = "initial" if task == "snapshot" else "never"
+        file = self.folder / f"{name}.yml"
+        file.write_text(
+            f"name: {name}\nlog: {{bootstrap_servers: '{self.brokers}'}}\nsources:\n"
+            f"  bench: {{type: mysql, hostname: 127.0.0.1, port: {self.server.port}, username: {CAPTURE_LOGIN.user}, "
+            f"password: {CAPTURE_LOGIN.password}, database: {DATABASE}, tables: [{table_name}], server_id: 9505, "
+            f"snapshot_mode: {mode}}}\n"
+            f"tables:\n  t: {{query: SELECT t.id FROM bench.{table_name} t, row_key: [id]}}\n"
+        )
+        topology = read_topology(file.read_text(), file=str(file), environ={})
+        source = topology.sources["bench"]
+        topics = make_topics(topology, source)
+        if task != "snapshot":
+            place = self.server.places[table_name]
+            position = Position(file=place.file, pos=place.position, gtid_set=place.gtids, sequence=0)
+            log = KafkaLog(topology, source, topics)
+            try:
+                log.recover()
+                log.commit(Checkpoint(position=position, snapshot="done", ts_ms=0))
+            finally:
+                log.close()
+        topic = change_topic(name, TableId(source="bench", database=DATABASE, table=table_name))
+        stamp_by_broker(self.brokers, topic)
+        return our_command(file), topic
+
+    def _debezium(self, task: Task, table_name: str, turn: int) -> tuple[list[str], str]:
+        topic = f"debezium.{DATABASE}.{table_name}"
+        make_topic(self.brokers, topic)
+        given: dict[str, object] = {
+            "brokers": self.brokers,
+            "port": self.server.port,
+            "user": CAPTURE_LOGIN.user,
+            "password": CAPTURE_LOGIN.password,
+            "table": table_name,
+        }
+        if task != "snapshot":
+            place = self.server.places[table_name]
+            given |= {"file": place.file, "position": place.position, "gtids": place.gtids}
+        return [*self.java, *(part for key, value in given.items() for part in (f"--{key}", str(value)))], topic
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="make bench-capture", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=2, help="passes of each side over each task (default 2)")
+    parser.add_argument("--bulk", type=int, default=BULK_CHANGES, metavar="CHANGES", help="size of the bulk binlog")
+    parser.add_argument("--oltp", type=int, default=OLTP_CHANGES, metavar="CHANGES", help="size of the OLTP binlog")
+    parser.add_argument("--task", action="append", choices=TASKS, help="only this; may be repeated")
+    parser.add_argument("--side", action="append", choices=SIDES, help="only this side; may be repeated")
+    parser.add_argument("--idle", type=float, default=10.0, help="seconds of idling that are measured; 0: none")
+    parser.add_argument("--port", type=int, default=13500, help="of the private MySQL; Kafka takes the next (13500)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, progress on standard error")
+    parser.add_argument("--output", type=Path, help="the results as Markdown (a full run: docs/results/capture.md)")
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options, shlex.join(sys.argv[1:] if arguments is None else arguments))
+    except TailorbirdError as error:
+        print(f"bench-capture: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("bench-capture: interrupted; the servers are stopped", file=sys.stderr)
+        return 130
+
+
+def _run(options: argparse.Namespace, given: str) -> int:
+    if options.rounds < 1 or options.bulk < 1 or options.oltp < 1:
+        print("bench-capture: --rounds, --bulk and --oltp begin at 1", file=sys.stderr)
+        return 2
+    sides: list[Side] = [side for side in SIDES if not options.side or side in options.side]
+    tasks: list[Task] = [task for task in TASKS if not options.task or task in options.task]
+    cache = cache_folder(os.environ)
+    java: list[str] = []
+    if "Debezium" in sides:
+        check_tools(["Debezium"])
+        _tell("building Debezium's side")
+        java = debezium_command(cache)
+    if load() > 1:
+        _tell(f"the load of this machine is {load():.1f}: repeat on a quiet one before believing the figures")
+    shapes = (shape("bulk", options.bulk), shape("oltp", options.oltp))
+    passes: list[Pass] = []
+    with serve_logs(cache, shapes, options.port, _tell) as server:
+        facts = {
+            "command": f'`make bench-capture ARGS="{given}"`' if given else "`make bench-capture`",
+            "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+            "machine": f"{machine()}; load before {load():.1f}",
+            "versions": f"MySQL {server.version}, Kafka 4.3.1, Debezium 3.6.1, {runtimes(['Debezium'])}",
+        }
+        for turn in range(options.rounds):
+            for task in tasks:
+                for side in sides:
+                    # a broker of its own for each pass: no side pays for what another left on disk
+                    with _broker(cache, options.port + 1) as (brokers, folder):
+                        bench = Bench(
+                            server=server,
+                            brokers=brokers,
+                            java=java,
+                            shapes={one.name: one for one in shapes},
+                            folder=folder,
+                            idle=options.idle if turn == 0 else 0.0,
+                        )
+                        done = bench.one(task, side, turn)
+                    passes.append(done)
+                    _tell(f"{task}: round {turn + 1} of {options.rounds}, {side}: {done.counted.rate:,.0f} changes/s")
+    full = (options.bulk, options.oltp) == (BULK_CHANGES, OLTP_CHANGES) and options.rounds >= 2
+    complete = (tasks, sides) == (list(TASKS), list(SIDES))
+    output: Path | None = options.output or (RESULTS if full and complete else None)
+    if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(document(passes, facts, NOTES))
+    if options.json:
+        print(json.dumps(as_json(passes, facts), ensure_ascii=False, indent=2))
+    else:
+        print(*(f"{name}: {value}" for name, value in facts.items()), *table(passes), sep="\n")
+        print(*(line for line, _ in verdicts(passes)), sep="\n")
+    return int(any(failed for _, failed in verdicts(passes)))
+
+
+@contextmanager
+def _broker(cache: Path, port: int) -> Iterator[tuple[str, Path]]:
+    """A Kafka of its own, empty; and a folder for what a pass writes."""
+    home = cache / "bench-capture" / "stack"
+    stack = Stack(StackSettings(home=home, cache=cache, ports=Ports(kafka=port, kafka_controller=port + 1)))
+    stack.down(purge=True)
+    stack.up(services=["kafka"])
+    folder = home / "passes"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield f"127.0.0.1:{port}", folder
+    finally:
+        stack.down()
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Runs either capture as a process of its own, and looks at its memory and processor time from outside."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.decode.proc_peers import build_with_maven
+from cdc.errors import TailorbirdError
+from console.proc_stack_tools import find_java
+from console.stack_progress import silent
+
+_HERE = Path(__file__).parent
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def debezium_command(cache: Path) -> list[str]:
+    """Build the Java side; its command without arguments."""
+    folder = cache / "bench-capture" / "debezium"
+    folder.mkdir(parents=True, exist_ok=True)
+    build_with_maven(_HERE / "debezium" / "pom.xml", folder)
+    java = find_java(cache, os.environ, silent)
+    return [str(java), "-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", "CaptureBench"]
+
+
+def our_command(topology: Path) -> list[str]:
+    """The capture as it is deployed."""
+    return [sys.executable, "-m", "ingest", str(topology), "--source", "bench"]
+
+
+class Watched:
+    """A running capture; `memory` is the greatest resident size seen, in MB."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._name, self._process, self._log = name, process, log
+        self._ended = threading.Event()
+        self.memory = 0.0
+        self.cpu = 0.0
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def alive(self) -> None:
+        """TailorbirdError with its last words when it has died."""
+        if self._process.poll() is not None:
+            words = self._log.read_text(errors="replace").strip().splitlines()
+            raise TailorbirdError(f"{self._name} died: {words[-1] if words else 'no word said'}", f"see {self._log}")
+
+    def idle(self, settle: float, seconds: float) -> float:
+        """Percent of a core that it uses in `seconds` with nothing to do, after `settle`."""
+        time.sleep(settle)
+        before, began = self._used(), time.monotonic()
+        time.sleep(seconds)
+        self.alive()
+        return (self._used() - before) / (time.monotonic() - began) * 100
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL; keeps memory and processor time."""
+        self._ended.set()
+        self._watcher.join()
+        if self._process.poll() is None:
+            self.cpu = self._used()
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+
+    def _watch(self) -> None:
+        status = Path(f"/proc/{self._process.pid}/status")
+        while not self._ended.wait(0.2):
+            try:
+                for line in status.read_text().splitlines():
+                    if line.startswith("VmRSS:"):
+                        self.memory = max(self.memory, int(line.split()[1]) / 1024)
+            except (FileNotFoundError, ProcessLookupError):
+                return
+
+    def _used(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+@contextmanager
+def running(name: str, command: list[str], log: Path) -> Iterator[Watched]:
+    """The process while it runs; its output goes to a file."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    watched = Watched(name, process, log)
+    try:
+        yield watched
+    finally:
+        watched.stop()

@@ -1,0 +1,152 @@
+"""From passes to what a person is shown: rates by the broker's clock, ratios, and what is asked of them; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final, Literal
+
+Task = Literal["bulk", "oltp", "snapshot"]
+Side = Literal["tailorbird", "Debezium"]
+TASKS: Final[tuple[Task, ...]] = ("bulk", "oltp", "snapshot")
+SIDES: Final[tuple[Side, ...]] = ("tailorbird", "Debezium")
+# The last part of a pass is not timed: whoever waits for a batch to fill would be charged for waiting.
+TIMED: Final = 0.98
+MOST_MEMORY, MOST_IDLE = 150.0, 5.0
+
+# (times Debezium: must, aim), (changes/s: must, aim)
+TARGETS: Final[Mapping[Task, tuple[tuple[float | None, float | None], tuple[float | None, float | None]]]] = {
+    "bulk": ((0.9, 2.0), (None, 39_000)),
+    "oltp": ((1.3, 2.0), (13_000, 39_000)),
+    "snapshot": ((None, None), (None, None)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What a read_committed consumer found: changes by `op`, when the broker got each (ms, sorted), bytes of values."""
+
+    kinds: Mapping[str, int]
+    moments: tuple[int, ...]
+    size: int
+
+    @property
+    def changes(self) -> int:
+        """All of them."""
+        return len(self.moments)
+
+    @property
+    def rate(self) -> float:
+        """Changes a second from the first to the one that ends the timed part."""
+        last = max(1, int(self.changes * TIMED) - 1)
+        return last / max(0.001, (self.moments[last] - self.moments[0]) / 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One pass of one side over one task; `memory` is the greatest resident size in MB, `cpu` seconds of all threads
+    from start to end, `idle` percent of a core with nothing to do (None: not measured)."""
+
+    task: Task
+    side: Side
+    counted: Counted
+    memory: float
+    cpu: float
+    idle: float | None
+
+
+def missing(done: Pass, expected: Mapping[str, int]) -> str:
+    """What is wrong with what a pass wrote; empty when every change is there exactly once."""
+    found = {kind: number for kind, number in done.counted.kinds.items() if number or kind in expected}
+    return "" if found == dict(expected) else f"{done.side}, {done.task}: {found} instead of {dict(expected)}"
+
+
+def rate_of(passes: Sequence[Pass], task: Task, side: Side) -> float | None:
+    """The median of a side's passes over a task."""
+    rates = [one.counted.rate for one in passes if one.task == task and one.side == side]
+    return median(rates) if rates else None
+
+
+def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
+    """Lines such as `oltp: 1.85× Debezium (must ≥ 1.3: reached)`, and whether each breaks a must."""
+    lines: list[tuple[str, bool]] = []
+    for task in TASKS:
+        ours, theirs = rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")
+        if ours is None:
+            continue
+        (ratio_must, ratio_aim), (rate_must, rate_aim) = TARGETS[task]
+        if theirs is not None:
+            lines.append(_line(f"{task}: {ours / theirs:.2f}× Debezium", ours / theirs, ratio_must, ratio_aim))
+        lines.append(_line(f"{task}: {ours:,.0f} changes/s", ours, rate_must, rate_aim))
+    streamed = [one for one in passes if one.side == "tailorbird" and one.task != "snapshot"]
+    if streamed:
+        memory = max(one.memory for one in streamed)
+        lines.append((f"streaming: {memory:.0f} MB resident (must ≤ {MOST_MEMORY:g}{_met(memory <= MOST_MEMORY)})",
+                      memory > MOST_MEMORY))  # fmt: skip
+    idle = [one.idle for one in passes if one.side == "tailorbird" and one.idle is not None]
+    if idle:
+        lines.append((f"idle: {max(idle):.1f} % of a core (must ≤ {MOST_IDLE:g}{_met(max(idle) <= MOST_IDLE)})",
+                      max(idle) > MOST_IDLE))  # fmt: skip
+    return lines
+
+
+def _line(text: str, value: float, must: float | None, aim: float | None) -> tuple[str, bool]:
+    words = [
+        f"{word} ≥ {asked:,g}{_met(value >= asked)}"
+        for word, asked in (("must", must), ("aim", aim))
+        if asked is not None
+    ]
+    return text + (f" ({', '.join(words)})" if words else ""), must is not None and value < must
+
+
+def _met(reached: bool) -> str:
+    return ": reached" if reached else ": missed"
+
+
+def table(passes: Sequence[Pass]) -> list[str]:
+    """A Markdown table of all passes."""
+    rows = [
+        "| task | side | changes/s (median) | passes | CPU µs a change | resident MB | bytes a change |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task in TASKS:
+        for side in SIDES:
+            chosen = [one for one in passes if one.task == task and one.side == side]
+            if not chosen:
+                continue
+            rates = ", ".join(f"{one.counted.rate:,.0f}" for one in chosen)
+            cpu = median(one.cpu / one.counted.changes for one in chosen) * 1e6
+            memory = max(one.memory for one in chosen)
+            size = chosen[0].counted.size / chosen[0].counted.changes
+            middle = median(one.counted.rate for one in chosen)
+            rows.append(f"| {task} | {side} | {middle:,.0f} | {rates} | {cpu:.0f} | {memory:.0f} | {size:.0f} |")
+    return rows
+
+
+def document(passes: Sequence[Pass], facts: Mapping[str, str], notes: Sequence[str]) -> str:
+    """docs/results/capture.md."""
+    lines = ["# Binlog to Kafka, acknowledged, beside Debezium", ""]
+    lines += [f"- {name}: {value}" for name, value in facts.items()]
+    lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), "", *(f"- {n}" for n in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(passes: Sequence[Pass], facts: Mapping[str, str]) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "facts": dict(facts),
+        "passes": [
+            {
+                "task": one.task,
+                "side": one.side,
+                "changes": one.counted.changes,
+                "changes_per_second": round(one.counted.rate),
+                "cpu_seconds": round(one.cpu, 2),
+                "resident_mb": round(one.memory),
+                "idle_percent": one.idle,
+            }
+            for one in passes
+        ],
+        "verdicts": [{"text": text, "failed": failed} for text, failed in verdicts(passes)],
+    }
