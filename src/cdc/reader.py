@@ -16,7 +16,7 @@ import yaml
 from cdc.copies import copies_of, copy_query
 from cdc.errors import TopologyError
 from cdc.filters import FilterPolicy, TableRule
-from cdc.reader_poll import read_poll, read_url, refuse_log_capture
+from cdc.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
 from cdc.reader_rules import read_rule
 from cdc.schema import TableId
 from cdc.topology import Dashboard, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
@@ -229,6 +229,8 @@ def _source(name: str, s: _Section) -> Source:
     polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
     if kind == "sql" and not polled:
         refuse_log_capture(s, kind)
+    if polled:
+        refuse_filters(s, policy, said)
     by_url = kind == "sql"
     return Source(
         name=name,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from cdc.filters import TableRule
+from cdc.schema import TableId
 from cdc.topology import Poll, PollMode
 
 T = TypeVar("T")
@@ -55,6 +57,14 @@ def read_url(value: Value) -> str:
     if not re.match(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://", text):
         value.fail("no database URL", "dialect://user:password@host/database, as SQLAlchemy writes it")
     return text
+
+
+def refuse_filters(s: Section, policy: str, rules: Mapping[TableId, TableRule]) -> None:
+    """Polling reads the tables that are listed, each of them whole."""
+    if policy != "drop":
+        s.pairs["filter_policy"].fail("filter_policy accept of a polled source", "drop: list the tables to poll")
+    if any(rule.where for rule in rules.values()):
+        s.pairs["tables"].fail("`where` for a polled table", "no condition: every row is polled")
 
 
 def refuse_log_capture(s: Section, kind: str) -> None:

@@ -11,6 +11,7 @@ from console import (
     cli_dashboard,
     cli_ddl,
     cli_demo,
+    cli_doctor,
     cli_explain,
     cli_index,
     cli_join,
@@ -45,3 +46,4 @@ app.command("run")(cli_run.run)
 app.command("snapshot")(cli_snapshot.snapshot)
 app.command("demo")(cli_demo.demo)
 app.command("ddl")(cli_ddl.ddl)
+app.command("doctor")(cli_doctor.doctor)

@@ -88,6 +88,7 @@ def poll(
             wait=wait,
             observer=_Reports(source, observer, time.monotonic),
             connector=dialect_of(source),
+            rules=source.rules,
         ).run()
 
 

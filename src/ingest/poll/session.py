@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from cdc.errors import Fatal
 from cdc.event import ChangeEvent, Position, SourceInfo
+from cdc.filters import TableRule, shape_of
 from cdc.schema import TableId, TableSchema
 from cdc.topology import Poll
 from ingest.agent.capture import Observer
-from ingest.agent.facts import Refused
+from ingest.agent.facts import Image, Refused
 from ingest.agent.images import tellable
 from ingest.agent.records import Recorder
 from ingest.agent.seams import ChangeLog, Checkpoint, Record
@@ -56,6 +57,7 @@ class PollSession:
     wait: Callable[[float], object]
     observer: PollObserver
     connector: str = "mysql"
+    rules: Mapping[TableId, TableRule] = field(default_factory=dict)
     rows: int = 5000
     idle_commit: float = 60.0
     look_again: float = 10.0
@@ -149,7 +151,7 @@ class PollSession:
 
     def _tell(self, schema: TableSchema, row: PolledRow, first: bool) -> None:
         now_ms = int(self.clock() * 1000)
-        image = tellable(row.image)
+        image = tellable(self._shaped(schema.table_id, row.image))
         if not isinstance(image, Refused):
             self._sequence += 1
         info = SourceInfo(
@@ -174,6 +176,19 @@ class PollSession:
         for record in self.recorder.change(event, schema):
             self._append(record)
         self._changes += 1
+
+    def _shaped(self, table: TableId, image: Image) -> Image:
+        """The image without its ignored columns, others masked; a refusal then keeps its reason to itself."""
+        shape = shape_of(self.rules[table]) if table in self.rules else None
+        if shape is None:
+            return image
+        if isinstance(image, Refused):
+            values = dict(image.values)
+            shape(values)
+            return Refused(values=values, why="a value cannot be told; why is withheld, since columns are masked")
+        values = dict(image)
+        shape(values)
+        return values
 
     def _append(self, record: Record) -> None:
         self.log.append(record)

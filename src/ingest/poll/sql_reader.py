@@ -111,7 +111,10 @@ class SqlReader:
         key = tuple(str(column.name) for column in described.primary_key.columns)
         if not key:
             raise UsageError(f"table {table} has no primary key", "add one, or leave it out of `tables:`")
-        columns = tuple(_column(table, column) for column in described.columns)
+        ignored = self._source.rules[table].ignored_columns if table in self._source.rules else ()
+        if needed := {*key, self._poll.cursor} & set(ignored):
+            raise UsageError(f"table {table}: {', '.join(needed)} cannot be ignored", "keys and cursors are needed")
+        columns = tuple(_column(table, column) for column in described.columns if column.name not in ignored)
         if known is not None and known.columns == columns and known.primary_key == key:
             return known
         schema = TableSchema(

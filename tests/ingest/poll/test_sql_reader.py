@@ -168,3 +168,24 @@ def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
     broken = Source(**{name: getattr(source, name) for name in source.__dataclass_fields__} | {"url": "oracle://x/y"})
     with pytest.raises(UsageError, match="driver"), sql_reader(broken, source.poll):
         pass
+
+
+def test_ignored_columns_are_not_read_and_masks_are_applied(file: Path) -> None:
+    """What a topology hides is neither in events nor in dead letters of a polled table."""
+    text = (
+        f"name: top\nsources:\n  s: {{type: sql, capture: poll, url: 'sqlite:///{file}', database: main, "
+        "interval: 10ms, tables: {t: {ignored_columns: [secret], mask: {mail: redact, n: truncate(1)}}}}\n"
+        "tables:\n  t: {query: SELECT t.id FROM s.t t, row_key: [id]}\n"
+    )
+    execute(
+        file,
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, secret TEXT, mail TEXT, n INTEGER, updated_at DATETIME NOT NULL)",
+        "INSERT INTO t VALUES (1, 'geheim', 'a@b.c', 55, '2026-01-01 00:00:00')",
+        "INSERT INTO t VALUES (2, 'geheim', 'x@b.c', 'privat', '2026-01-01 00:00:00')",
+    )
+    broker = Broker()
+    (event,) = run(read_topology(text, file="top.yml", environ={}), broker)
+    assert event["after"] == {"id": 1, "mail": "***", "n": "5", "updated_at": "2026-01-01T00:00:00Z"}
+    written = b"".join(record.value or b"" for record in broker.records)
+    assert dead_letter_topic("top") in {record.topic for record in broker.records}
+    assert not any(hidden in written for hidden in (b"geheim", b"b.c", b"privat"))

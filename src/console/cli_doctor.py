@@ -1,0 +1,101 @@
+"""`tailorbird doctor`: ask every server of a topology whether it is as needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cdc.topology import Source, Topology
+    from console.doctor import Finding
+
+_SIGNS = {"ok": "ok     ", "warning": "WARNING", "fault": "FAULT  "}
+
+
+def doctor(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings, too.")] = False,
+) -> None:
+    """Look at every server that a topology names: reachable, granted, set up; each fault with its remedy.
+
+    Reads only. Exit 0: nothing must be mended; 1: something must; 2: the topology itself is wrong.
+
+    Example: tailorbird doctor topologies/shop.yml
+    """
+    from console.file_topology import load_topology
+
+    # its own words about a ZooKeeper that is away are not needed: the finding says so
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())
+    topology = load_topology(file)
+    worst = {"ok": 0, "warning": 0, "fault": 0}
+    for finding in findings(topology):
+        worst[finding.status] += 1
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(finding)))
+            continue
+        typer.echo(f"{_SIGNS[finding.status]} {finding.subject}: {finding.check}: {finding.found}")
+        if finding.remedy:
+            typer.echo(f"        remedy: {finding.remedy}")
+    if not as_json:
+        typer.echo(f"{worst['fault']} faults, {worst['warning']} warnings, {worst['ok']} in order")
+    if worst["fault"] or (strict and worst["warning"]):
+        raise typer.Exit(1)
+
+
+def findings(topology: Topology) -> Iterator[Finding]:
+    """One after the other, as the servers answer."""
+    from console.doctor import reached
+    from console.hbase_stack import master_problem
+    from console.kafka_stack import kafka_problem
+    from console.solr_stack import solr_problem
+
+    for source in topology.sources.values():
+        yield from _source(source)
+    brokers = topology.log.bootstrap_servers
+    yield reached("log", brokers, kafka_problem(brokers), "start Kafka, or correct log.bootstrap_servers")
+    hbase = topology.hbase
+    address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
+    problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)
+    yield reached("hbase", address, problem, "start HBase and its Thrift server, or correct hbase.*")
+    yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
+
+
+def _source(source: Source) -> Iterator[Finding]:
+    from console.doctor import judge, reached
+    from console.mysql_doctor import server_facts
+
+    subject = f"source {source.name}"
+    if source.type == "sql":
+        yield from _polled_by_url(source)
+        return
+    address = f"{source.hostname}:{source.port}"
+    facts = server_facts(source)
+    if isinstance(facts, str):
+        remedy = f"correct hostname, port, username or password; CREATE USER '{source.username}'@'%' if there is none"
+        yield reached(subject, address, facts, remedy)
+        return
+    yield reached(subject, address, "", "")
+    yield from judge(source, facts)
+
+
+def _polled_by_url(source: Source) -> Iterator[Finding]:
+    from cdc.errors import TailorbirdError
+    from console.doctor import Finding
+    from ingest.poll.sql_reader import sql_reader
+
+    assert source.poll is not None, "a source of type sql is polled"
+    subject = f"source {source.name}"
+    try:
+        with sql_reader(source, source.poll) as reader:
+            tables = reader.schemas({})
+    except TailorbirdError as error:
+        yield Finding(subject=subject, check="polling", status="fault", found=error.message, remedy=error.hint)
+        return
+    shown = ", ".join(str(table) for table in tables)
+    yield Finding(subject=subject, check="polling", status="ok", found=f"{shown} can be polled")

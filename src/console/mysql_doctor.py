@@ -1,0 +1,105 @@
+"""Asks a MySQL or MariaDB server what `doctor` judges; privileges are tried, not read from SHOW GRANTS, since roles and
+wildcards decide, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+
+from cdc.schema import TableId
+from cdc.topology import Source
+from console.doctor import ServerFacts, TableFacts
+
+_VARIABLES = (
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_value_options",
+    "binlog_row_metadata",
+    "gtid_mode",
+    "binlog_expire_logs_seconds",
+    "expire_logs_days",
+    "server_id",
+)
+_TABLE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_INDEXES = (
+    "SELECT s.INDEX_NAME, s.COLUMN_NAME, s.SEQ_IN_INDEX, c.COLLATION_NAME FROM information_schema.STATISTICS s "
+    "JOIN information_schema.COLUMNS c USING (TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME) "
+    "WHERE s.TABLE_SCHEMA = %s AND s.TABLE_NAME = %s"
+)
+
+
+def server_facts(source: Source) -> ServerFacts | str:
+    """What the server says; or, when it cannot be reached or refuses the login, why."""
+    try:
+        return _facts(source)
+    except pymysql.MySQLError as error:
+        return str(error.args[-1]) if error.args else str(error)
+
+
+def _facts(source: Source) -> ServerFacts:
+    connection = pymysql.connect(
+        host=source.hostname,
+        port=source.port,
+        user=source.username,
+        password=source.password,
+        charset="utf8mb4",
+        connect_timeout=5,
+        read_timeout=30,
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT VERSION()")
+        version = str(cursor.fetchall()[0][0])
+        marks = ", ".join(["%s"] * len(_VARIABLES))
+        cursor.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _VARIABLES)
+        variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+        denied, replicas = list[str](), list[int]()
+        if source.poll is None:
+            newest = "mariadb" not in version.lower() and int(version.split(".")[0]) >= 9
+            if _said(cursor, "SHOW BINARY LOG STATUS" if newest else "SHOW MASTER STATUS"):
+                denied.append("REPLICATION CLIENT")
+            if _said(cursor, "SHOW REPLICAS" if newest else "SHOW SLAVE HOSTS"):
+                denied.append("REPLICATION SLAVE")
+            else:
+                replicas = [int(row[0]) for row in cursor.fetchall()]
+        tables = [_table(cursor, source, table) for table in source.tables]
+    return ServerFacts(
+        version=version, variables=variables, denied=tuple(denied), replicas=tuple(replicas), tables=tables
+    )
+
+
+def _said(cursor: Any, sql: str) -> tuple[int, str] | None:
+    """Code and words of the server if it refuses a statement."""
+    try:
+        cursor.execute(sql)
+    except (pymysql.err.OperationalError, pymysql.err.ProgrammingError) as error:
+        return int(error.args[0]), str(error.args[-1])
+    return None
+
+
+def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
+    name = f"{_quoted(table.database)}.{_quoted(table.table)}"
+    shown = f"{table.database}.{table.table}"
+    refused = _said(cursor, f"SELECT 1 FROM {name} LIMIT 0")
+    if refused is not None:
+        absent = refused[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR)
+        return TableFacts(name=shown, readable=refused[1], engine="", has_key=False, absent=absent)
+    cursor.execute(_TABLE, (table.database, table.table))
+    rows = cursor.fetchall()
+    cursor.execute(_INDEXES, (table.database, table.table))
+    indexes = cursor.fetchall()
+    keys = [(str(column), str(collation or "")) for index, column, _, collation in indexes if index == "PRIMARY"]
+    return TableFacts(
+        name=shown,
+        readable=None,
+        engine=str(rows[0][0] or "none") if rows else "none",
+        has_key=bool(keys),
+        loose_keys=tuple((c, collation) for c, collation in keys if collation and not collation.endswith("_bin")),
+        indexed=source.poll is None or any(c == source.poll.cursor and int(seq) == 1 for _, c, seq, _ in indexes),
+    )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,130 @@
+"""`tailorbird doctor`: what is judged, and that every fault comes with its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc.schema import TableId
+from cdc.topology import Poll, Source
+from console.doctor import Finding, ServerFacts, TableFacts, grants, judge, reached
+
+SOURCE = Source(
+    name="shop",
+    type="mysql",
+    hostname="db",
+    port=3306,
+    username="cdc",
+    password="secret",
+    database="shop",
+    tables=(TableId(source="shop", database="shop", table="orders"),),
+    server_id=7001,
+    snapshot_mode="initial",
+)
+GOOD = ServerFacts(
+    version="8.0.36",
+    variables={
+        "log_bin": "ON",
+        "binlog_format": "ROW",
+        "binlog_row_image": "FULL",
+        "binlog_row_value_options": "",
+        "binlog_row_metadata": "FULL",
+        "gtid_mode": "ON",
+        "binlog_expire_logs_seconds": "2592000",
+        "server_id": "1",
+    },
+    denied=(),
+    replicas=(),
+    tables=(TableFacts(name="shop.orders", readable=None, engine="InnoDB", has_key=True),),
+)
+
+
+def by_check(facts: ServerFacts, source: Source = SOURCE) -> dict[str, Finding]:
+    return {finding.check: finding for finding in judge(source, facts) if finding.status != "ok"}
+
+
+def with_variable(**changed: str) -> ServerFacts:
+    return replace(GOOD, variables={**GOOD.variables, **changed})
+
+
+def test_a_server_as_needed_has_no_fault() -> None:
+    """Nothing is complained of that works."""
+    assert by_check(GOOD) == {}
+    assert all(finding.remedy == "" for finding in judge(SOURCE, GOOD))
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "status", "remedy"),
+    [
+        (with_variable(log_bin="OFF"), "log_bin", "fault", "my.cnf"),
+        (with_variable(binlog_format="MIXED"), "binlog_format", "fault", "SET PERSIST binlog_format = ROW"),
+        (with_variable(binlog_row_image="MINIMAL"), "binlog_row_image", "fault", "FULL"),
+        (with_variable(binlog_row_value_options="PARTIAL_JSON"), "binlog_row_value_options", "fault", "= ''"),
+        (with_variable(binlog_row_metadata="MINIMAL"), "binlog_row_metadata", "warning", "FULL"),
+        (with_variable(gtid_mode="OFF"), "gtid_mode", "warning", "ON_PERMISSIVE"),
+        (with_variable(binlog_expire_logs_seconds="3600"), "retention", "warning", "= 604800"),
+        (with_variable(server_id="7001"), "server_id", "fault", "another server_id"),
+        (replace(GOOD, replicas=(3, 7001)), "server_id", "warning", "another server_id"),
+        (replace(GOOD, denied=("REPLICATION SLAVE",)), "grants", "fault", "GRANT REPLICATION SLAVE"),
+    ],
+)
+def test_each_fault_has_its_remedy(facts: ServerFacts, check: str, status: str, remedy: str) -> None:
+    """One thing is wrong: exactly that is said, as a fault or a warning, with what to do."""
+    found = by_check(facts)
+    assert list(found) == [check]
+    assert found[check].status == status
+    assert remedy in found[check].remedy
+
+
+@pytest.mark.parametrize(
+    ("table", "said", "remedy"),
+    [
+        (TableFacts(name="shop.orders", readable="denied", engine="", has_key=False), "SELECT on shop.orders", "GRANT"),
+        (TableFacts(name="shop.orders", readable="x", engine="", has_key=False, absent=True), "is not", "`tables:`"),
+        (TableFacts(name="shop.orders", readable=None, engine="MyISAM", has_key=True), "MyISAM", "ENGINE = InnoDB"),
+        (TableFacts(name="shop.orders", readable=None, engine="InnoDB", has_key=False), "no primary", "ADD PRIMARY"),
+        (
+            TableFacts(
+                name="shop.orders",
+                readable=None,
+                engine="InnoDB",
+                has_key=True,
+                loose_keys=(("code", "utf8mb4_0900_ai_ci"),),
+            ),
+            "'a' and 'A'",
+            "COLLATE utf8mb4_bin",
+        ),
+    ],
+)
+def test_each_fault_of_a_table_has_its_remedy(table: TableFacts, said: str, remedy: str) -> None:
+    """Tables that cannot be captured, or whose keys surprise, are named."""
+    (finding,) = by_check(replace(GOOD, tables=(table,))).values()
+    assert said in finding.found
+    assert remedy in finding.remedy
+
+
+def test_a_polled_source_needs_only_select_and_an_index() -> None:
+    """What concerns the log is not asked of a server that is polled."""
+    polled = replace(SOURCE, poll=Poll(cursor="updated_at", mode="updated_at", limit=1, interval=1.0, lag=1.0))
+    table = replace(GOOD.tables[0], indexed=False)
+    found = by_check(replace(with_variable(log_bin="OFF"), tables=(table,)), polled)
+    assert list(found) == ["shop.orders"]
+    assert "ADD INDEX" in found["shop.orders"].remedy
+    assert grants(polled) == ["GRANT SELECT ON `shop`.`orders` TO 'cdc'@'%'"]
+
+
+def test_mariadb_is_not_asked_for_what_it_does_not_have() -> None:
+    """MariaDB has GTIDs always and names its expiry otherwise."""
+    variables = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL", "expire_logs_days": "10"}
+    maria = replace(GOOD, version="10.11.6-MariaDB", variables={**variables, "server_id": "1"})
+    assert by_check(maria) == {}
+
+
+def test_grants_are_the_least() -> None:
+    """No privilege more than capture uses, and no password in the text."""
+    assert grants(SOURCE)[-1] == "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'cdc'@'%'"
+    assert "RELOAD" in grants(replace(SOURCE, snapshot_locking_mode="minimal"))[-1]
+    assert "secret" not in " ".join(grants(SOURCE))
+    assert reached("solr", "x:1", "refused", "start it").status == "fault"
+    assert reached("solr", "x:1", "", "start it").remedy == ""
