@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 _BYTES_OF_DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
@@ -68,3 +68,22 @@ def decimal_text(packed: bytes, plan: DecimalPlan) -> str:
     if not plan.scale:
         return f"{sign}{whole}"
     return f"{sign}{whole}.{fraction:0{plan.scale}d}"
+
+
+def encode_decimal(value: Any, precision: int, scale: int) -> bytes:
+    """A number or its text as DECIMAL(precision, scale) stores it; ValueError if it does not fit."""
+    plan = decimal_plan(precision, scale)
+    text = value if isinstance(value, str) else format(value, "f")
+    whole, _, fraction = text.lstrip("-").partition(".")
+    digits = whole.zfill(sum(digits for _, digits in plan.whole)) + fraction.ljust(scale, "0")
+    if not plan.whole:
+        digits = digits.removeprefix("0") if len(digits) > scale else digits
+    if len(digits) != sum(count for _, count in plan.whole + plan.fraction):
+        raise ValueError(f"{text} does not fit DECIMAL({precision},{scale})")
+    packed, at = b"", 0
+    for size, count in plan.whole + plan.fraction:
+        packed += int(digits[at : at + count]).to_bytes(size, "big")
+        at += count
+    full, top = (1 << 8 * plan.size) - 1, 1 << (8 * plan.size - 1)
+    number = int.from_bytes(packed, "big") ^ top
+    return (full ^ number if text.startswith("-") else number).to_bytes(plan.size, "big")

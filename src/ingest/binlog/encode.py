@@ -1,7 +1,7 @@
 """Values → the bytes of a row image and columns → the metadata of a TABLE_MAP: the inverse of the row decoder.
 
-Takes the values that the decoder gives (texts for times and decimals). JSON is not written: a document in MySQL's
-binary form is the server's to make. UndecodableValue for a value that its column cannot hold.
+Takes the values that the decoder gives (texts for times and decimals, Python values for JSON). UndecodableValue for a
+value that its column cannot hold.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from ingest.binlog.charset_tables import COLLATIONS
 from ingest.binlog.charsets import PYTHON_CODECS
 from ingest.binlog.codes import INTEGER_SIZES, ColumnType
 from ingest.binlog.columns import CHARACTER, LABELLED, NUMERIC, Column
-from ingest.binlog.decimals import decimal_plan
+from ingest.binlog.decimals import encode_decimal
 from ingest.binlog.errors import UndecodableValue
+from ingest.binlog.jsonencode import encode_json
 from ingest.binlog.packed import encode_length
 
 T = ColumnType
@@ -137,22 +138,12 @@ def _time2(column: Column, value: Any) -> bytes:
 
 
 def _decimal(column: Column, value: Any) -> bytes:
-    plan = decimal_plan(column.precision, column.scale)
-    text = format(value, "f") if not isinstance(value, str) else value
-    whole, _, fraction = text.lstrip("-").partition(".")
-    whole_digits = whole.zfill(sum(digits for _, digits in plan.whole))
-    digits = whole_digits + fraction.ljust(column.scale, "0")
-    packed, at = b"", 0
-    if len(digits) != sum(count for _, count in plan.whole + plan.fraction):
-        raise UndecodableValue(f"{text} does not fit DECIMAL({column.precision},{column.scale})")
-    for size, count in plan.whole + plan.fraction:
-        packed += int(digits[at : at + count]).to_bytes(size, "big")
-        at += count
-    number = int.from_bytes(packed, "big")
-    full = (1 << 8 * plan.size) - 1
-    top = 1 << (8 * plan.size - 1)
-    number ^= top
-    return (full ^ number if text.startswith("-") else number).to_bytes(plan.size, "big")
+    return encode_decimal(value, column.precision, column.scale)
+
+
+def _json(column: Column, value: Any) -> bytes:
+    document = encode_json(value)
+    return len(document).to_bytes(column.size, "little") + document
 
 
 def _bit(column: Column, value: Any) -> bytes:
@@ -194,6 +185,7 @@ _ENCODERS: Final[dict[ColumnType, Callable[[Column, Any], bytes]]] = {
     T.TIMESTAMP2: _timestamp2,
     T.TIME2: _time2,
     T.NEWDECIMAL: _decimal,
+    T.JSON: _json,
     T.BIT: _bit,
     T.ENUM: _enum,
     T.SET: _set,

@@ -2,13 +2,13 @@
 
 Documents of the same shape and length have their values in the same places. From one of them the places of all values
 are taken; every other byte (keys, types, offsets, lengths of strings) must be the same in the next document, which
-then has the same structure by construction. A layout is on trial first: lengths whose documents are laid out in many
-ways are left to the general reader.
+then has the same structure by construction. Strings that were the same in all documents so far count as structure. A
+layout is on trial first: lengths whose documents are laid out in many ways are left to the general reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
@@ -18,12 +18,14 @@ from ingest.binlog.packed import U16
 
 MISS: Final = object()
 MAX_LAYOUTS: Final = 128
-_MAX_BYTES: Final = 4096
+_MAX_BYTES: Final = 2048
 _MAX_HOLES: Final = 120
 _MAX_DEPTH: Final = 12
 # Documents of a length that are seen before a layout is made, and that try it before it stays.
-_WAIT: Final = 4
+_WAIT: Final = 8
 _TRIAL: Final = 128
+# Misses after which a layout that once served is made anew.
+_RENEW: Final = 512
 _INLINE: Final = {0x04: ("B", 1), 0x05: ("h", 2), 0x06: ("H", 2)}
 _NUMBERS: Final = {0x07: ("i", 4), 0x08: ("I", 4), 0x09: ("q", 8), 0x0A: ("Q", 8), 0x0B: ("d", 8)}
 # (bytes that hold the document, where it begins) → its value, or MISS where it is laid out in another way.
@@ -35,10 +37,13 @@ class _Unfit(Exception):
 
 
 class _Layout:
-    """Finds the values of one document, and writes the function for those that are like it."""
+    """Finds the values of one document, and writes the function for those that are like it.
 
-    def __init__(self, document: bytes) -> None:
-        self._document = document
+    A string that is the same in all `alike`, documents of the same length, is expected in the next one too.
+    """
+
+    def __init__(self, document: bytes, alike: Sequence[bytes]) -> None:
+        self._document, self._alike = document, alike
         self._taken = bytearray(len(document))
         self._holes: dict[int, tuple[str, int]] = {}
 
@@ -96,6 +101,10 @@ class _Layout:
             return self._hole(at, *_NUMBERS[kind])
         if kind == 0x0C:
             size, begin = self._length(at)
+            text = document[begin : begin + size]
+            if self._alike and all(other[begin : begin + size] == text for other in self._alike):
+                self._fixed(begin, size)
+                return repr(text.decode())
             return f"{self._hole(begin, f'{size}s', size)}.decode()"
         if kind == 0x0F:
             self._fixed(at, 1)
@@ -155,23 +164,32 @@ class Layouts(dict[int, LayoutFunction]):
     def __init__(self) -> None:
         super().__init__()
         self._seen: dict[int, int] = {}
+        self._samples: dict[int, list[bytes]] = {}
 
     def learn(self, document: bytes) -> None:
         """Take note of a document; in time, make a function for those like it."""
         size = len(document)
         seen = self._seen.get(size, 0) + 1
-        if len(self._seen) < 8 * MAX_LAYOUTS or size in self._seen:
-            self._seen[size] = seen
-        if seen % _WAIT or seen > 4 * _TRIAL or (size not in self and len(self) >= MAX_LAYOUTS):
+        if seen > _RENEW or size > _MAX_BYTES or (seen == 1 and len(self._seen) >= 4 * MAX_LAYOUTS):
             return
-        if size in self and seen < 4 * _TRIAL:
+        self._seen[size] = seen
+        if size in self and seen <= _RENEW - _WAIT:
             return
-        try:
-            self[size] = self._on_trial(size, _Layout(document).compile())
-        except (_Unfit, ValueError, IndexError, StructError):
-            self._seen[size] = 4 * _TRIAL
+        samples = self._samples.setdefault(size, [])
+        samples.append(document)
+        if len(samples) == _WAIT:
+            del self._samples[size]
+            if size in self or len(self) < MAX_LAYOUTS:
+                self._try(size, document, samples)
 
-    def _on_trial(self, size: int, function: LayoutFunction) -> LayoutFunction:
+    def _try(self, size: int, document: bytes, alike: Sequence[bytes]) -> None:
+        """Put a layout on trial, with the strings that are `alike` as part of it or without."""
+        self._seen[size] = _RENEW
+        try:
+            function = _Layout(document, alike).compile()
+        except (_Unfit, ValueError, IndexError, StructError):
+            self.pop(size, None)
+            return
         calls = hits = 0
 
         def trial(data: bytes, at: int) -> Any:
@@ -180,11 +198,12 @@ class Layouts(dict[int, LayoutFunction]):
             calls += 1
             hits += value is not MISS
             if calls == _TRIAL:
-                if 4 * hits > 3 * calls:
+                if hits * 32 > calls * (30 if alike else 24):
                     self[size], self._seen[size] = function, 0
+                elif alike:
+                    self._try(size, document, ())
                 else:
-                    self.pop(size, None)
-                    self._seen[size] = 4 * _TRIAL
+                    del self[size]
             return value
 
-        return trial
+        self[size] = trial

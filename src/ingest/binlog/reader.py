@@ -82,6 +82,7 @@ class Reader:
         self._transport = transport
         self._start = start or Checkpoint()
         self.stream = EventStream(self._start, options, checksum=transport.checksum)
+        self.whole = WholeTransactions(self.stream)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -164,7 +165,7 @@ class Reader:
         UnsupportedEvent: the binlog holds row changes that are logged as statements, or in an unknown form.
         """
         stream, progress = self.stream, self.stream.progress
-        whole, selects = WholeTransactions(stream), self._transport.selects_gtids
+        selects = self._transport.selects_gtids
         skip = self._start.batches
         open_before = False
         progress.batches = 0
@@ -186,7 +187,7 @@ class Reader:
                 window = self._transport.window
                 if window is not None and (selects or self._start.gtids is None):
                     del raw
-                    yield from whole.changes(window)
+                    yield from self.whole.changes(window)
                     self._ended = progress.transactions
             elif code in _QUERIES:
                 if progress.framing:

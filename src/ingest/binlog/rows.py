@@ -78,10 +78,21 @@ class _Image:
 
 
 class TableDecoder:
-    """Decodes the rows events of one table definition; kept by the stream until the TABLE_MAP's bytes change."""
+    """Decodes the rows events of one table definition; kept by the stream until the TABLE_MAP's bytes change.
 
-    def __init__(self, table: TableMap, flavour: Flavour = NATIVE, *, wanted: bool = True) -> None:
+    `refusal` is why the rows of a table that nobody wanted cannot be decoded: raised if somebody asks after all.
+    """
+
+    def __init__(
+        self,
+        table: TableMap,
+        flavour: Flavour = NATIVE,
+        *,
+        wanted: bool = True,
+        refusal: BinlogError | None = None,
+    ) -> None:
         self.wanted = wanted
+        self._refusal = refusal
         self.table = table
         self.flavour = flavour
         self._images: dict[bytes, _Image] = {}
@@ -135,6 +146,8 @@ class TableDecoder:
             raise CorruptBinlog(f"a rows event of {self.table.name} does not decode: {error}") from error
 
     def _decode(self, code: int, body: bytes, at: int) -> list[Any]:
+        if self._refusal is not None:
+            raise self._refusal
         size = self._head_sizes.get(code, 0)
         head = body[at : at + size]
         images = self._heads.get(head) if size else None

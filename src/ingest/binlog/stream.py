@@ -30,14 +30,14 @@ from ingest.binlog.codes import (
 from ingest.binlog.columns import SchemaSource, apply_schema
 from ingest.binlog.compressed import parse_payload, payload_events
 from ingest.binlog.dialect import MYSQL, Dialect, dialect_of
-from ingest.binlog.errors import BinlogError, CorruptBinlog, MissingTableMap, UnsupportedEvent
+from ingest.binlog.errors import BinlogError, CorruptBinlog, MissingTableMap, UndecodableValue, UnsupportedEvent
 from ingest.binlog.events import RawEvent
 from ingest.binlog.flavour import NATIVE, Flavour
 from ingest.binlog.packed import U16, U32
 from ingest.binlog.parse import format_description, parse_event, parse_header
 from ingest.binlog.position import Checkpoint, Identity, Progress, gtid_text
 from ingest.binlog.rows import TableDecoder
-from ingest.binlog.tablemap import parse_table_map
+from ingest.binlog.tablemap import TableMap, parse_table_map, table_name
 
 T = EventType
 Operation = Literal["insert", "update", "delete"]
@@ -82,7 +82,8 @@ class Committed(NamedTuple):
 class StreamOptions:
     """`verify` checks checksums (where the file has them); `schema` adds what the binlog does not tell.
 
-    `tables(database, table)` says whose rows are wanted; the others are not decoded at all.
+    `tables(database, table)` says whose rows are wanted; the others are not decoded at all, and may be of types that
+    this library does not know.
     """
 
     flavour: Flavour = NATIVE
@@ -186,21 +187,35 @@ class EventStream:
         self._mapped_in[key] = self.progress.transactions
         if self._maps.get(key) == body:
             return self._decoders[key]
+        refusal: BinlogError | None = None
         try:
-            table = parse_table_map(body, self.dialect, self.id_size)
-            if self.options.schema is not None:
-                hints = self.options.schema.schema_at((table.database, table.table), self.progress.checkpoint)
-                if hints is not None:
-                    table = replace(table, columns=apply_schema(table.columns, hints, table.name))
+            database, name = table_name(body, self.id_size)
+            wanted = self.options.tables is None or self.options.tables(database, name)
+            try:
+                table = self._table(body)
+            except (UnsupportedEvent, UndecodableValue) as error:
+                if wanted:
+                    raise
+                # Nobody asked for its rows: what cannot be known of them stops nobody.
+                table = TableMap(table_id=int.from_bytes(key, "little"), database=database, table=name)
+                refusal = error.at(raw.where)
         except BinlogError as error:
             raise error.at(raw.where) from error
         except (StructError, IndexError, ValueError, KeyError) as error:
             raise CorruptBinlog(f"a TABLE_MAP does not decode: {error}", where=raw.where) from error
-        wanted = self.options.tables is None or self.options.tables(table.database, table.table)
-        decoder = TableDecoder(table, self.options.flavour, wanted=wanted)
+        decoder = TableDecoder(table, self.options.flavour, wanted=wanted, refusal=refusal)
         self.decoders_by_map.pop(self._maps.get(key, b""), None)
         self._maps[key], self._decoders[key], self.decoders_by_map[body] = body, decoder, decoder
         return decoder
+
+    def _table(self, body: bytes) -> TableMap:
+        """The table of a TABLE_MAP's body, with what the schema adds."""
+        table = parse_table_map(body, self.dialect, self.id_size)
+        if self.options.schema is not None:
+            hints = self.options.schema.schema_at((table.database, table.table), self.progress.checkpoint)
+            if hints is not None:
+                table = replace(table, columns=apply_schema(table.columns, hints, table.name))
+        return table
 
     def decoder_of(self, raw: RawEvent) -> TableDecoder:
         """The decoder for a rows event's table id, which the same transaction must have mapped."""

@@ -28,10 +28,10 @@ class TableMap:
     """
 
     table_id: int
-    flags: int
+    flags: int = 0
     database: str
     table: str
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...] = ()
     primary_key: tuple[tuple[int, int], ...] = ()
     described: bool = False
 
@@ -213,6 +213,14 @@ def _describe(columns: list[Column], data: bytes, dialect: Dialect) -> tuple[lis
         elif charset == "binary":
             changes[index]["labels"] = tuple(text.decode("utf-8") for text in texts)
     return [replace(c, **change) if change else c for c, change in zip(columns, changes, strict=True)], primary
+
+
+def table_name(body: bytes, id_size: int = 6) -> tuple[str, str]:
+    """Database and table of a TABLE_MAP event's body, and nothing else."""
+    at = id_size + 2
+    database, at = take(body, at + 1, body[at])
+    table, _ = take(body, at + 2, body[at + 1])
+    return database.decode(), table.decode()
 
 
 def parse_table_map(body: bytes, dialect: Dialect, id_size: int = 6) -> TableMap:

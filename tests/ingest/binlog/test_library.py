@@ -227,6 +227,32 @@ def test_unknown_events_stop_unless_the_server_marks_them_ignorable(flags: int, 
     assert [event.body for event in binlog if isinstance(event, e.Unknown)] == [b"rows?"]
 
 
+def test_an_unknown_type_stops_only_those_who_want_its_table() -> None:
+    """A column type nobody knows: refused with its place where rows are wanted, passed over where they are not."""
+    writer = BinlogWriter()
+    data = [writer.begin(NOW), *transaction(writer, {"id": 1, "name": "a"})]
+    strange = transaction(writer, {"id": 2, "name": "b"}, table_id=2)
+    body = (
+        strange[2][19:-4]
+        .replace(b"\x01d\x00\x01t\x00", b"\x01d\x00\x01x\x00")
+        .replace(b"\x02\x03\x0f", b"\x02\x03\xd0")
+    )
+    writer.position -= sum(map(len, strange[2:]))
+    data += [*strange[:2], writer.event(19, body, NOW), *(writer.event(one[4], one[19:-4], NOW) for one in strange[3:])]
+    data += transaction(writer, {"id": 3, "name": "c"})
+    with pytest.raises(UnsupportedEvent, match=r"made:\d+: .*type 208"):
+        list(Reader(Packets(*data)).changes())
+    wanted = StreamOptions(tables=lambda database, table: table == "t")
+    found = [change.rows for change in Reader(Packets(*data), None, wanted).changes() if isinstance(change, RowBatch)]
+    assert found == [[{"id": 1, "name": "a"}], [{"id": 3, "name": "c"}]]
+    binlog = Binlog(Packets(*data), wanted)
+    binlog.connect()
+    strangers = [event for event in binlog if isinstance(event, e.Rows) and event.decoder.table.name == "d.x"]
+    assert len(strangers) == 1
+    with pytest.raises(UnsupportedEvent, match="type 208"):
+        strangers[0].decoder.decode(strangers[0].header.type_code, strangers[0].data)
+
+
 def test_encrypted_files_are_refused_with_the_remedy(tmp_path: Path) -> None:
     """MySQL's encrypted files and MariaDB's encrypted rest are named, not misread."""
     path = tmp_path / "encrypted"
