@@ -14,6 +14,7 @@ import typer
 from cdc.errors import TailorbirdError, UsageError
 
 if TYPE_CHECKING:
+    from ingest.binlog.events import RawEvent
     from ingest.binlog.position import Checkpoint
     from ingest.binlog.reader import Transport
     from ingest.binlog.stream import StreamOptions
@@ -127,7 +128,7 @@ class _Printer:
         self._form = form
         self._lines = JsonLines()
         self._counts: Counter[str] = Counter()
-        self._last = ""
+        self._last: RawEvent | None = None
 
     def changes(self, transport: Transport, begin: Checkpoint, options: StreamOptions) -> None:
         """Every change of a transport, in the chosen form."""
@@ -140,7 +141,7 @@ class _Printer:
         for change in reader.changes():
             if isinstance(change, RowBatch):
                 counts[change.operation] += len(change.rows)
-                self._last = change.raw.where
+                self._last = change.raw
             if none:
                 continue
             for line in self._lines.lines(change):
@@ -158,7 +159,7 @@ class _Printer:
         for raw in reader.raw_events():
             event = reader.stream.typed(raw)
             self._counts[event.name] += 1
-            self._last = raw.where
+            self._last = raw
             if self._form == "none":
                 continue
             facts = dict(_facts(event))
@@ -171,7 +172,7 @@ class _Printer:
     def summary(self) -> str:
         """Counts in words, and the place of the last event that counted."""
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self._counts.items())) or "nothing"
-        return f"{counts} (last at {self._last})" if self._last else counts
+        return f"{counts} (last at {self._last.where})" if self._last else counts
 
     def statistics(self, seconds: float, as_json: bool) -> None:
         """What was read and how fast; the rate line is `N changes/s`."""
