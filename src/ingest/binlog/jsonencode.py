@@ -1,4 +1,4 @@
-"""Python values → MySQL's binary JSON: the inverse of `jsonb`, byte for byte what a server makes of the same document.
+"""Python values → MySQL's binary JSON: the inverse of `jsonb`, byte for byte what a server makes of the same JSON text.
 
 Takes what the decoder gives: `JSON_NULL` for a document that is a null, `Decimal` for exact numbers. Times and other
 SQL values inside a document come out of the decoder as text and are written as strings. ValueError for what no JSON
@@ -18,11 +18,11 @@ from ingest.binlog.jsonb import JSON_NULL, MAX_DEPTH
 _LONGEST_KEY: Final = 0xFFFF
 _LITERALS: Final = {None: 0, True: 1, False: 2}
 _NEWDECIMAL: Final = 246
-# Type and format of integers: the first that holds the value. The server makes unsigned ones only of what is too large.
+# Type and format of integers: the first that holds the value. The server reads what is beyond 32 bits as unsigned.
 _INTEGERS: Final = (
     (0x05, "<h", -(1 << 15), 1 << 15),
     (0x07, "<i", -(1 << 31), 1 << 31),
-    (0x09, "<q", -(1 << 63), 1 << 63),
+    (0x09, "<q", -(1 << 63), 1 << 32),
     (0x0A, "<Q", 0, 1 << 64),
 )
 

@@ -139,7 +139,8 @@ def test_layouts_are_learned_and_given_up() -> None:
 
 
 DOCUMENT_TEXTS = [
-    "null", "true", '"text"', "0", "-1", "32768", "-32769", "65536", "4294967296", "18446744073709551615", "0.5", "[]",
+    "null", "true", '"text"', "0", "-1", "32768", "-32769", "65536", "3000000000", "4294967295", "4294967296",
+    "-4294967296", "9223372036854775807", "-9223372036854775808", "18446744073709551615", "0.5", "[]",
     "{}", '{"b": 1, "a": [1, -70000, {"größe": "ü", "x": null}], "aa": "' + "long " * 60 + '"}',
     json.dumps({f"k{number}": number * 1000 for number in range(300)}),
     json.dumps(["z" * 40_000, "w" * 40_000, 70_000, 1]),
@@ -181,7 +182,9 @@ def test_documents_are_written_as_the_server_writes_them(
             for row in change.rows
         ]
     assert len(rows) == len(raw) == len(DOCUMENT_TEXTS) + 1
-    assert [encode_json(row["doc"]) for row in rows] == raw
+    # Exact numbers only come from SQL; the server keeps more leading zeros of them than their value needs.
+    assert [encode_json(row["doc"]) for row in rows[:-1]] == raw[:-1]
+    assert decode_json(encode_json(rows[-1]["doc"])) == rows[-1]["doc"] == [Decimal("-12.340"), 1.0]
     columns = [column(0, "id", T.LONG, unsigned=False, nullable=False), column(1, "doc", T.JSON, size=4)]
     path, writer = tmp_path / "documents.000001", BinlogWriter(server_id=9)
     with BinlogFile(path, writer) as file:
