@@ -4,6 +4,7 @@ chaos: nothing of it is left behind."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -104,6 +105,8 @@ class World:
         self.index = self.topology.indexes["wide"]
         self.buckets = buckets
         self.stamp = self.batch = 0
+        # it logs every failed request with a stack trace, also those that are tried again
+        logging.getLogger("pysolr").setLevel(logging.CRITICAL)
         self.processes: list[subprocess.Popen[bytes]] = []
         list(provision(self.topology))
         self.codec = self._store_layout()
@@ -220,11 +223,14 @@ class World:
     def wait_visible(self, solr: pysolr.Solr, *, seconds: float, pause: float = 0.02) -> float:
         """Wait until everything written is visible to queries; when that was seen (epoch seconds)."""
         deadline = time.time() + seconds
-        while self.visible_stamp(solr) < self.stamp:
+        while True:
+            # a Solr that is away is asked again
+            with contextlib.suppress(pysolr.SolrError, requests.RequestException):
+                if self.visible_stamp(solr) >= self.stamp:
+                    return time.time()
             if time.time() > deadline:
                 raise TimeoutError(f"the last batch is not visible within {seconds:.0f} s")
             time.sleep(pause)
-        return time.time()
 
 
 def environment() -> dict[str, Any]:

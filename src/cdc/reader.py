@@ -16,10 +16,13 @@ import yaml
 from cdc.copies import copies_of, copy_query
 from cdc.errors import TopologyError
 from cdc.filters import FilterPolicy, TableRule
+from cdc.foreign import ForeignTable
+from cdc.reader_foreign import foreign_table
 from cdc.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
 from cdc.reader_rules import read_rule
+from cdc.reader_servers import read_hbase, read_log, read_solr
 from cdc.schema import TableId
-from cdc.topology import Dashboard, HBase, Index, Log, SnapshotMode, Solr, Source, Table, Topology
+from cdc.topology import Dashboard, Index, SnapshotMode, Source, Table, Topology
 
 T = TypeVar("T")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -173,11 +176,16 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
         reader.fail(1, "(top)", "an empty file", "name, sources, tables")
     top = _Value(node, "", reader).section()
     name = top.take("name", _Value.name)
-    sources = top.take("sources", lambda v: reader.named(v, _source))
-    log = top.take("log", _log, _log(None))
-    hbase = top.take("hbase", _hbase, _hbase(None))
-    solr = top.take("solr", _solr, _solr(None))
-    tables = top.take("tables", lambda v: _tables(v, sources))
+    no_foreign: Mapping[str, ForeignTable] = {}
+    foreign = top.take("foreign_tables", lambda v: reader.named(v, foreign_table), no_foreign)
+    no_sources: Mapping[str, Source] = {}
+    # whoever only indexes tables of others captures and joins nothing
+    sources = top.take("sources", lambda v: reader.named(v, _source), no_sources if foreign else _REQUIRED)
+    log = top.take("log", read_log, read_log(None))
+    hbase = top.take("hbase", read_hbase, read_hbase(None))
+    solr = top.take("solr", read_solr, read_solr(None))
+    no_tables: Mapping[str, Table] = {}
+    tables = top.take("tables", lambda v: _tables(v, sources), no_tables if foreign else _REQUIRED)
     no_indexes: Mapping[str, Index] = {}
     indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
     no_dashboards: Mapping[str, Dashboard] = {}
@@ -193,6 +201,7 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
         tables=tables,
         indexes=indexes,
         dashboards=dashboards,
+        foreign_tables=foreign,
         lines=reader.lines,
     )
     _check_references(topology)
@@ -259,58 +268,6 @@ def _snapshot_mode(value: _Value) -> SnapshotMode:
     return mode
 
 
-def _log(value: _Value | None) -> Log:
-    if value is None:
-        return Log(bootstrap_servers="127.0.0.1:9092", partitions=2, replication_factor=1, min_compaction_lag=604800.0)
-    s = value.section()
-    default = _log(None)
-    log = Log(
-        bootstrap_servers=s.take("bootstrap_servers", _Value.text, default.bootstrap_servers),
-        partitions=s.take("partitions", lambda v: v.number(1, 1024), default.partitions),
-        replication_factor=s.take("replication_factor", lambda v: v.number(1, 16), default.replication_factor),
-        min_compaction_lag=s.take("min_compaction_lag", _Value.duration, default.min_compaction_lag),
-    )
-    s.end()
-    return log
-
-
-def _hbase(value: _Value | None) -> HBase:
-    default = HBase(thrift="127.0.0.1:9090", zookeeper="127.0.0.1:2181")
-    if value is None:
-        return default
-    s = value.section()
-    hbase = HBase(
-        thrift=s.take("thrift", _Value.address, default.thrift),
-        zookeeper=s.take("zookeeper", _Value.address, default.zookeeper),
-        advertised_host=s.take("advertised_host", _Value.text, default.advertised_host),
-        bind=s.take("bind", _Value.text, default.bind),
-    )
-    s.end()
-    return hbase
-
-
-def _solr(value: _Value | None) -> Solr:
-    default = Solr(url="http://127.0.0.1:8983/solr")
-    if value is None:
-        return default
-    s = value.section()
-
-    def url(item: _Value) -> str:
-        text = item.text().rstrip("/")
-        if not re.fullmatch(r"https?://[^/\s]+/solr", text):
-            item.fail(repr(text), "a URL such as http://127.0.0.1:8983/solr")
-        return text
-
-    solr = Solr(
-        url=s.take("url", url, default.url),
-        username=s.take("username", _Value.text, None),
-        password=s.take("password", _Value.text, None),
-        ca_file=s.take("ca_file", _Value.text, None),
-    )
-    s.end()
-    return solr
-
-
 def _tables(value: _Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
     """Aggregated tables by name; `shop.*`, alone, in a list or as a key, stands for a copy of each table."""
     if isinstance(value.node, yaml.MappingNode):
@@ -374,10 +331,13 @@ def _dashboard(name: str, s: _Section) -> Dashboard:
 
 
 def _check_references(topology: Topology) -> None:
+    for name in topology.foreign_tables.keys() & topology.tables.keys():
+        raise topology.error(f"foreign_tables.{name}", f"name {name} is that of a joined table", "another name")
+    known_tables = (*topology.tables, *topology.foreign_tables)
     for index in topology.indexes.values():
-        if index.table not in topology.tables:
+        if index.table not in known_tables:
             path = f"indexes.{index.name}.table"
-            raise topology.error(path, f"unknown table {index.table}", "one of " + ", ".join(topology.tables))
+            raise topology.error(path, f"unknown table {index.table}", "one of " + ", ".join(known_tables))
     for dashboard in topology.dashboards.values():
         if dashboard.index not in topology.indexes:
             path = f"dashboards.{dashboard.name}.index"

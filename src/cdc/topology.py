@@ -8,6 +8,7 @@ from typing import Literal
 
 from cdc.errors import TopologyError
 from cdc.filters import FilterPolicy, TableRule, is_captured
+from cdc.foreign import ForeignTable
 from cdc.schema import TableId
 
 SnapshotMode = Literal["initial", "never"]
@@ -165,6 +166,7 @@ class Topology:
     tables: Mapping[str, Table]
     indexes: Mapping[str, Index]
     dashboards: Mapping[str, Dashboard]
+    foreign_tables: Mapping[str, ForeignTable] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def line(self, path: str) -> int:

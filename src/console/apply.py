@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from cdc.cells import split_keys
 from cdc.errors import UsageError
+from cdc.foreign import ForeignTable
 from cdc.layout import LAYOUTS_FAMILY
 from cdc.naming import hbase_table, layouts_table, peer
 from cdc.topology import Index, Table, Topology
@@ -115,7 +116,8 @@ def table_spec(topology: str, table: Table) -> TableSpec:
 def peer_spec(topology: Topology, index: Index, generation: int, cluster_key: Callable[[str], str]) -> PeerSpec:
     """How an index's peer is made: serial, so that a barrier never overtakes its rows."""
     name = peer(topology.name, index.name, generation)
-    table = hbase_table(topology.name, index.table)
+    foreign = topology.foreign_tables.get(index.table)
+    table = foreign.table if foreign else hbase_table(topology.name, index.table)
     return PeerSpec(id=name, cluster_key=cluster_key(name), tables=(table,), serial=True, enabled=True)
 
 
@@ -145,6 +147,8 @@ def apply(
     for table in topology.tables.values():
         note = f"{table.salt_buckets} region{'s' if table.salt_buckets > 1 else ''}, family {table.family}"
         yield _table(table_spec(topology.name, table), existing, tables, note)
+    for foreign in topology.foreign_tables.values():
+        yield from _foreign(topology, foreign, tables)
     existing_peers = peers.peers()
     for index in topology.indexes.values():
         spec = peer_spec(topology, index, _generation(topology, index, existing_peers, names), cluster_key)
@@ -200,6 +204,24 @@ def _table(spec: TableSpec, existing: dict[str, tuple[FamilySpec, ...]], tables:
         tables.replicate(spec.name, spec.family)
         return Outcome(kind="table", name=spec.name, done="changed", note="now replicated")
     return Outcome(kind="table", name=spec.name, done="kept", note=note)
+
+
+def _foreign(topology: Topology, foreign: ForeignTable, tables: TableStore) -> Iterator[Outcome]:
+    """A table of others is never made here; its families are replicated from now on, where they are not."""
+    families = {each.name: each for each in tables.tables(foreign.table.partition(":")[0]).get(foreign.table, ())}
+    missing = [name for name in foreign.families if name not in families]
+    if missing:
+        there = f"families {', '.join(families)}" if families else "no such table"
+        raise topology.error(
+            f"foreign_tables.{foreign.name}.table",
+            f"HBase has {there}",
+            f"table {foreign.table} with {', '.join(missing)}",
+        )
+    changed = [name for name in foreign.families if not families[name].replicated]
+    for name in changed:
+        tables.replicate(foreign.table, FamilySpec(name=name, replicated=True))
+    note = f"families {', '.join(changed)} are replicated now" if changed else "written by others"
+    yield Outcome(kind="table", name=foreign.table, done="changed" if changed else "kept", note=note)
 
 
 def _peer(spec: PeerSpec, existing: dict[str, PeerSpec], peers: PeerStore, names: PeerNames) -> Outcome:

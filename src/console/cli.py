@@ -19,6 +19,7 @@ from console import (
     cli_run,
     cli_snapshot,
     cli_stack,
+    cli_status,
     cli_validate,
 )
 
@@ -42,6 +43,7 @@ app.add_typer(cli_index.app, name="index")
 app.command("explain-plan")(cli_explain.explain_plan)
 app.command("join")(cli_join.join)
 app.command("validate")(cli_validate.validate)
+app.command("status")(cli_status.status)
 app.command("run")(cli_run.run)
 app.command("snapshot")(cli_snapshot.snapshot)
 app.command("demo")(cli_demo.demo)

@@ -42,6 +42,7 @@ def provision(topology: Topology) -> Iterator[Outcome]:
     from console.file_configset import install_configset
     from console.hbase_admin import HBaseAdmin
     from console.solr_admin import SolrAdmin
+    from indexer.solr_http import reading_session
     from indexer.zk_registration import cluster_key, session
     from indexer.zk_state import Generations
 
@@ -56,7 +57,7 @@ def provision(topology: Topology) -> Iterator[Outcome]:
             topology,
             tables=hbase,
             peers=hbase,
-            collections=SolrAdmin(topology.solr.url, install=install_configset),
+            collections=SolrAdmin(topology.solr.url, install=install_configset, session=reading_session(topology.solr)),
             names=Generations(client),
             backfills=Backfills(topology, client),
             cluster_key=lambda peer: cluster_key(zookeeper, peer),

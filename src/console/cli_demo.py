@@ -90,6 +90,7 @@ def _run(
     from console.solr_freshness import Freshness, percentile
     from console.stack import LOAD_LOGIN, StackSettings
     from console.stack_bars import telling
+    from indexer.solr_http import reading_session
 
     began = time.monotonic()
     settings = StackSettings.from_environ(os.environ, Path.cwd())
@@ -133,7 +134,8 @@ def _run(
             wait_until_quiet(topology, shop, pipeline, lambda why: None)
     console.print(f"page: http://127.0.0.1:{page_port}/   (ready after {time.monotonic() - began:.0f} s)")
 
-    freshness = Freshness(f"{topology.solr.url}/{index.collection}", key="id", version="revision")
+    session = reading_session(topology.solr)
+    freshness = Freshness(f"{topology.solr.url}/{index.collection}", key="id", version="revision", session=session)
     freshness.start()
     closing.callback(freshness.stop)
     sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(seed + 1))

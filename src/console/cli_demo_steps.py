@@ -21,6 +21,7 @@ from console.solr_barriers import visible_sequences
 from console.solr_freshness import Freshness
 from console.sql_oracle import answer
 from indexer.hbase_rows import scan_rows
+from indexer.solr_http import reading_session
 from indexer.solr_rows import all_documents
 
 COUNTERS = {
@@ -117,7 +118,7 @@ def _behind(topology: Topology, shop: MySqlShop, wanted: dict[str, str]) -> str:
         if not shop.covers(server, position.gtid_set, wanted[server]):
             return f"the capture of {server} is behind its server's log"
     for index in topology.indexes.values():
-        visible = visible_sequences(f"{topology.solr.url}/{index.collection}")
+        visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
         for source, position in positions.items():
             if visible.get(source, -1) < position.sequence:
                 return f"{index.collection} shows {source} up to {visible.get(source, 0)} of {position.sequence}"
@@ -136,7 +137,7 @@ def verdict(topology: Topology, index_name: str) -> Verdict:
     stored: list[Row] = [row.values for row in scan_rows(topology, table).values()]
     shown: list[Row] = [
         {name: document.get(name) for name in columns}
-        for document in all_documents(topology.solr.url, index.collection)
+        for document in all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
     ]
     return Verdict(
         rows=len(expected),

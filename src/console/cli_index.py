@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from console import cli_index_admin, cli_index_rebuild
+from console import cli_index_admin, cli_index_lily, cli_index_rebuild
 
 
 class _RunByDefault(TyperGroup):
@@ -47,3 +47,4 @@ def run(
 app.command("reindex")(cli_index_rebuild.reindex)
 app.command("rm")(cli_index_admin.remove)
 app.command("replay-dead-letters")(cli_index_admin.replay_dead_letters)
+app.command("import-lily")(cli_index_lily.import_lily)

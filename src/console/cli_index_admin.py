@@ -33,6 +33,7 @@ def remove(
     from console.hbase_admin import HBaseAdmin
     from console.solr_admin import SolrAdmin
     from indexer.run import choose_index
+    from indexer.solr_http import reading_session
     from indexer.zk_registration import session
     from indexer.zk_state import Generations, RebuildState, StoredTargets
 
@@ -53,7 +54,7 @@ def remove(
                 had_peer = id_ in hbase.peers()
                 if had_peer:
                     hbase.remove_peer(id_)
-            admin = SolrAdmin(topology.solr.url, install=install_configset)
+            admin = SolrAdmin(topology.solr.url, install=install_configset, session=reading_session(topology.solr))
             removed = [each for each in collections if admin.exists(each)]
             for each in removed:
                 admin.remove(each)

@@ -117,6 +117,7 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
     from console.file_configset import install_configset
     from console.solr_admin import SolrAdmin
     from indexer.reindex import Reindex
+    from indexer.solr_http import reading_session
     from indexer.zk_registration import session
     from indexer.zk_state import Generations, RebuildState, StoredTargets
 
@@ -124,7 +125,7 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         state = RebuildState(client, name)
         targets = StoredTargets(client, name, collection=index.collection)
-        admin = SolrAdmin(topology.solr.url, install=install_configset)
+        admin = SolrAdmin(topology.solr.url, install=install_configset, session=reading_session(topology.solr))
         with state.lock():
             yield Reindex(targets, state, admin, live=index.collection), state
 

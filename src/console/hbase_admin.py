@@ -110,9 +110,16 @@ class HBaseAdmin:
         self._run("CreateTable", pb.CreateTableRequest(table_schema=schema, split_keys=list(table.splits)))
 
     def replicate(self, table: str, family: FamilySpec) -> None:
-        """Set a family of an existing table to be replicated from now on."""
-        request = pb.ModifyColumnRequest(table_name=_table_name(table), column_families=_family_schema(family))
-        self._run("ModifyColumn", request)
+        """Set a family of an existing table to be replicated from now on; what else is set of it stays."""
+        wanted = pb.GetTableDescriptorsRequest(table_names=[_table_name(table)])
+        answer = self._call("GetTableDescriptors", wanted, pb.GetTableDescriptorsResponse)
+        for found in answer.table_schema[0].column_families:
+            if found.name == family.name.encode():
+                kept = [each for each in found.attributes if each.first != b"REPLICATION_SCOPE"]
+                del found.attributes[:]
+                found.attributes.extend(kept)
+                found.attributes.add(first=b"REPLICATION_SCOPE", second=b"1" if family.replicated else b"0")
+                self._run("ModifyColumn", pb.ModifyColumnRequest(table_name=_table_name(table), column_families=found))
 
     def drop_table(self, name: str) -> None:
         """Remove a table and what is in it."""

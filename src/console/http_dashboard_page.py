@@ -30,7 +30,7 @@ class Board:
 
     def __init__(self, topology: Topology, dashboard: Dashboard) -> None:
         self.topology, self.dashboard = topology, dashboard
-        self.solr = SolrView(topology.solr.url, topology.indexes[dashboard.index].collection)
+        self.solr = SolrView(topology.solr, topology.indexes[dashboard.index].collection)
         self._view: View | None = None
 
     def view(self) -> View | None:

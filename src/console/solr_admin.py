@@ -8,6 +8,8 @@ from typing import Any
 import requests
 
 from cdc.errors import Fatal, Retriable
+from cdc.topology import Solr
+from indexer.solr_http import reading_session
 
 _TIMEOUT = 60.0
 
@@ -15,15 +17,16 @@ _TIMEOUT = 60.0
 class SolrAdmin:
     """The core admin interface of one Solr; `url` ends in `/solr`. Errors: Retriable while Solr is away.
 
-    `install` lays a core's configuration down, given the folder of Solr's cores and the core's name.
+    `session` (of `indexer.solr_http.reading_session`) carries credentials where Solr wants them. `install` lays
+    a core's configuration down, given the folder of Solr's cores and the core's name.
     """
 
-    def __init__(self, url: str, *, install: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, url: str, *, install: Callable[[str, str], None], session: requests.Session | None = None
+    ) -> None:
         self._url = url
         self._install = install
-        self._session = requests.Session()
-        # a proxy from the environment must not stand between two processes of one machine
-        self._session.trust_env = False
+        self._session = session or reading_session(Solr(url=url))
 
     def exists(self, collection: str) -> bool:
         """Whether a core of this name is loaded."""

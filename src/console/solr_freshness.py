@@ -6,6 +6,7 @@ import threading
 import time
 
 import pysolr
+import requests
 import structlog
 
 _log = structlog.get_logger()
@@ -17,8 +18,16 @@ class Freshness:
     The figure includes up to `poll` seconds that pass between two queries, so it errs on the slow side.
     """
 
-    def __init__(self, collection_url: str, *, key: str, version: str, poll: float = 0.04) -> None:
-        self._solr = pysolr.Solr(collection_url, timeout=10)
+    def __init__(
+        self,
+        collection_url: str,
+        *,
+        key: str,
+        version: str,
+        poll: float = 0.04,
+        session: requests.Session | None = None,
+    ) -> None:
+        self._solr = pysolr.Solr(collection_url, timeout=10, session=session)
         self._key, self._version, self._poll = key, version, poll
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[int, float]] = {}

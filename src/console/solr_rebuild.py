@@ -11,17 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cdc import fields
 from cdc.errors import Fatal, Retriable
-from cdc.naming import hbase_table
 from cdc.topology import Index, Topology
 from indexer.collapse import RowChange
+from indexer.hbase_foreign import ForeignReader
 from indexer.hbase_layouts import StoredLayouts
 from indexer.hbase_scan import PAGE, TableScan
 from indexer.kafka_dead_letters import DeadLetters
 from indexer.mapping import Document, fields_of
-from indexer.processor import Collection, Processor, Quarantine
-from indexer.rebuild import Counts, Nowhere, Scan, StateStore
+from indexer.processor import Quarantine
+from indexer.rebuild import Counts, Nowhere, Rows, Scan, StateStore
+from indexer.run import AnyCollection, AnyProcessor, build_processor
 from indexer.solr_collection import SolrCollection
-from indexer.targets import Fanout
 
 _SAMPLES = 200
 _TRIES = 20
@@ -34,9 +34,15 @@ class Rebuilder:
 
     def __init__(self, topology: Topology, index: Index, *, told: Callable[[int], None]) -> None:
         self._topology, self._index, self._told = topology, index, told
-        self._table = topology.tables[index.table]
-        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=self._table.name)
-        self._rows = TableScan(topology, self._table)
+        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
+        foreign, table = topology.foreign_tables.get(index.table), topology.tables.get(index.table)
+        self._scanned: TableScan | None = None
+        self._rows: Rows
+        if foreign is not None:
+            self._rows, self._buckets = ForeignReader(topology.hbase.thrift, foreign), 1
+        elif table is not None:
+            self._rows = self._scanned = TableScan(topology, table)
+            self._buckets = table.salt_buckets
 
     def fill(self, name: str, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
         """Index every row of the table into a collection, going on where `state` says that an earlier attempt was.
@@ -45,10 +51,10 @@ class Rebuilder:
         when a server stays away; interrupted, it has stored how far it is.
         """
         with self._collection(name) as collection:
-            newest = self._layouts.newest()
+            newest = self._layouts.newest() if self._scanned else None
             if newest is not None:
                 collection.ensure_fields(fields_of(newest, self._index.search))
-            return self._scan(name, state, self._processor(collection, self._letters()), rows_per_second)
+            return self._scan(name, state, self._processor([collection], self._letters()), rows_per_second)
 
     def replay(self, keys: Sequence[bytes], names: Sequence[str]) -> Counts:
         """Index some rows as they are in the table now; those that can not be indexed are dead letters again.
@@ -58,9 +64,11 @@ class Rebuilder:
         rows = dead = 0
         with contextlib.ExitStack() as opened:
             collections = [opened.enter_context(self._collection(name)) for name in names]
-            processor = self._processor(Fanout(collections), self._letters())
+            processor = self._processor(collections, self._letters())
             for start in range(0, len(keys), PAGE):
-                changes = self._rows.rows(keys[start : start + PAGE])
+                some = keys[start : start + PAGE]
+                # rows of foreign tables are read by their processor
+                changes = self._scanned.rows(some) if self._scanned else [RowChange(k, 0, {}, False) for k in some]
                 dead += processor.index_rows(changes).dead
                 rows += len(changes)
                 self._told(len(changes))
@@ -70,11 +78,11 @@ class Rebuilder:
         """The same without writing anything: what `fill` would index and what it would send to the dead letters,
         documents that only Solr would refuse left out."""
         nowhere = Nowhere()
-        return self._scan("", state, self._processor(nowhere, nowhere), rows_per_second)
+        return self._scan("", state, self._processor([nowhere], nowhere), rows_per_second)
 
     def compare(self, new: str) -> str:
         """How a filled collection differs from the live one in number, and from the table in a sample; empty when it
-        does not. Rows that change meanwhile are looked at again."""
+        does not. Rows that change meanwhile are looked at again. Of foreign tables the number alone is compared."""
         with self._collection(self._index.collection) as live, self._collection(new) as filled:
             return self._compare_counts(live, filled) or self._compare_samples(filled)
 
@@ -88,7 +96,7 @@ class Rebuilder:
         return f"{self._index.collection} shows {before} rows, the new collection {after}"
 
     def _compare_samples(self, filled: SolrCollection) -> str:
-        wanted = dict(self._samples(filled))
+        wanted = dict(self._samples(filled, self._scanned)) if self._scanned else {}
         for _ in range(_TRIES):
             wanted = {key: document for key, document in wanted.items() if document}
             held = filled.stored(list(wanted)) if wanted else {}
@@ -97,45 +105,45 @@ class Rebuilder:
                 return ""
             time.sleep(0.5)
             # changed or deleted since the sample was taken? then the table says so now
-            wanted = {key: self._document(filled, bytes.fromhex(key)) or {} for key in different}
+            wanted = {key: self._document(filled, key) or {} for key in different}
         return f"{len(wanted)} of {_SAMPLES} sampled rows differ from the table, e.g. {next(iter(wanted))}"
 
-    def _samples(self, filled: SolrCollection) -> Iterator[tuple[str, Document]]:
+    def _samples(self, filled: SolrCollection, rows: TableScan) -> Iterator[tuple[str, Document]]:
         for _ in range(_SAMPLES):
-            bucket = random.randrange(self._table.salt_buckets)
-            change = self._rows.first_from(bytes([bucket, 1]) + random.randbytes(4))
+            bucket = random.randrange(self._buckets)
+            change = rows.first_from(bytes([bucket, 1]) + random.randbytes(4))
             if change is not None and (document := self._mapped(filled, change)):
                 yield str(document[fields.UNIQUE_KEY]), document
 
-    def _document(self, filled: SolrCollection, key: bytes) -> Document | None:
-        change = self._rows.first_from(key)
-        return self._mapped(filled, change) if change is not None and change.row == key else None
+    def _document(self, filled: SolrCollection, key: str) -> Document | None:
+        changes = self._scanned.rows([bytes.fromhex(key)]) if self._scanned else []
+        return self._mapped(filled, changes[0]) if changes else None
 
     def _mapped(self, filled: SolrCollection, change: RowChange) -> Document | None:
         """The document of a row as the collection must hold it; None for one that goes to the dead letters."""
         found: list[Document] = []
-        processor = self._processor(Nowhere(found.extend, ensure=filled.ensure_fields), Nowhere())
+        processor = self._processor([Nowhere(found.extend, ensure=filled.ensure_fields)], Nowhere())
         processor.index_rows([change])
         try:
             return filled.converted(found[0]) if found else None
         except ValueError:
             return None
 
-    def _scan(self, name: str, state: StateStore, processor: Processor, rows_per_second: float | None) -> Counts:
+    def _scan(self, name: str, state: StateStore, processor: AnyProcessor, rows_per_second: float | None) -> Counts:
         stopped = threading.Event()
         scan = Scan(
             self._rows,
             processor.index_rows,
             state,
             collection=name,
-            buckets=self._table.salt_buckets,
+            buckets=self._buckets,
             throttle=_throttle(rows_per_second),
             pause=lambda seconds: _ignore(stopped.wait(seconds)),
             stopped=stopped.is_set,
             lock=threading.Lock(),
         )
         self._told(scan.counts().rows)
-        with ThreadPoolExecutor(max_workers=min(8, self._table.salt_buckets)) as threads:
+        with ThreadPoolExecutor(max_workers=min(8, self._buckets)) as threads:
             under_way = [threads.submit(scan.bucket, bucket, self._told) for bucket in scan.unfinished()]
             try:
                 for each in under_way:
@@ -153,17 +161,8 @@ class Rebuilder:
             replication_factor=self._topology.log.replication_factor,
         )
 
-    def _processor(self, collection: Collection, quarantine: Quarantine) -> Processor:
-        return Processor(
-            table=hbase_table(self._topology.name, self._table.name),
-            family=self._table.family,
-            search=self._index.search,
-            layouts=self._layouts,
-            collection=collection,
-            quarantine=quarantine,
-            clock_ms=lambda: time.time_ns() // 1_000_000,
-            monotonic=time.monotonic,
-        )
+    def _processor(self, collections: Sequence[AnyCollection], quarantine: Quarantine) -> AnyProcessor:
+        return build_processor(self._topology, self._index, self._layouts, collections, quarantine)
 
     @contextlib.contextmanager
     def _collection(self, name: str) -> Iterator[SolrCollection]:

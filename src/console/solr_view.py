@@ -9,10 +9,12 @@ from typing import Any
 import pysolr
 
 from cdc.errors import Fatal, Retriable, TailorbirdError
+from cdc.topology import Solr
 from console.dashboard_answer import Answer, read_answer
 from console.dashboard_query import Filters, query_params
 from console.dashboard_time import Axis
 from console.dashboard_view import Field, View
+from indexer.solr_http import reading_session
 
 SECONDS_TO_ANSWER = 10.0
 
@@ -23,11 +25,10 @@ class SolrView:
     Every call raises Retriable when Solr, or the core, is away: the next one may succeed.
     """
 
-    def __init__(self, url: str, collection: str) -> None:
-        self._collection, self._url = collection, url
-        self._client = pysolr.Solr(f"{url}/{collection}", timeout=SECONDS_TO_ANSWER)
-        # a proxy of the environment must not stand before a server of this machine
-        self._client.get_session().trust_env = False
+    def __init__(self, solr: Solr, collection: str) -> None:
+        self._collection, self._url = collection, solr.url
+        session = reading_session(solr)
+        self._client = pysolr.Solr(f"{solr.url}/{collection}", timeout=SECONDS_TO_ANSWER, session=session)
 
     def fields(self) -> dict[str, Field]:
         """The fields of the core, by name, in the order in which they were declared."""

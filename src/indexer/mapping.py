@@ -59,11 +59,13 @@ _MILLISECONDS = len("2017-09-15T10:12:00.123")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A field that the collection's schema must have; `type` is a name in the configset's schema."""
+    """A field that the collection's schema must have; `type` is a name in the configset's schema, `many` for several
+    values."""
 
     name: str
     type: str
     stored: bool
+    many: bool = False
 
 
 def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
@@ -121,6 +123,17 @@ def _writer(column: LayoutColumn) -> Writer:
     if kind in _QUERY_TYPES:
         return decimal if kind == "decimal" else date
     return exactly if exact else plain
+
+
+def solr_type(kind: Kind) -> str:
+    """The type of the field that holds a kind's values exactly."""
+    return _FIELD_TYPES[kind]
+
+
+def solr_value(kind: Kind, value: Canonical) -> Value:
+    """A canonical value, not NULL, as its field holds it."""
+    exact = _EXACT.get(kind)
+    return exact(value) if exact else value  # type: ignore[return-value]  # NULL never comes here
 
 
 class Mapper:

@@ -6,18 +6,21 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import structlog
 
 from cdc.errors import Retriable, TailorbirdError, UsageError
 from cdc.naming import hbase_table, peer
 from cdc.topology import Index, Topology
+from indexer.foreign import ConditionalCollection, EachProcessor, ForeignProcessor
+from indexer.hbase_foreign import ForeignReader
 from indexer.hbase_layouts import StoredLayouts
 from indexer.http_metrics import Metrics
 from indexer.kafka_dead_letters import DeadLetters
 from indexer.peer import Edits
-from indexer.processor import Processor, Tally
+from indexer.processor import Collection, Processor, Quarantine, Tally
 from indexer.solr_collection import SolrCollection
 from indexer.targets import Fanout, Targets, TargetStore, checked
 from indexer.tcp_peer import PeerServer
@@ -32,6 +35,11 @@ _PURGE_CHECK_SECONDS = 5.0
 _LONGEST_PURGE_PAUSE = 600.0
 
 log = structlog.get_logger()
+AnyProcessor = Processor | EachProcessor
+
+
+class AnyCollection(Collection, ConditionalCollection, Protocol):
+    """What an index's documents go to, however its table is written."""
 
 
 def choose_index(topology: Topology, name: str | None) -> Index:
@@ -144,8 +152,7 @@ class Indexing:
 
     def __init__(self, topology: Topology, index: Index, targets: TargetStore) -> None:
         self._topology, self._index, self._targets = topology, index, targets
-        self._table = topology.tables[index.table]
-        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=self._table.name)
+        self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
         self._letters = DeadLetters(
             topology.log.bootstrap_servers,
             topology=topology.name,
@@ -153,7 +160,7 @@ class Indexing:
             replication_factor=topology.log.replication_factor,
         )
         self._collections: dict[str, SolrCollection] = {}
-        self._processors: dict[int, Processor] = {}
+        self._processors: dict[int, AnyProcessor] = {}
         self._lock = threading.Lock()
         self._purged = time.monotonic()
 
@@ -176,7 +183,7 @@ class Indexing:
                 return  # a rebuild's scan may still bring back what a stub fences
             purged = self._collection(targets.collections[0]).purge_stubs(
                 before_ms=time.time_ns() // 1_000_000 - round(self._index.stub_retention * 1000),
-                buckets=self._table.salt_buckets,
+                buckets=self._buckets,
             )
             log.info("stubs_purged", count=purged)
         except Retriable as error:
@@ -191,6 +198,11 @@ class Indexing:
         except Retriable as error:
             log.warning("waiting", reason=str(error))
 
+    @property
+    def _buckets(self) -> int:
+        table = self._topology.tables.get(self._index.table)
+        return table.salt_buckets if table else 0
+
     def close(self) -> None:
         """Wait for posts under way."""
         for collection in self._collections.values():
@@ -204,27 +216,58 @@ class Indexing:
                 )
             return self._collections[name]
 
-    def _processor(self, targets: Targets) -> Processor:
+    def _processor(self, targets: Targets) -> AnyProcessor:
         with self._lock:
-            if targets.epoch not in self._processors:
-                # What another epoch's processor and collections remember, of unfinished batches and of fields' types,
-                # is about collections that had these names before. They end with the batches that still use them.
-                self._processors, self._collections = {}, {}
-            else:
+            if targets.epoch in self._processors:
                 return self._processors[targets.epoch]
+            # What another epoch's processor and collections remember, of unfinished batches and of fields' types, is
+            # about collections that had these names before. They end with the batches that still use them.
+            self._processors, self._collections = {}, {}
         collections = [self._collection(name) for name in targets.collections]
-        processor = Processor(
-            table=hbase_table(self._topology.name, self._table.name),
-            family=self._table.family,
-            search=self._index.search,
-            layouts=self._layouts,
-            collection=collections[0] if len(collections) == 1 else Fanout(collections),
-            quarantine=self._letters,
-            clock_ms=lambda: time.time_ns() // 1_000_000,
-            monotonic=time.monotonic,
-        )
+        processor = build_processor(self._topology, self._index, self._layouts, collections, self._letters)
         with self._lock:
             return self._processors.setdefault(targets.epoch, processor)
+
+
+def build_processor(
+    topology: Topology,
+    index: Index,
+    layouts: StoredLayouts,
+    collections: Sequence[AnyCollection],
+    quarantine: Quarantine,
+) -> AnyProcessor:
+    """What indexes the edits or rows of an index's table into some collections."""
+
+    def clock_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    foreign = topology.foreign_tables.get(index.table)
+    if foreign is not None:
+        rows = ForeignReader(topology.hbase.thrift, foreign)
+        each = [
+            ForeignProcessor(
+                foreign,
+                search=index.search,
+                rows=rows,
+                collection=collection,
+                quarantine=quarantine,
+                clock_ms=clock_ms,
+                monotonic=time.monotonic,
+            )
+            for collection in collections
+        ]
+        return EachProcessor(each)
+    table = topology.tables[index.table]
+    return Processor(
+        table=hbase_table(topology.name, table.name),
+        family=table.family,
+        search=index.search,
+        layouts=layouts,
+        collection=collections[0] if len(collections) == 1 else Fanout(collections),
+        quarantine=quarantine,
+        clock_ms=clock_ms,
+        monotonic=time.monotonic,
+    )
 
 
 def _quiet_libraries() -> None:

@@ -80,7 +80,8 @@ class SolrCollection:
                     )
             if missing:
                 definitions = [
-                    {"name": field.name, "type": field.type, "stored": field.stored} for field in missing.values()
+                    {"name": field.name, "type": field.type, "stored": field.stored, "multiValued": field.many}
+                    for field in missing.values()
                 ]
                 self._schema("POST", "/schema", {"add-field": definitions})
             return bool(missing)
@@ -153,13 +154,14 @@ class SolrCollection:
         """Remove the stubs of deletes older than `before_ms` and than the last complete barrier; how many there were.
 
         What is older than a barrier that every bucket has passed can come again only as a repeat that HBase sends
-        late, for which `before_ms` leaves time. Retriable while Solr is away.
+        late, for which `before_ms` leaves time. Foreign tables have no barriers, `buckets` is 0. Retriable while Solr
+        is away.
         """
         kind, fence, stamp = fields.KIND, fields.FENCE, fields.STAMP
         barriers = self._search(f"{kind}:{fields.BARRIER}", fl=stamp, rows="300")["docs"]
         if len(barriers) < buckets:
             return 0
-        version = 2 * min(before_ms, *(int(each[stamp]) for each in barriers))
+        version = 2 * min([before_ms, *(int(each[stamp]) for each in barriers)])
         stubs = f"{fence}:[* TO {version}] AND -{kind}:[* TO *]"
         count = int(self._search(stubs, rows="0")["numFound"])
         if count:
@@ -170,6 +172,13 @@ class SolrCollection:
                 raise Retriable(f"Solr at {self._url} does not purge stubs: HTTP {status}: {answer[:200]!r}", AWAY)
         return count
 
+    def visible_stamp(self) -> int | None:
+        """The stamp (ms) of the last cut that every bucket has passed; None where there is none."""
+        barriers = self._search(f"{fields.KIND}:{fields.BARRIER}", rows="300")["docs"]
+        if not barriers or len(barriers) < int(barriers[0][fields.BUCKETS]):
+            return None
+        return min(int(each[fields.STAMP]) for each in barriers)
+
     def count_rows(self, *, until_ms: int) -> int:
         """How many rows are visible that were last written before `until_ms`, after a commit of what is held."""
         self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
@@ -178,15 +187,64 @@ class SolrCollection:
 
     def stored(self, keys: Sequence[str]) -> dict[str, Document]:
         """What the collection holds of some documents, visible or not yet, by key; without `_version_`."""
-        path = f"{self._path}/get?{urlencode({'wt': 'json', 'ids': ','.join(keys)})}"
-        status, answer = self._reads.json("GET", path)
-        if status != 200:
-            raise Retriable(f"Solr at {self._url}: HTTP {status} for documents", AWAY)
-        found = answer["response"]["docs"]
         return {
             document[fields.UNIQUE_KEY]: {name: value for name, value in document.items() if name != "_version_"}
-            for document in found
+            for document in self._get(keys)
         }
+
+    def versions(self, keys: Sequence[str]) -> dict[str, int]:
+        """`_version_` of those of some documents that there are, stubs included, visible or not yet."""
+        found = self._get(keys, fl=f"{fields.UNIQUE_KEY},_version_")
+        return {document[fields.UNIQUE_KEY]: document["_version_"] for document in found}
+
+    def keys_of(self, row: str) -> list[str]:
+        """The keys of a foreign row's documents, after a commit of what is held."""
+        self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
+        query = f"{fields.ROW_KEY}:{row} AND {fields.KIND}:{fields.ROW}"
+        found = self._search(query, rows="100000", fl=fields.UNIQUE_KEY)["docs"]
+        return [document[fields.UNIQUE_KEY] for document in found]
+
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+        """Write documents whose `_version_` is still theirs (-1: absent), past the fence; the keys of those whose is
+        not, and what Solr refused."""
+        if not documents:
+            return set(), []
+        path = (
+            f"{self._path}/update?wt=json&update.chain=conditional&versions=true&failOnVersionConflicts=false"
+            f"&commitWithin={round(self._commit_within * 1000)}"
+        )
+        body = orjson.dumps(documents)
+        status, answer = self._writes.request("POST", path, body)
+        if status == 200:
+            adds = orjson.loads(answer).get("adds", [])
+            taken = set(adds[::2])
+            return {str(d[fields.UNIQUE_KEY]) for d in documents} - taken, []
+        if status == 404:
+            raise self._missing()
+        if status != _BAD_REQUEST:
+            raise Retriable(f"Solr at {self._url}: HTTP {status}: {answer[:200]!r}", AWAY)
+        if len(documents) == 1:
+            return set(), [Refused(position=0, reason=_reason(answer))]
+        # A refused request may have written some of its documents; their versions differ now, so they come as
+        # conflicts and are done again by the caller.
+        half = len(documents) // 2
+        conflicts, refused = self.put_if(documents[:half])
+        more, tail = self.put_if(documents[half:])
+        return conflicts | more, refused + [Refused(position=half + each.position, reason=each.reason) for each in tail]
+
+    def _get(self, keys: Sequence[str], **parameters: str) -> list[dict[str, Any]]:
+        if not keys:
+            return []
+        body = {"params": {"wt": "json", "id": list(keys), **parameters}}
+        status, answer = self._reads.json("POST", f"{self._path}/get", body)
+        if status == 404:
+            raise self._missing()
+        if status != 200:
+            raise Retriable(f"Solr at {self._url}: HTTP {status} for documents", AWAY)
+        if "response" in answer:
+            found: list[dict[str, Any]] = answer["response"]["docs"]
+            return found
+        return [answer["doc"]] if answer.get("doc") else []  # of one key Solr answers in another form
 
     def _search(self, query: str, **parameters: str) -> dict[str, Any]:
         path = f"{self._path}/select?{urlencode({'wt': 'json', 'q': query, **parameters})}"
@@ -246,6 +304,18 @@ class SolrCollection:
     def _missing(self) -> Retriable:
         # Solr answers 404 for every collection while it starts, so this is not fatal
         return Retriable(f"Solr does not serve collection {self._name}", "`tailorbird apply` makes it")
+
+
+def visible_stamp(solr: Solr, collection: str) -> int | None:
+    """The stamp (ms) up to which every row is visible to queries; None before the first full cut or without barriers.
+
+    Retriable while Solr is away, or does not serve the collection.
+    """
+    found = SolrCollection(solr, collection, commit_within=1.0)
+    try:
+        return found.visible_stamp()
+    finally:
+        found.close()
 
 
 def _reason(answer: bytes) -> str:

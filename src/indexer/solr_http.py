@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+import requests
 
 from cdc.errors import Retriable, UsageError
 from cdc.topology import Solr
@@ -116,6 +117,18 @@ class SolrConnections:
     def _away(self, error: Exception) -> Retriable:
         reason = f"{type(error).__name__}: {error}" if isinstance(error, ssl.SSLError) else type(error).__name__
         return Retriable(f"Solr at {self._solr.url} does not answer: {reason}", AWAY)
+
+
+def reading_session(solr: Solr) -> requests.Session:
+    """A session of `requests`, for pysolr and plain reads: with the credentials and certificates of the topology."""
+    session = requests.Session()
+    # a proxy from the environment must not stand between two processes of one machine
+    session.trust_env = False
+    if solr.username is not None:
+        session.auth = (solr.username, solr.password or "")
+    if solr.ca_file is not None:
+        session.verify = solr.ca_file
+    return session
 
 
 def _tls(solr: Solr) -> ssl.SSLContext:

@@ -10,18 +10,19 @@ import requests
 
 from cdc import fields
 from cdc.errors import Retriable
+from cdc.topology import Solr
+from indexer.solr_http import reading_session
 
 _PAGE = 2000
 
 
-def all_documents(url: str, collection: str) -> Iterator[dict[str, Any]]:
+def all_documents(url: str, collection: str, *, session: requests.Session | None = None) -> Iterator[dict[str, Any]]:
     """Every visible row's document, barriers and the stubs of deletes left out, in the order of their ids.
 
-    `url` ends in `/solr`. Pages by cursorMark, so any number of documents takes bounded memory. Retriable when Solr
-    does not answer.
+    `url` ends in `/solr`; `session` (of `reading_session`) is closed.
+    Pages by cursorMark, so any number of documents takes bounded memory. Retriable when Solr does not answer.
     """
-    session = requests.Session()
-    session.trust_env = False
+    session = session or reading_session(Solr(url=url))
     solr = pysolr.Solr(f"{url}/{collection}", timeout=60, session=session)
     row_kind = f"{fields.KIND}:{fields.ROW}"
     try:

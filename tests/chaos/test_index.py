@@ -20,8 +20,10 @@ from confluent_kafka import Consumer
 
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.world import World
+from cdc.errors import UsageError
 from cdc.naming import dead_letter_topic
 from console.proc_stack import Stack
+from console.stack import ServiceName
 
 pytestmark = pytest.mark.integration
 
@@ -81,17 +83,26 @@ class Chaos:
             self._second = None
 
     def kill_solr(self) -> None:
-        self._stack.kill("solr")
-        self._stack.start("solr")
+        self._restart("solr", after=0.0)
 
     def solr_is_away(self) -> None:
-        self._stack.kill("solr")
-        time.sleep(self._solr_away)
-        self._stack.start("solr")
+        self._restart("solr", after=self._solr_away)
 
     def kill_hbase(self) -> None:
-        self._stack.kill("hbase")
-        self._stack.start("hbase")
+        self._restart("hbase", after=0.0)
+
+    def _restart(self, service: ServiceName, *, after: float) -> None:
+        self._stack.kill(service)
+        time.sleep(after)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self._stack.start(service)
+                return
+            except UsageError:
+                # the port of a process that was just killed may be taken for a moment
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
 
     def the_indexer_lives(self) -> bool:
         return self._first.poll() is None

@@ -243,7 +243,7 @@ def row(key: int, revision: int = 0, **changed: Canonical) -> Row:
     return {**made, **changed}
 
 
-def wait_for(what: str, condition: Callable[[], object], seconds: float = 40.0) -> None:
+def wait_for(what: str, condition: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
@@ -251,7 +251,7 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = 40.0) 
 
 
 def equal(world: World) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while difference := world.difference():
         assert time.monotonic() < deadline, difference
         time.sleep(0.2)
@@ -267,7 +267,9 @@ def applied(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield world
     world.stop()
     with HBaseAdmin(zookeeper=world.topology.hbase.zookeeper, thrift=world.topology.hbase.thrift) as admin:
-        admin.remove_peer(f"{name}_wide_1")
+        for peer in admin.peers():
+            if peer.startswith(f"{name}_"):
+                admin.remove_peer(peer)
         for table in admin.tables(name):
             admin.drop_table(table)
         admin.drop_namespace(name)
@@ -459,6 +461,25 @@ def test_mistakes_are_one_line(world: World) -> None:
     assert away.returncode == 1
     assert "ZooKeeper at 127.0.0.1:9 does not answer" in errors.strip().splitlines()[-1]
     assert "Traceback" not in errors
+
+
+def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: World, codec: RowCodec) -> None:
+    """`status` tells of an index that nobody serves; `index rm` takes it away; `apply` brings it back, with rows."""
+    world.write(codec, [row(n) for n in range(3000, 3100)])
+    wait_for("those killed are forgotten", lambda: not world.announced())
+    idle = world.tailorbird("status", "--json")
+    assert json.loads(idle.communicate(timeout=60)[0])["state"] == "idle"
+    assert idle.returncode == 1
+    assert world.told("index", "rm", "--yes", "--json")["peer"] == f"{world.topology.name}_wide_1"
+    assert world.cores() == []
+    outcomes = {outcome.kind: outcome for outcome in provision(world.topology)}
+    assert outcomes["peer"].name == f"{world.topology.name}_wide_2"
+    assert outcomes["backfill"].done == "made"
+    equal(world)
+    world.start()
+    world.write(codec, [row(3100)], deletes=[3000])
+    equal(world)
+    wait_for("it is served", lambda: world.told("status", "--json")["state"] == "serving")
 
 
 def _barriers(world: World) -> list[dict[str, Any]]:
