@@ -223,8 +223,9 @@ def start(flavour: str, folder: Path, *extra: str) -> Server:
     environ = {**os.environ, **installed.environ}
     root = ["--user=root"] if os.geteuid() == 0 else []
     common = ["--no-defaults", *root, f"--basedir={installed.base}", f"--datadir={data}"]
-    common += [f"--lc-messages-dir={installed.share}", *installed.flags]
-    folder.mkdir(parents=True, exist_ok=True)
+    # A server that starts removes every temporary table in its tmpdir, so in /tmp those of other servers too.
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    common += [f"--lc-messages-dir={installed.share}", f"--tmpdir={folder / 'tmp'}", *installed.flags]
     if maria:
         _bootstrap_maria(installed, common, data, folder, environ)
     else:
