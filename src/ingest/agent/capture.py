@@ -11,11 +11,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from cdc.errors import Fatal, Retriable, UsageError
+from cdc.errors import Fatal, Retriable, Skippable, UsageError
 from cdc.event import Position
+from cdc.schema import TableId
 from cdc.topology import SnapshotMode
-from ingest.agent.facts import CaughtUp, TransactionBegan, TransactionEnded
+from ingest.agent.facts import CaughtUp, TableDescribed, TransactionBegan, TransactionEnded
 from ingest.agent.records import Recorder
+from ingest.agent.redecode import waiting
 from ingest.agent.seams import ChangeLog, Checkpoint, PositionLost, Recovered, Seen, Source, Stream
 from ingest.agent.signals import Signals
 from ingest.agent.snapshots import ChunkReader, Snapshots
@@ -29,13 +31,14 @@ class Limits:
 
     An idle source's transaction is committed at once. A source transaction of more than `largest` records takes several
     commits. `idle_commit` is how often, in seconds, the position alone is committed while only tables change that are
-    not captured.
+    not captured. `ask` is how often, in seconds, an idle server is asked for the columns of tables in quarantine.
     """
 
     rows: int = 5000
     linger: float = 0.05
     idle_commit: float = 1.0
     largest: int = 20_000
+    ask: float = 5.0
 
 
 class Observer:
@@ -200,6 +203,8 @@ class _Follower:
         self._progressed = False
         self._first = self._last = session.clock()
         self._signals: int | None = None
+        self._asked = 0.0
+        self._reopen = False
 
     def follow(self, chunks: ChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
         """Until told to stop (None), or until the stream is to be opened anew at the checkpoint returned."""
@@ -230,11 +235,12 @@ class _Follower:
                 continue
             now = clock()
             if whole:
-                self._take_turn(chunks, now, signalled=kind is CaughtUp or now - self._last > limits.idle_commit)
+                idle = kind is CaughtUp
+                self._take_turn(chunks, now, signalled=idle or now - self._last > limits.idle_commit, caught_up=idle)
             stopped = session.stopped()
             if self._due(now, kind is CaughtUp, stopped, whole):
                 checkpoint = self._commit()
-                if whole and not stopped and busy != bool(snapshots):
+                if whole and not stopped and (self._reopen or busy != bool(snapshots)):
                     return checkpoint
             elif kind is CaughtUp:
                 session.observer.lag(0.0)
@@ -242,11 +248,13 @@ class _Follower:
                 return None
         return None
 
-    def _take_turn(self, chunks: ChunkReader, now: float, *, signalled: bool) -> None:
+    def _take_turn(self, chunks: ChunkReader, now: float, *, signalled: bool, caught_up: bool) -> None:
         """Between transactions: obey signals, publish chunks, ask for more."""
         session, snapshots = self._session, self._snapshots
         if signalled and session.signals is not None:
             self._obey(session.signals)
+        if caught_up:
+            self._ask_the_server(now)
         if not snapshots:
             return
         place = self._transactions.place
@@ -265,8 +273,52 @@ class _Follower:
         if behind != self._signals:
             self._signals, self._transactions.moved = behind, True
         for signal in found:
-            why = signal.obey(self._snapshots, self._transactions.tables)
+            if signal.type == "schema-set":
+                why = self._told(signal.described(self._transactions.tables))
+            else:
+                why = signal.obey(self._snapshots, self._transactions.tables)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
+
+    def _told(self, fact: TableDescribed) -> str:
+        """Somebody says what a table's columns are: publish what was kept of it; the reason why not, or an empty text.
+
+        The stream is opened anew then, since its decoders were made without that knowledge.
+        """
+        session, transactions, table = self._session, self._transactions, fact.table
+        name = f"{table.database}.{table.table}"
+        if not transactions.tables.captured(table.database, table.table):
+            return f"{name} is not captured"
+        records = transactions.tell(fact)
+        self._reopen = True
+        if name in transactions.kept:
+            self._commit()  # what was kept in the open commit must be readable
+            letters = waiting(session.log.kept(), table, transactions.kept[name])
+            try:
+                records += transactions.replay(letters, table, int(session.clock() * 1000))
+            except Skippable as error:
+                session.log.extend(records)
+                self._appended += len(records)
+                return str(error)
+        session.log.extend(records)
+        self._appended += len(records)
+        return ""
+
+    def _ask_the_server(self, now: float) -> None:
+        """Nothing waits in the log: what the server shows of tables in quarantine are the columns of what was kept."""
+        kept, transactions = self._transactions.kept, self._transactions
+        if not kept or now - self._asked < self._session.limits.ask:
+            return
+        self._asked = now
+        seen, head = self._session.source.seen(), self._session.source.head()
+        if not self._stream.reached(head):
+            return
+        for name in list(kept):
+            database, _, table = name.partition(".")
+            found = seen.catalog.tables.get((database, table))
+            if found is not None:
+                shown = found.schema(TableId(source=transactions.tables.source, database=database, table=table), 0)
+                why = self._told(TableDescribed(shown.table_id, shown.columns, shown.primary_key))
+                self._session.observer.phase("quarantine", table=name, still=why)
 
     def _due(self, now: float, caught_up: bool, stopped: bool, whole: bool) -> bool:
         limits = self._session.limits
@@ -279,7 +331,10 @@ class _Follower:
 
     def _commit(self) -> Checkpoint:
         session, transactions = self._session, self._transactions
-        checkpoint = session._commit(transactions.checkpoint(self._stream), self._snapshots, self._signals)
+        checkpoint = transactions.checkpoint(self._stream)
+        if transactions.kept or "kept" in checkpoint.state:
+            checkpoint = replace(checkpoint, state={**checkpoint.state, "kept": dict(transactions.kept)})
+        checkpoint = session._commit(checkpoint, self._snapshots, self._signals)
         changes = transactions.changes + self._snapshots.rows
         session.observer.captured(changes - self._changes)
         self._changes = changes

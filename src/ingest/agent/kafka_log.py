@@ -218,6 +218,17 @@ class KafkaLog:
                     found.append((name, None if value is None else orjson.loads(value)))
         return tuple(found)
 
+    def kept(self) -> list[Mapping[str, Any]]:
+        """See `seams.ChangeLog`."""
+        found: list[Mapping[str, Any]] = []
+        with self._translated("read the quarantine"), self._reader() as consumer:
+            end = self._stable_end(self._topics.quarantine, 0, wait=True)
+            for _, value in self._between(consumer, self._topics.quarantine, 0, OFFSET_BEGINNING, end):
+                letter = orjson.loads(value or b"{}")
+                if letter.get("source") == self._source:
+                    found.append(letter)
+        return found
+
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
         """The partition's end once no transaction is open in it; Retriable when that takes too long.
 

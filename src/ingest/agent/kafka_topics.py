@@ -29,6 +29,7 @@ class SourceTopics:
     partitions: int
     schemas: str
     history: str
+    quarantine: str
     positions: str
     positions_partition: int
 
@@ -40,6 +41,7 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
         partitions=topology.log.partitions,
         schemas=naming.schemas_topic(topology.name),
         history=naming.history_topic(topology.name),
+        quarantine=naming.quarantine_topic(topology.name),
         positions=naming.positions_topic(topology.name),
         positions_partition=list(topology.sources).index(source.name),
     )

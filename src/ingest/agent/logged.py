@@ -43,7 +43,7 @@ ENVELOPE = Flavour(json="canonical", temporal="canonical", binary="base64", bit=
 _SHOWN = Flavour(json="canonical", temporal="text", binary="base64", bit="canonical")
 _QUERIES = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
 _PLAIN_GTIDS = frozenset({int(T.GTID), int(T.ANONYMOUS_GTID)})
-_OPERATION: dict[int, Operation] = {
+OPERATION: dict[int, Operation] = {
     code: "insert" if code in INSERTS else "delete" if code in DELETES else "update" for code in ROWS_EVENTS
 }
 
@@ -191,12 +191,12 @@ class LoggedFacts:
         try:
             rows = decoder.decode(code, data, self._stream.id_size)
         except Unrepresentable:
-            rows, plain = self._judged(raw, decoder), False
+            rows, plain = judged_rows(decoder, data, self._stream.id_size), False
         except MissingTableMap:
             raise
         except BinlogError as error:
             return self._keep(raw, key, table, error.reason)
-        operation = _OPERATION[code]
+        operation = OPERATION[code]
         if plain:
             self._whole(raw, decoder, rows[0] if operation != "update" else rows[0][1])
         return RowsLogged(table, operation, rows, plain, raw.file, raw.offset)
@@ -210,14 +210,6 @@ class LoggedFacts:
                 "SET PERSIST binlog_row_image = FULL",
             )
 
-    def _judged(self, raw: RawEvent, decoder: TableDecoder) -> list[Any]:
-        """The rows of an event of which one value has no canonical form."""
-        shown = TableDecoder(decoder.table, _SHOWN).decode(raw.code, raw.data, self._stream.id_size)
-        columns = decoder.table.columns
-        if _OPERATION[raw.code] == "update":
-            return [(judged(columns, before), judged(columns, after)) for before, after in shown]
-        return [judged(columns, image) for image in shown]
-
     def _keep(self, raw: RawEvent, key: bytes, table: TableId, why: str) -> RowsKept:
         return RowsKept(table, why, self._stream.dialect.server, self._maps[key], raw.data, raw.file, raw.offset)
 
@@ -229,6 +221,15 @@ class LoggedFacts:
     def _fatal(self, raw: RawEvent, what: str, hint: str) -> NoReturn:
         gtid = self._stream.progress.gtid
         raise Fatal(f"source {self._tables.source}: {what}, at {raw.where}" + (f" ({gtid})" if gtid else ""), hint)
+
+
+def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:
+    """The rows of an event of which one value has no canonical form."""
+    shown = TableDecoder(decoder.table, _SHOWN).decode(event[4], event, id_size)
+    columns = decoder.table.columns
+    if OPERATION[event[4]] == "update":
+        return [(judged(columns, before), judged(columns, after)) for before, after in shown]
+    return [judged(columns, image) for image in shown]
 
 
 def _table_named(data: bytes, at: int) -> tuple[str, str]:

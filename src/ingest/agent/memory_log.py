@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -61,6 +62,11 @@ class MemoryLog:
         self._broker.records += self._pending
         self._broker.checkpoints.append(checkpoint)
         self._pending = []
+
+    def kept(self) -> list[Mapping[str, Any]]:
+        """See `seams.ChangeLog`."""
+        found = (r.value for r in self._broker.records if r.topic.endswith(".quarantine") and r.value is not None)
+        return [orjson.loads(value) for value in found]
 
     def abort(self) -> None:
         """See `seams.ChangeLog`."""

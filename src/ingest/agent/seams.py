@@ -115,5 +115,8 @@ class ChangeLog(Protocol):
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make everything appended since the last commit visible, together with the checkpoint."""
 
+    def kept(self) -> list[Mapping[str, Any]]:
+        """All that is committed in the quarantine of this source, in order."""
+
     def abort(self) -> None:
         """Give up what was appended since the last commit; never raises."""

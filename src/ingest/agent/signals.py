@@ -2,20 +2,22 @@
 
 A signal is a record of the topic `…signals`: key = `<topology>.<source>`, value = `{"type": …, "data": {…}}`. Types:
 `execute-snapshot`, `stop-snapshot` (data-collections: tables; additional-conditions: filters), `pause-snapshot`,
-`resume-snapshot`. How far they were obeyed is committed with the position, so each is obeyed once.
+`resume-snapshot`; and of our own `schema-set` (columns, primary-key), which ends a quarantine. How far they were obeyed
+is committed with the position, so each is obeyed once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cdc.schema import TableId
+from cdc.schema import Column, TableId
+from ingest.agent.facts import TableDescribed
 from ingest.agent.snapshots import Snapshots
 from ingest.agent.tables import Tables
 
-TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot")
+TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,15 @@ class Signal:
 
     type: str
     tables: tuple[str, ...] = ()
-    filters: Mapping[str, str]
+    filters: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    primary_key: tuple[str, ...] = ()
+
+    def described(self, tables: Tables) -> TableDescribed:
+        """What a `schema-set` says of its one table."""
+        database, _, table = self.tables[0].rpartition(".")
+        found = TableId(source=tables.source, database=database, table=table)
+        return TableDescribed(found, self.columns, self.primary_key)
 
     def obey(self, snapshots: Snapshots, tables: Tables) -> str:
         """Do as it says; the reason why not, or an empty text."""
@@ -61,7 +71,11 @@ def signal_of(value: Mapping[str, Any]) -> Signal:
     tables = tuple(data.get("data-collections", ()))
     if not isinstance(value["type"], str) or not all(isinstance(name, str) for name in tables):
         raise ValueError("a signal's type and tables are texts")
-    return Signal(type=value["type"], tables=tables, filters=filters)
+    columns = tuple(Column(**column) for column in data.get("columns", ()))
+    key = tuple(data.get("primary-key", ()))
+    if value["type"] == "schema-set" and (len(tables) != 1 or not columns):
+        raise ValueError("schema-set takes one table and its columns")
+    return Signal(type=value["type"], tables=tables, filters=filters, columns=columns, primary_key=key)
 
 
 def signal_value(kind: str, tables: tuple[str, ...], where: str = "") -> dict[str, Any]:

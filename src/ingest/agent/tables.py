@@ -106,11 +106,16 @@ class Tables:
     def read_schema(self, table: TableId) -> TableSchema:
         """The same with the types of masked columns: what a snapshot reads before it masks. Skippable as `schema`."""
         published = self.schema(table)
+        kept = {column.name for column in published.columns}
+        return replace(published, columns=tuple(c for c in self.catalog_columns(table) if c.name in kept))
+
+    def catalog_columns(self, table: TableId) -> tuple[Column, ...]:
+        """All columns of a table here, ignored ones too. Skippable as `schema`."""
+        self.schema(table)
         state = self.history.last_state(table)
         assert state is not None, "it has a schema"
         assert state.schema is not None, "it has a schema"
-        kept = {column.name for column in published.columns}
-        return replace(published, columns=tuple(c for c in state.schema.columns if c.name in kept))
+        return state.schema.columns
 
     def exists(self, table: TableId) -> bool:
         """Whether there is such a table here, its columns known or not."""

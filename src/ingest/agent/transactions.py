@@ -8,7 +8,7 @@ stays downstream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from ingest.agent.facts import (
 )
 from ingest.agent.images import MAX_IMAGE, events, shaped, tellable
 from ingest.agent.records import Recorder, TableWriter
+from ingest.agent.redecode import decoded
 from ingest.agent.seams import Checkpoint, Record, Stream
 from ingest.agent.tables import Change, Tables
 
@@ -78,6 +79,7 @@ class Transactions:
         self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
         self.quarantined = 0
+        self.kept: dict[str, int] = dict(start.state.get("kept", {}))
         self.moved = False
 
     @property
@@ -219,11 +221,29 @@ class Transactions:
         self._touched = True
         self._sequence += 1
         self.quarantined += 1
+        self.kept.setdefault(f"{fact.table.database}.{fact.table.table}", self._sequence)
         position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
         commit_ms = self._open.commit_us // 1000
         record = self._recorder.kept(fact, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
         self._row += 1
         return [record]
+
+    def replay(self, letters: list[Mapping[str, Any]], table: TableId, now_ms: int) -> list[Record]:
+        """Rows that were kept, published now that their columns are known. Skippable when these are not theirs."""
+        columns = self.tables.catalog_columns(table)
+        facts = [(decoded(letter, columns), letter["row"]) for letter in letters]
+        records: list[Record] = []
+        for (began, rows), row in facts:
+            self._begin(began)
+            self._row = row
+            records += self._rows(rows, now_ms)
+        self._open = None
+        self.kept.pop(f"{table.database}.{table.table}", None)
+        return records
+
+    def tell(self, fact: TableDescribed) -> list[Record]:
+        """What the server or a person says of a table's columns."""
+        return self._changed(self.tables.described(fact, self._next()))
 
     def _writer(self, table: TableId) -> TableWriter:
         writer = self._writers.get(table)

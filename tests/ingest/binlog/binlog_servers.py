@@ -39,6 +39,14 @@ class Server:
     process: subprocess.Popen[bytes]
     tools: Path | None = None
     loader: list[str] = field(default_factory=list)
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def restart(self, number: int = signal.SIGKILL) -> None:
+        """End the server by a signal and start it again on its data; returns when it answers."""
+        self.process.send_signal(number)
+        self.process.wait(60)
+        self.process = subprocess.Popen(self.process.args, env=self.environ, stdin=subprocess.DEVNULL)
+        wait_until_up(self)
 
     @property
     def maria(self) -> bool:
@@ -256,15 +264,21 @@ def start(flavour: str, folder: Path, *extra: str) -> Server:
         f"--init-file={users}", "--max-allowed-packet=256M", "--default-time-zone=+00:00", *flags, *extra,
     ]  # fmt: skip
     process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL)
-    server = Server(flavour, folder, port, process, installed.tools, installed.loader)
+    server = Server(flavour, folder, port, process, installed.tools, installed.loader, environ)
+    wait_until_up(server)
+    return server
+
+
+def wait_until_up(server: Server) -> None:
+    """Return when the server answers; AssertionError with its last words when it does not."""
     deadline = time.monotonic() + _DEADLINE
     while True:
         try:
             server.session().close()
-            return server
+            return
         except pymysql.err.Error:
-            log = folder / "error.log"
-            assert process.poll() is None, log.read_text()[-3000:] if log.exists() else "no log"
+            log = server.folder / "error.log"
+            assert server.process.poll() is None, log.read_text()[-3000:] if log.exists() else "no log"
             assert time.monotonic() < deadline, "the server did not answer in time"
             time.sleep(0.05)
 
