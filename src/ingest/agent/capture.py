@@ -44,6 +44,9 @@ class Limits:
 class Observer:
     """What a session reports as it goes; the base class ignores it."""
 
+    def resumed(self, position: Position) -> None:
+        """The log is read from here; what is before is committed."""
+
     def committed(self, checkpoint: Checkpoint) -> None:
         """So far the log holds everything."""
 
@@ -184,6 +187,7 @@ class Session:
         going: Checkpoint | None = checkpoint
         while going is not None:
             position = going.position
+            self.observer.resumed(position)
             self.observer.phase(
                 "stream", gtid_set=position.gtid_set, sequence=position.sequence, snapshots=len(snapshots.state)
             )

@@ -7,17 +7,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
-from prometheus_client import Counter, Gauge, start_http_server
 
 from cdc.errors import Retriable, UsageError
 from cdc.reader import read_topology
 from cdc.schema import TableId
 from cdc.topology import Source, Topology
-from ingest.agent.capture import Observer, Session
+from ingest.agent.capture import Session
+from ingest.agent.http_metrics import serve_operation
+from ingest.agent.http_reports import RESTARTS, Reports, log_lines
 from ingest.agent.kafka_log import KafkaLog
 from ingest.agent.kafka_signals import KafkaSignals
 from ingest.agent.kafka_topics import make_topics
@@ -26,48 +27,7 @@ from ingest.agent.records import Recorder
 from ingest.agent.seams import Seen
 from ingest.agent.tables import Tables
 
-CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
-LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until committed in the log", ["source"])
-DEAD_LETTERS = Counter("tailorbird_dead_letters", "What could not be handled and was quarantined", ["stage"])
-RESTARTS = Counter("tailorbird_capture_restarts", "Sessions ended by a server that was away", ["source"])
 _LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
-
-
-class _Reports(Observer):
-    """Metrics and log lines of one source."""
-
-    def __init__(self, source: str, log: structlog.typing.FilteringBoundLogger) -> None:
-        self._log = log
-        self._captured, self._lag = CAPTURED.labels(source), LAG.labels(source)
-        self._dead = DEAD_LETTERS.labels("capture")
-        self.progressed = False
-        self._next_line = time.monotonic() + 5.0
-
-    def phase(self, what: str, **details: object) -> None:
-        """One line."""
-        self._log.info(what, **details)
-
-    def captured(self, changes: int) -> None:
-        """Counts."""
-        self._captured.inc(changes)
-        self.progressed = True
-
-    def quarantined(self, images: int) -> None:
-        """Counts, and says so: somebody has to look."""
-        if images:
-            self._dead.inc(images)
-            self._log.warning("rows quarantined", rows=images, topic="deadletters")
-
-    def snapshot(self, rows: Mapping[str, int]) -> None:
-        """One line now and then."""
-        now = time.monotonic()
-        if now >= self._next_line:
-            self._next_line = now + 5.0
-            self._log.info("snapshot", **{table: f"{read} rows" for table, read in rows.items()})
-
-    def lag(self, seconds: float) -> None:
-        """Sets the gauge."""
-        self._lag.set(seconds)
 
 
 def load(file: str) -> Topology:
@@ -96,16 +56,20 @@ def run(file: str, source_name: str | None, *, metrics_port: int = 0) -> None:
     """
     topology = load(file)
     source = choose(topology, source_name)
-    structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=sys.stderr))
+    log_lines(structlog.WriteLoggerFactory(file=sys.stderr))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    reports = _reports(topology, source)
     if metrics_port:
-        try:
-            start_http_server(metrics_port, addr="127.0.0.1")
-        except OSError as error:
-            raise UsageError(f"metrics on port {metrics_port}: {error}", "choose another --metrics-port") from error
-    capture(topology, source, stopped=stop.is_set, wait=stop.wait)
+        serve_operation(metrics_port, reports.verdict)
+        if source.poll is None:
+            reports.watch(MySqlSource(source).head, stop)
+    capture(topology, source, stopped=stop.is_set, wait=stop.wait, reports=reports)
+
+
+def _reports(topology: Topology, source: Source) -> Reports:
+    return Reports(topology.name, source, structlog.get_logger().bind(topology=topology.name, source=source.name))
 
 
 def tables_of(source: Source) -> Callable[[Seen], Tables]:
@@ -122,11 +86,15 @@ def tables_of(source: Source) -> Callable[[Seen], Tables]:
 
 
 def capture(
-    topology: Topology, source: Source, *, stopped: Callable[[], bool], wait: Callable[[float], object]
+    topology: Topology,
+    source: Source,
+    *,
+    stopped: Callable[[], bool],
+    wait: Callable[[float], object],
+    reports: Reports | None = None,
 ) -> None:
     """Sessions one after another until `stopped`; `wait` sleeps so many seconds unless stopped meanwhile."""
-    log = structlog.get_logger().bind(topology=topology.name, source=source.name)
-    reports = _Reports(source.name, log)
+    reports = reports or _reports(topology, source)
     pause = 0.0
     while not stopped():
         try:
@@ -144,13 +112,13 @@ def capture(
             pause = error.retry_after if reports.progressed else min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
             reports.progressed = False
             RESTARTS.labels(source.name).inc()
-            log.warning("waiting", why=str(error), seconds=pause)
+            reports.waiting(str(error), pause)
             wait(pause)
-    log.info("stopped")
+    reports.stopped()
 
 
 def _follow_log(
-    topology: Topology, source: Source, kafka: KafkaLog, reports: _Reports, stopped: Callable[[], bool]
+    topology: Topology, source: Source, kafka: KafkaLog, reports: Reports, stopped: Callable[[], bool]
 ) -> None:
     signals = KafkaSignals(topology, source.name)
     try:

@@ -13,7 +13,7 @@ from cdc.topology import Poll, Source, Topology
 from ingest.agent.capture import Observer
 from ingest.agent.mysql_connection import connected
 from ingest.agent.records import Recorder
-from ingest.agent.seams import ChangeLog
+from ingest.agent.seams import ChangeLog, Checkpoint
 from ingest.poll.ddl import dialect_of
 from ingest.poll.mysql_reader import MySqlReader
 from ingest.poll.seams import Reader
@@ -45,6 +45,10 @@ class _Reports(PollObserver):
         """See `Observer`."""
         self._inner.phase(what, **details)
 
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """See `Observer`."""
+        self._inner.committed(checkpoint)
+
     def captured(self, changes: int) -> None:
         """See `Observer`."""
         self._inner.captured(changes)
@@ -62,8 +66,9 @@ class _Reports(PollObserver):
             self._inner.lag(behind)
 
     def cycle(self) -> None:
-        """Starts the time since success anew."""
+        """Starts the time since success anew: a poll that found nothing new is progress, too."""
         self._success = self._clock()
+        self._inner.captured(0)
 
 
 def poll(

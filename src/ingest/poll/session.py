@@ -198,14 +198,14 @@ class PollSession:
         complete = all(window.complete for window in self._windows.values())
         tables: Mapping[str, object] = {str(table): window.dump() for table, window in self._windows.items()}
         state = {"format": FORMAT, "cursor": self.poll.cursor, "mode": self.poll.mode, "tables": tables}
-        self.log.commit(
-            Checkpoint(
-                position=Position(file="", pos=0, gtid_set="", sequence=self._sequence),
-                snapshot="done" if complete else "running",
-                ts_ms=self._ts_ms,
-                state=state,
-            )
+        checkpoint = Checkpoint(
+            position=Position(file="", pos=0, gtid_set="", sequence=self._sequence),
+            snapshot="done" if complete else "running",
+            ts_ms=self._ts_ms,
+            state=state,
         )
+        self.log.commit(checkpoint)
+        self.observer.committed(checkpoint)
         self.observer.captured(self._changes)
         self._appended = self._changes = 0
         self._committed = self.clock()

@@ -1,0 +1,83 @@
+"""Health of a capture: it means moving, not merely alive."""
+
+from __future__ import annotations
+
+from cdc.event import Position
+from ingest.agent.health import Health, covers
+
+
+def at(pos: int, file: str = "binlog.000002", gtids: str = "") -> Position:
+    return Position(file=file, pos=pos, gtid_set=gtids, sequence=pos)
+
+
+def test_a_capture_that_has_nothing_to_do_is_healthy_for_ever() -> None:
+    """Caught up with the head as it was last told, an idle capture needs no commit to count as moving."""
+    health = Health(started=0.0)
+    health.resumed(at(100))
+    for now in range(0, 3600, 5):
+        health.saw_head(at(100), float(now))
+        assert health.judge(now + 1.0).healthy
+    assert "caught up" in health.judge(3596.0).reason
+
+
+def test_a_capture_that_stays_behind_is_stuck() -> None:
+    """While the head is ahead, only commits that move the position count."""
+    health = Health(started=0.0)
+    health.resumed(at(100))
+    for now in range(0, 100, 5):
+        health.saw_head(at(200 + now), float(now))
+        if now < 50:
+            health.committed(at(101 + now), float(now))
+            assert health.judge(now + 1.0).healthy
+        else:
+            health.committed(at(146), float(now))
+    verdict = health.judge(96.0)
+    assert (verdict.status, verdict.healthy) == ("stuck", False)
+    assert "nothing was committed for 51 s" in verdict.reason
+    health.committed(at(500), 97.0)
+    assert health.judge(97.0).healthy
+
+
+def test_a_snapshot_moves_although_its_position_stands() -> None:
+    """Rows of a snapshot are progress."""
+    health = Health(started=0.0)
+    health.resumed(at(100))
+    for now in range(0, 200, 10):
+        health.saw_head(at(900), float(now))
+        health.captured(float(now))
+        assert health.judge(now + 5.0).healthy
+
+
+def test_a_source_or_kafka_that_is_away_is_named() -> None:
+    """Silence of the source, and sessions that end again and again, are faults with their reason."""
+    health = Health(started=0.0)
+    assert health.judge(10.0).status == "starting"
+    health.no_head("connection refused")
+    assert health.judge(10.0).reason == "connection refused"
+    assert health.judge(40.0).status == "away"
+    assert "connection refused" in health.judge(40.0).reason
+    health.resumed(at(5))
+    health.saw_head(at(5), 50.0)
+    assert health.judge(51.0).healthy
+    health.failed("Kafka is away")
+    health.saw_head(at(5), 90.0)
+    assert (health.judge(91.0).status, health.judge(91.0).reason) == ("away", "Kafka is away")
+    health.resumed(at(5))
+    assert health.judge(92.0).healthy
+
+
+def test_a_polled_source_must_poll() -> None:
+    """It has no head: a poll that came to its end is its progress."""
+    health = Health(started=0.0, polls=True)
+    assert health.judge(1.0).status == "starting"
+    health.captured(20.0)
+    assert health.judge(49.0).healthy
+    assert health.judge(51.0).status == "stuck"
+
+
+def test_positions_compare_by_gtids_or_by_file() -> None:
+    """After a rotation the file differs although nothing is missing; numbers compare as numbers."""
+    assert covers(at(9000, "binlog.000001", "u:1-5"), at(156, "binlog.000002", "u:1-5"))
+    assert covers(at(4, "binlog.1000000"), at(900, "binlog.999999"))
+    assert not covers(at(100), at(101))
+    assert not covers(at(100, "other.000009"), at(1))
