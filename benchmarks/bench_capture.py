@@ -83,7 +83,7 @@ class Bench:
         command, topic = prepare(task, shape_name, turn)
         wanted = sum(expected.values()) + expected.get("d", 0)
         with running(side, command, self.folder / f"{side}-{task}.log") as watched:
-            wait_for_records(self.brokers, topic, wanted, watched.alive, 120 + wanted / 1000)
+            wait_for_records(self.brokers, topic, wanted, watched.alive, 300 + wanted / 200)
             idle = self._idle(side, task, watched)
         done = Pass(
             task=task,
