@@ -1,0 +1,61 @@
+"""The arithmetic of `make bench-capture`: what it prints is what was measured, and a missing change never passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.bench_capture import main
+from benchmarks.capture.report import Counted, Pass, Side, Task, as_json, document, missing, table, verdicts
+
+
+def done(task: Task, side: Side, *, rate: int, changes: int = 10_000, memory: float = 80.0) -> Pass:
+    moments = tuple(1_000_000 + i * 1000 // rate for i in range(changes))
+    counted = Counted(kinds={"c": changes, "u": 0, "d": 0, "r": 0}, moments=moments, size=changes * 900)
+    return Pass(task=task, side=side, counted=counted, memory=memory, cpu=changes * 30e-6, idle=None)
+
+
+def test_a_rate_is_changes_by_the_brokers_clock() -> None:
+    """From the first append to the one that completes 98 %: a last batch that waits does not count."""
+    steady = tuple(range(0, 10_000, 10))
+    late = (*steady[:-1], steady[-1] + 60_000)
+    for moments in (steady, late):
+        counted = Counted(kinds={"c": len(moments)}, moments=moments, size=0)
+        assert counted.rate == pytest.approx(100.0)
+
+
+def test_ratios_and_musts() -> None:
+    """Ours over Debezium's, with what is asked; below a must the run fails."""
+    passes = [done("oltp", "tailorbird", rate=15_000), done("oltp", "Debezium", rate=10_000)]
+    lines = dict(verdicts(passes))
+    (ratio, speed, memory) = lines
+    assert ratio == "oltp: 1.50× Debezium (must ≥ 1.3: reached, aim ≥ 2: missed)"
+    assert speed.startswith("oltp: 15,")
+    assert memory == "streaming: 80 MB resident (must ≤ 150: reached)"
+    assert not any(lines.values())
+    slow = [done("oltp", "tailorbird", rate=9_000, memory=151.0), done("oltp", "Debezium", rate=10_000)]
+    assert [failed for _, failed in verdicts(slow)] == [True, True, True]
+
+
+def test_a_missing_or_repeated_change_is_named() -> None:
+    """Both sides must write every change exactly once, else the figures say nothing."""
+    one = done("bulk", "tailorbird", rate=1000, changes=5)
+    assert missing(one, {"c": 5}) == ""
+    assert "instead of" in missing(one, {"c": 6})
+    assert "instead of" in missing(one, {"c": 5, "d": 1})
+    assert "instead of" in missing(one, {"r": 5})
+
+
+def test_the_document_has_every_pass() -> None:
+    """Table, verdicts and facts are the same for people and programs."""
+    passes = [done("bulk", "tailorbird", rate=1000), done("bulk", "Debezium", rate=500)]
+    text = document(passes, {"machine": "m"}, ["a note"])
+    assert "- machine: m" in text
+    assert "bulk: 2.00× Debezium" in text
+    assert len(table(passes)) == 4
+    assert [one["side"] for one in as_json(passes, {})["passes"]] == ["tailorbird", "Debezium"]
+
+
+def test_wrong_sizes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Usage errors end with 2 before anything is started."""
+    assert main(["--rounds", "0"]) == 2
+    assert "begin at 1" in capsys.readouterr().err
