@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup setup-test demo test check unit bench bench-capture bench-decode bench-index soak-index clean constraints proto matrix chaos fuzz
+.PHONY: help setup setup-test demo test check unit bench bench-capture bench-decode bench-index soak-index bench-joins bench-join-latency clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -18,8 +18,9 @@ $(BIN)/tailorbird: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
 	@touch $@
 
-setup: $(BIN)/tailorbird ## the Python environment and the artefacts of the local stack
+setup: $(BIN)/tailorbird ## the Python environment, the artefacts of the local stack, the join kernel
 	$(BIN)/tailorbird stack fetch
+	$(BIN)/python -m joins.proc_kernel
 
 setup-test: setup ## setup, and the browser for the tests of the page
 	tests/install-browser.sh
@@ -49,7 +50,7 @@ fuzz: $(BIN)/tailorbird ## coverage-guided fuzzing of the binlog decoder: make f
 	$(BIN)/python -m pip install --quiet atheris==3.0.0
 	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
 
-bench: bench-decode bench-index bench-capture ## the benchmarks, each beside its peers
+bench: bench-decode bench-index bench-capture bench-joins ## the benchmarks, each beside its peers
 
 bench-capture: $(BIN)/tailorbird ## binlog to Kafka, acknowledged, beside Debezium; needs Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_capture $(ARGS)
@@ -64,6 +65,12 @@ bench-index: setup ## the whole path from HBase's log to Solr beside pysolr alon
 soak-index: setup ## half an hour of indexing: memory, logs, stubs and lag must stay flat; on the local stack
 	@$(BIN)/tailorbird stack up
 	@$(BIN)/python -m benchmarks.soak_index $(ARGS)
+
+bench-joins: setup ## joins beside Flink SQL: make bench-joins ARGS="--scale 0.1"; a full run takes about half an hour
+	@$(BIN)/python -m benchmarks.bench_joins $(ARGS)
+
+bench-join-latency: setup ## from Kafka's log to a readable row, at 500 changes/s; needs `tailorbird stack up`
+	@$(BIN)/python -m benchmarks.bench_join_latency $(ARGS)
 
 proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer --pyi_out=src/indexer proto/wire.proto

@@ -43,6 +43,11 @@ def quarantine_topic(topology: str) -> str:
     return f"{topology}.quarantine"
 
 
+def upsert_topic(topology: str, table: str) -> str:
+    """Topic of an aggregated table whose sink is Kafka."""
+    return f"{topology}.{table}"
+
+
 def transactional_id(topology: str, source: str) -> str:
     """Kafka's transactional.id of a source's capture, and the key of its position records."""
     return f"{topology}.{source}"

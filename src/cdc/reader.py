@@ -304,6 +304,12 @@ def _table(name: str, s: _Section, copied: TableId | None = None) -> Table:
         row_key=s.take("row_key", row_key) if copied is None else (),
         family=s.take("family", _Value.name, "d"),
         salt_buckets=s.take("salt_buckets", lambda v: v.number(1, 255), 2),
+        sink=s.take("sink", lambda v: v.one_of("hbase", "kafka"), "hbase"),
+        schema_change_behavior=s.take(
+            "schema_change_behavior", lambda v: v.one_of("evolve", "lenient", "exception"), "evolve"
+        ),
+        engine=s.take("engine", lambda v: v.one_of("jvm", "python"), "jvm"),
+        max_changes_per_batch=s.take("max_changes_per_batch", lambda v: v.number(1, 10_000_000), 20_000),
     )
 
 
@@ -338,6 +344,8 @@ def _check_references(topology: Topology) -> None:
         if index.table not in known_tables:
             path = f"indexes.{index.name}.table"
             raise topology.error(path, f"unknown table {index.table}", "one of " + ", ".join(known_tables))
+        if index.table in topology.tables and topology.tables[index.table].sink != "hbase":
+            raise topology.error(path, f"table {index.table} goes to Kafka", "a table with `sink: hbase`")
     for dashboard in topology.dashboards.values():
         if dashboard.index not in topology.indexes:
             path = f"dashboards.{dashboard.name}.index"

@@ -12,6 +12,9 @@ from cdc.foreign import ForeignTable
 from cdc.schema import TableId
 
 SnapshotMode = Literal["initial", "never"]
+Engine = Literal["jvm", "python"]
+SinkKind = Literal["hbase", "kafka"]
+SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
 PollMode = Literal["updated_at", "feed"]
 
@@ -116,13 +119,21 @@ class Solr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """An aggregated table: one SELECT, the columns of its result that form the row key, its family and salt buckets."""
+    """An aggregated table: one SELECT, the columns of its result that form the row key, its family and salt buckets.
+
+    `engine` runs its stateful steps, `max_changes_per_batch` bounds a batch; `schema_change_behavior` says what becomes
+    of the stored layout when the query's result changes.
+    """
 
     name: str
     query: str
     row_key: tuple[str, ...]
     family: str
     salt_buckets: int
+    engine: Engine = "jvm"
+    sink: SinkKind = "hbase"
+    max_changes_per_batch: int = 20_000
+    schema_change_behavior: SchemaChangeBehavior = "evolve"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,9 @@ from console import (
     cli_run,
     cli_snapshot,
     cli_stack,
+    cli_state,
     cli_status,
+    cli_submit,
     cli_validate,
 )
 
@@ -36,12 +38,14 @@ app = typer.Typer(
 app.add_typer(cli_stack.app, name="stack")
 app.add_typer(cli_binlog.app, name="binlog")
 app.add_typer(cli_poll.app, name="poll")
+app.add_typer(cli_state.app, name="state")
 app.command("apply")(cli_apply.apply)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)
 app.add_typer(cli_index.app, name="index")
 app.command("explain-plan")(cli_explain.explain_plan)
 app.command("join")(cli_join.join)
+app.command("submit")(cli_submit.submit)
 app.command("validate")(cli_validate.validate)
 app.command("status")(cli_status.status)
 app.command("run")(cli_run.run)

@@ -20,7 +20,7 @@ Positions = Mapping[str, Mapping[str, Any]]
 class SourcePosition:
     """One positions record: up to where its source was captured, and where the topics ended then.
 
-    `offset` is the record's own offset in the positions topic, from where a restart reads on.
+    `offset` is the record's own offset in the positions topic, from where a restart reads on. `ts_ms`: when logged.
     """
 
     source: str
@@ -28,6 +28,15 @@ class SourcePosition:
     gtid_set: str
     offset: int
     ends: Offsets
+    ts_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far behind a source a table is: `positions` = its changes, `seconds` = age of the oldest."""
+
+    positions: int
+    seconds: float
 
 
 def read_position(value: Mapping[str, Any], offset: int, topics: frozenset[str]) -> SourcePosition | None:
@@ -44,6 +53,7 @@ def read_position(value: Mapping[str, Any], offset: int, topics: frozenset[str])
         sequence=int(position["sequence"]),
         gtid_set=position["gtid_set"],
         offset=offset,
+        ts_ms=int(value.get("ts_ms", 0)),
         ends={
             topic: {int(partition): int(end) for partition, end in ends.items()}
             for topic, ends in value["end_offsets"].items()
@@ -74,6 +84,16 @@ class Cuts:
                     "offset": newest.offset,
                 }
         return dict(self._reached)
+
+    def lags(self, now_ms: int) -> dict[str, Lag]:
+        """Per source, how much of what was committed no batch reflects; zero where all is reflected."""
+        found = {source: Lag(positions=0, seconds=0.0) for source in self._reached}
+        for source, waiting in self._waiting.items():
+            if waiting:
+                reached = int(self._reached.get(source, {}).get("sequence", 0))
+                seconds = max(0, now_ms - waiting[0].ts_ms) / 1000
+                found[source] = Lag(positions=waiting[-1].sequence - reached, seconds=seconds)
+        return found
 
 
 def covers(ends: Offsets, target: Offsets) -> bool:

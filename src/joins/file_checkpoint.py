@@ -86,9 +86,15 @@ class Checkpoint:
     def ends(self, batch: int) -> dict[str, dict[int, int]]:
         """Where a planned batch ends in each partition of the log, as Spark wrote it down before the batch began."""
         text = (self.spark / "offsets" / str(batch)).read_text()
-        # Spark's offset log: a version, the batch's metadata, then one line per source
-        source = json.loads(text.splitlines()[2])
-        return {topic: {int(p): offset for p, offset in ends.items()} for topic, ends in source.items()}
+        # Spark's offset log: a version, the batch's metadata, then one line per source, `-` for one without data yet
+        found: dict[str, dict[int, int]] = {}
+        for line in text.splitlines()[2:]:
+            for topic, ends in {} if line == "-" else json.loads(line).items():
+                for partition, offset in ends.items():
+                    # a topic that two levels read is reflected as far as both have read it
+                    known = found.setdefault(topic, {}).get(int(partition), offset)
+                    found[topic][int(partition)] = min(known, offset)
+        return found
 
 
 def _locked(path: Path) -> IO[str]:

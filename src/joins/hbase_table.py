@@ -29,7 +29,9 @@ from cdc.layout import (
     load_layout,
 )
 from cdc.layout import stamp_row as stamp_row_of
+from cdc.topology import SchemaChangeBehavior
 from joins.cuts import Positions
+from joins.evolution import evolved
 from joins.sink import Cells
 
 T = TypeVar("T")
@@ -146,19 +148,16 @@ class JoinedTable:
             if family not in {name.rstrip(b":") for name in families}:
                 raise UsageError(f"{table} has no family {family.decode()}", f"run `tailorbird apply {file}`")
 
-    def settle_layout(self, layout: Layout) -> Layout:
-        """The stored layout of this shape: the newest one if it is the same, else `layout` stored under the next id."""
+    def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
+        """The layout to write under (`joins.evolution`), stored if it is new."""
         prefix = layout_rows_prefix(self.name)
         column = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
         found = self.hbase.call(lambda c: [cells[column] for _, cells in c.table(self.layouts).scan(row_prefix=prefix)])
         stored = [load_layout(value) for value in found]
         newest = max(stored, key=lambda one: one.id, default=None)
-        if newest is not None and newest.same_shape(layout):
-            return newest
-        settled = Layout(
-            **{name: getattr(layout, name) for name in Layout.__slots__ if name != "id"},
-            id=1 if newest is None else newest.id + 1,
-        )
+        settled = evolved(newest, layout, behavior)
+        if settled is newest:
+            return settled
         row = layout_row(self.name, settled.id)
         self.hbase.call(lambda c: c.table(self.layouts).put(row, {column: dump_layout(settled)}))
         return settled

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from cdc.errors import UsageError
+from joins.cuts import Lag
+from joins.progress import Progress
 from joins.sink import Report
 
 
@@ -15,24 +17,26 @@ class Metrics:
 
     def __init__(self, table: str, port: int) -> None:
         registry = CollectorRegistry()
+
+        def gauge(name: str, what: str, *labels: str) -> Gauge:
+            return Gauge(f"tailorbird_join_{name}", what, ["table", *labels], registry=registry)
+
         self._rows = Counter(
             "tailorbird_joined_rows_total", "Rows put or deleted in HBase.", ["table"], registry=registry
-        ).labels(table)
-        self._batch = Gauge(
-            "tailorbird_join_batch", "The last batch that was written whole.", ["table"], registry=registry
         ).labels(table)
         self._dead = Counter(
             "tailorbird_dead_letters_total", "Records quarantined.", ["stage"], registry=registry
         ).labels("join")
-        self._phase = Gauge(
-            "tailorbird_join_batch_seconds",
-            "Time of the last batch by phase, as Spark reports it.",
-            ["table", "phase"],
-            registry=registry,
+        self._batch = gauge("batch", "The last batch that was written whole.").labels(table)
+        self._input = gauge("input_changes_per_second", "Changes read per second in the last batch.").labels(table)
+        self._phase = gauge("batch_seconds", "Time of the last batch by phase, as Spark reports it.", "phase")
+        self._state_rows = gauge(
+            "state_rows", "Rows in each stateful operator's store (RocksDB's estimate).", "operator"
         )
-        self._state = Gauge(
-            "tailorbird_join_state_keys", "Keys in each stateful operator.", ["table", "operator"], registry=registry
-        )
+        self._state_bytes = gauge("state_bytes", "Size of each stateful operator's store on disk.", "operator")
+        self._behind = gauge("lag_changes", "Changes in the log that no batch has read yet.").labels(table)
+        self._seconds = gauge("lag_seconds", "Age of the oldest source position the table does not show.", "source")
+        self._positions = gauge("lag_positions", "Source positions that the table does not show.", "source")
         self._table = table
         if port:
             try:
@@ -48,9 +52,18 @@ class Metrics:
         self._dead.inc(report.refused)
         self._batch.set(batch)
 
-    def progress(self, phases: Mapping[str, float], keys: Mapping[str, int]) -> None:
-        """How long the phases of the last batch took (seconds), and how many keys each operator holds."""
-        for phase, seconds in phases.items():
+    def progress(self, progress: Progress) -> None:
+        """How the last batch went."""
+        self._input.set(progress.changes_per_second)
+        self._behind.set(progress.behind)
+        for phase, seconds in progress.phases.items():
             self._phase.labels(self._table, phase).set(seconds)
-        for operator, count in keys.items():
-            self._state.labels(self._table, operator).set(count)
+        for operator in progress.operators:
+            self._state_rows.labels(self._table, operator.name).set(operator.rows)
+            self._state_bytes.labels(self._table, operator.name).set(operator.bytes)
+
+    def lag(self, lags: Mapping[str, Lag]) -> None:
+        """How far the table is behind each source's committed positions."""
+        for source, lag in lags.items():
+            self._seconds.labels(self._table, source).set(lag.seconds)
+            self._positions.labels(self._table, source).set(lag.positions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -15,18 +16,23 @@ from typing import Any
 import structlog
 
 from cdc.errors import Fatal, TailorbirdError, UsageError
-from cdc.naming import hbase_table, layouts_table
+from cdc.naming import hbase_table, layouts_table, upsert_topic
 from cdc.reader import read_topology
 from cdc.topology import Table, Topology
 from joins.compiler import compile_plan
+from joins.file_archive import write_archive
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import HBase, JoinedTable
+from joins.held import Held, described, keys_of
 from joins.http_metrics import Metrics
-from joins.kafka_log import end_offsets, read_schemas
+from joins.kafka_log import end_offsets, read_schemas, young_offsets
 from joins.kafka_positions import PositionsLog
+from joins.kafka_table import UpsertTopic
 from joins.plan import Plan
+from joins.progress import progress_of
 from joins.sink import next_stamp
-from joins.sql import check_query, tables_of
+from joins.sql import parse_query, tables_of
+from joins.submit import submit_command
 
 _TELL_EVERY = 10.0
 _FOLLOW_EVERY = 0.2
@@ -66,8 +72,72 @@ def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_por
         logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
     topology = load_topology(file)
     table = choose_table(topology, table_name)
-    check_query(topology, table)
+    parse_query(topology, table)
     _Join(topology, table, stop, rebuild=rebuild, metrics=Metrics(table.name, metrics_port)).run()
+
+
+def cluster_command(file: str, table_name: str | None, *, master: str) -> list[str]:
+    """The spark-submit command that runs a table's join on a cluster, with all that it ships ready."""
+    from joins.spark_session import STREAMING, jars_of  # imported here: pyspark costs a second
+
+    topology = load_topology(file)
+    table = choose_table(topology, table_name)
+    sources = Path(__file__).resolve().parents[1]
+    return submit_command(
+        topology,
+        table,
+        master=master,
+        main=sources / "joins" / "__main__.py",
+        archive=write_archive(sources, _home() / "submit" / "tailorbird.zip"),
+        jars=jars_of(table.engine),
+        settings=STREAMING,
+    )
+
+
+def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
+    """What a table's join holds under a key; UsageError for a key that is no JSON, an engine or a table without it."""
+    from joins.spark_inspect import entries  # imported here: pyspark costs a second
+    from joins.spark_session import open_session
+
+    topology = load_topology(file)
+    table = choose_table(topology, table_name)
+    checkpoint = _home() / "checkpoints" / topology.name / table.name / "spark"
+    if table.engine != "jvm" or not (checkpoint / "state").is_dir():
+        raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
+    servers = topology.log.bootstrap_servers
+    schemas = read_schemas(servers, topology.name, tables_of(topology, table), lambda _: None, lambda: False)
+    plan = compile_plan(topology, table, schemas)
+    try:
+        keys = keys_of(plan, key)
+    except ValueError as error:
+        raise UsageError(f"{key} is no key: {error}", 'write it as JSON: 7, "a", or "a",7') from error
+    spark = open_session("inspect", partitions=1, scratch=_home() / "spark" / "inspect", engine="jvm")
+    try:
+        return described(entries(spark, checkpoint, keys), keys)
+    finally:
+        spark.stop()
+
+
+def sink_of(topology: Topology, table: Table) -> JoinedTable | UpsertTopic:
+    """Where a table's rows go."""
+    if table.sink == "kafka":
+        log_ = topology.log
+        topic = upsert_topic(topology.name, table.name)
+        return UpsertTopic(
+            log_.bootstrap_servers, topic, partitions=log_.partitions, replication=log_.replication_factor
+        )
+    return JoinedTable(
+        HBase(topology.hbase.thrift),
+        table=hbase_table(topology.name, table.name),
+        layouts=layouts_table(topology.name),
+        name=table.name,
+        family=table.family,
+        buckets=table.salt_buckets,
+    )
+
+
+def _home() -> Path:
+    return Path(os.environ.get("TAILORBIRD_HOME", ".tailorbird")).absolute()
 
 
 class _Join:
@@ -75,19 +145,12 @@ class _Join:
         self, topology: Topology, table: Table, stop: threading.Event, *, rebuild: bool, metrics: Metrics
     ) -> None:
         self.topology, self.table, self.stop, self.metrics = topology, table, stop, metrics
-        home = Path(os.environ.get("TAILORBIRD_HOME", ".tailorbird")).absolute()
+        home = _home()
         self.scratch = home / "spark" / topology.name / table.name
         self.checkpoint = Checkpoint(home / "checkpoints" / topology.name / table.name)
         if rebuild:
             self.checkpoint.clear()
-        self.joined = JoinedTable(
-            HBase(topology.hbase.thrift),
-            table=hbase_table(topology.name, table.name),
-            layouts=layouts_table(topology.name),
-            name=table.name,
-            family=table.family,
-            buckets=table.salt_buckets,
-        )
+        self.joined = sink_of(topology, table)
 
     def run(self) -> None:
         self.joined.check(self.topology.file)
@@ -97,16 +160,19 @@ class _Join:
         if self.stop.is_set():
             return
         plan = compile_plan(self.topology, self.table, schemas)
-        settled = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
+        ends = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
         if self.stop.is_set():
             return
-        record = self._record(plan, settled)
-        layout = self.joined.settle_layout(plan.layout(1))
+        # younger records can not have been compacted; half of the time is left for reading up to them
+        young = _now_ms() - round(500 * self.topology.log.min_compaction_lag)
+        settled = young_offsets(servers, ends, young)
+        record = self._record(plan, ends)
+        layout = self.joined.settle_layout(plan.layout(1), self.table.schema_change_behavior)
         log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=record.complete)
         self._stream(plan, settled, record, layout)
         log.info("stopped", table=self.table.name)
 
-    def _record(self, plan: Plan, settled: dict[str, dict[int, int]]) -> QueryRecord:
+    def _record(self, plan: Plan, ends: dict[str, dict[int, int]]) -> QueryRecord:
         """The run to go on with, or a new one where there is no checkpoint."""
         record = self.checkpoint.record()
         if record is None:
@@ -115,7 +181,7 @@ class _Join:
                 fingerprint=plan.fingerprint(),
                 partitions=max(1, (os.cpu_count() or 1) // 2),  # a partition costs half a core in small batches
                 first_stamp=next_stamp(_now_ms(), self.joined.last_stamp()),
-                target=settled,
+                target=ends,
                 complete=False,
             )
             self.checkpoint.clear()
@@ -133,9 +199,9 @@ class _Join:
         from joins.spark_session import open_session
 
         sink = BatchSink(
+            plan=plan,
             table=self.joined,
             layout=layout,
-            outputs=tuple(output.index for output in plan.finish.outputs),
             record=record,
             checkpoint=self.checkpoint,
             thrift=self.topology.hbase.thrift,
@@ -146,7 +212,7 @@ class _Join:
             stopped=self.stop.is_set,
         )
         name = f"{self.topology.name}.{self.table.name}"
-        spark = open_session(name, partitions=record.partitions, scratch=self.scratch)
+        spark = open_session(name, partitions=record.partitions, scratch=self.scratch, engine=self.table.engine)
         try:
             query = start_query(
                 spark,
@@ -156,6 +222,8 @@ class _Join:
                 partitions=record.partitions,
                 checkpoint=str(self.checkpoint.spark),
                 sink=sink,
+                engine=self.table.engine,
+                max_changes=self.table.max_changes_per_batch,
             )
             self._watch(query, sink)
         except TailorbirdError:
@@ -177,6 +245,7 @@ class _Join:
             if query.awaitTermination(_FOLLOW_EVERY):
                 return
             sink.follow_positions()
+            self.metrics.lag(sink.lags())
             if time.monotonic() - told < _TELL_EVERY:
                 continue
             told = time.monotonic()
@@ -187,8 +256,8 @@ class _Join:
         query.stop()
 
     def _tell(self, progress: Any, sink: Any) -> None:
-        phases = {name: milliseconds / 1000 for name, milliseconds in progress.durationMs.items()}
-        self.metrics.progress(phases, {})
+        told = progress_of(json.loads(progress.json))
+        self.metrics.progress(told)
         log.info(
             "batch",
             table=self.table.name,
@@ -197,6 +266,10 @@ class _Join:
             rows_put=sink.total.rows_put,
             rows_deleted=sink.total.rows_gone,
             dead_letters=sink.total.refused,
+            changes_per_second=round(told.changes_per_second),
+            behind=told.behind,
+            state_rows=sum(operator.rows for operator in told.operators),
+            state_bytes=sum(operator.bytes for operator in told.operators),
             milliseconds=progress.durationMs,
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TypeVar
@@ -26,19 +26,22 @@ from cdc.cells import RowCodec
 from cdc.errors import Fatal, Retriable, TailorbirdError
 from cdc.layout import Layout
 from cdc.naming import dead_letter_topic, hbase_table
-from joins.cuts import Cuts, Offsets, Positions, covers
+from cdc.topology import Engine
+from joins.cuts import Cuts, Lag, Offsets, Positions, covers
+from joins.evolution import places
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import HBase, JoinedTable, patiently, write_rows
 from joins.http_metrics import Metrics
 from joins.kafka_log import send_dead_letters
 from joins.kafka_positions import PositionsLog
+from joins.kafka_table import UpsertTopic, produce, upserts
 from joins.plan import Plan
-from joins.records import load, record_of
-from joins.route import Settled
+from joins.program import Settled, program_of
+from joins.records import ROW_GONE, ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
 from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from joins.spark_kernel import finished, kernel_flow
 from joins.spark_steps import dataflow
 
-MAX_CHANGES_PER_BATCH = 10_000
 # The fault that tests inject: the driver dies by SIGKILL right after the HBase writes of the first batch ≥ this number.
 CRASH_AFTER_WRITE = "TAILORBIRD_CRASH_AFTER_WRITE"
 _STAMPS_KEPT = 200
@@ -59,22 +62,33 @@ def start_query(
     partitions: int,
     checkpoint: str,
     sink: BatchSink,
+    engine: Engine,
+    max_changes: int,
 ) -> StreamingQuery:
-    """Start the query; it goes on where its checkpoint ends, or at the log's beginning."""
-    changes = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("kafka.isolation.level", "read_committed")
-        # a range of committed records ends with a commit marker, behind which the consumer waits for what is not there:
-        # with Kafka's 500 ms that was half of a small batch
-        .option("kafka.fetch.max.wait.ms", "10")
-        .option("subscribe", ",".join(plan.topics))
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", MAX_CHANGES_PER_BATCH)
-        .load()
-    )
-    rows = dataflow(changes, plan, settled, partitions)
+    """Start the query; it goes on where its checkpoint ends, or at the log's beginning.
+
+    A batch has at most about `max_changes` changes, however far the log is ahead.
+    """
+    levels = program_of(plan, settled) if engine == "jvm" else ()
+    sources = sum(1 for level in levels if level.topics) or 1
+
+    def read(topics: tuple[str, ...]) -> DataFrame:
+        return (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", servers)
+            .option("kafka.isolation.level", "read_committed")
+            # a range of committed records ends with a commit marker, behind which the consumer waits for what is not
+            # there: with Kafka's 500 ms that was half of a small batch
+            .option("kafka.fetch.max.wait.ms", "10")
+            .option("subscribe", ",".join(topics))
+            .option("startingOffsets", "earliest")
+            .option("failOnDataLoss", "true")
+            .option("maxOffsetsPerTrigger", max(1, max_changes // sources))
+            .load()
+        )
+
+    rows = kernel_flow(read, levels) if levels else dataflow(read(plan.topics), plan, settled, partitions)
+    rows = finished(rows.select("k", "m"), plan)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
 
@@ -85,9 +99,9 @@ class BatchSink:
     def __init__(
         self,
         *,
-        table: JoinedTable,
+        plan: Plan,
+        table: JoinedTable | UpsertTopic,
         layout: Layout,
-        outputs: tuple[int, ...],
         record: QueryRecord,
         checkpoint: Checkpoint,
         thrift: str,
@@ -97,8 +111,8 @@ class BatchSink:
         metrics: Metrics,
         stopped: Callable[[], bool],
     ) -> None:
+        self.plan = plan
         self.table, self.layout, self.record, self.checkpoint = table, layout, record, checkpoint
-        self.outputs = outputs
         self.thrift, self.servers, self.positions, self.clock_ms = thrift, servers, positions, clock_ms
         self.metrics, self.stopped = metrics, stopped
         self.failure: TailorbirdError | None = None
@@ -123,7 +137,12 @@ class BatchSink:
 
     def _write(self, rows: DataFrame, batch: int) -> None:
         stamp = self._patiently(lambda: self._stamp(batch))
-        write = partition_writer(self.layout, self.outputs, batch, stamp, thrift=self.thrift, servers=self.servers)
+        if isinstance(self.table, UpsertTopic):
+            # one task has all messages of a row, so that a put stays behind what it beats
+            rows = rows.repartition("k")
+            write = upsert_writer(self.plan, self.layout, batch, self.record.id, self.table)
+        else:
+            write = partition_writer(self.plan, self.layout, batch, stamp, thrift=self.thrift, servers=self.servers)
         report = Report()
         for row in rows.mapInArrow(write, _REPORT).collect():
             report.merge(Report(**orjson.loads(row["report"])))
@@ -151,7 +170,7 @@ class BatchSink:
             if not covers(self._ends, self.record.target):
                 return
             swept = self._patiently(lambda: self.table.sweep(self.record.first_stamp))
-            log.info("first complete cut", table=self.table.name, batch=batch, rows_of_former_runs_deleted=swept)
+            log.info("first complete cut", table=self.layout.table, batch=batch, rows_of_former_runs_deleted=swept)
             self.record = replace(self.record, complete=True)
             self.checkpoint.store(self.record)
         self._tell(self._reached(), stamp)
@@ -178,6 +197,11 @@ class BatchSink:
         finally:
             self._busy.release()
 
+    def lags(self) -> dict[str, Lag]:
+        """How far the table is behind each source."""
+        with self._counting:
+            return self._cuts.lags(self.clock_ms())
+
     def _reached(self) -> Positions:
         with self._counting:
             return self._cuts.cover(self._ends)
@@ -198,7 +222,7 @@ class BatchSink:
 
 
 def partition_writer(
-    layout: Layout, outputs: tuple[int, ...], batch: int, stamp: int, *, thrift: str, servers: str
+    plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: str, servers: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that each partition runs: records in, one report out, everything written in between."""
 
@@ -207,9 +231,9 @@ def partition_writer(
         codec, report = RowCodec(layout), Report()
         table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
         dead_letters = dead_letter_topic(layout.topology)
-        for arrived in batches:
-            stored = zip(arrived.column("k").to_pylist(), arrived.column("m").to_pylist(), strict=True)
-            writes = writes_of((record_of(load(k, m), outputs) for k, m in stored), codec, batch)
+        indexes = places(layout, {output.name: output.index for output in plan.finish.outputs})
+        for messages in _messages(batches, fold=not plan.steps):
+            writes = writes_of((fitted(message, indexes) for message in messages), codec, batch)
             rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
             patiently(rows, _tell_waiting, _never)
             if letters := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:
@@ -218,6 +242,55 @@ def partition_writer(
         yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
 
     return write
+
+
+def fitted(message: Message, places: Sequence[int | None]) -> Record:
+    """A message at the sink, a row in the order of the layout's columns; NULL for a column that no longer comes."""
+    if None not in places or message.op != ROW_PUT:
+        return record_of(message, [place for place in places if place is not None])
+    values = values_of(message.p)
+    return RowPut([None if place is None else values[place] for place in places], ts_of(message.p))
+
+
+def upsert_writer(
+    plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """As `partition_writer`, into an upsert topic."""
+    servers, topic = table.servers, table.topic
+    indexes = [output.index for output in plan.finish.outputs]
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        messages = [message for some in _messages(batches, fold=not plan.steps) for message in some]
+        records, refused, halted = upserts(messages, layout, indexes)
+        patiently(partial(produce, servers, topic, run, records), _tell_waiting, _never)
+        if letters := [dead_letter(one, layout.table, batch) for one in refused]:
+            send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
+            patiently(send, _tell_waiting, _never)
+        gone = sum(value is None for _, value in records)
+        report = Report(rows_put=len(records) - gone, rows_gone=gone, refused=len(refused), halted=halted)
+        yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
+
+    return write
+
+
+def _messages(batches: Iterable[pa.RecordBatch], *, fold: bool) -> Iterator[list[Message]]:
+    """Messages at the sink; `fold`: of each row only the newest, where no step has folded the batch before.
+
+    Without a step there was no shuffle, so one task has all messages of a row.
+    """
+    newest: dict[bytes, Message] = {}
+    for arrived in batches:
+        columns = (arrived.column("k").to_pylist(), arrived.column("m").to_pylist())
+        messages = [load(k, m) for k, m in zip(*columns, strict=True)]
+        if not fold:
+            yield messages
+            continue
+        for message in messages:
+            if message.op not in (ROW_PUT, ROW_GONE):
+                yield [message]
+            elif message.k not in newest or message.v >= newest[message.k].v:
+                newest[message.k] = message
+    yield list(newest.values())
 
 
 def _never() -> bool:

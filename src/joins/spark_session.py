@@ -14,13 +14,15 @@ from pyspark.sql import SparkSession
 
 from cdc.artefacts import spark_connector_folder
 from cdc.errors import UsageError
+from cdc.topology import Engine
 from joins.proc_jvm import apart, empty_folder, prepare_environment
+from joins.proc_kernel import build
 
-# One compiler tier starts in two thirds of the time and half of the memory; what is hot runs in Python or in RocksDB.
-# Spark's search for an interrupt in an error's text overflows smaller stacks.
-_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
+# Spark's search for an interrupt in an error's text overflows smaller stacks than 4 MB. For the Python engine one
+# compiler tier starts in two thirds of the time and half of the memory: what is hot runs in Python or in RocksDB.
+_JVM = {"jvm": "-XX:+UseParallelGC -Xss4m", "python": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"}
 _MASTER = "local[2,4]"  # plain local[N] never retries a task
-_STREAMING = {
+STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -38,8 +40,6 @@ _STREAMING = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
 }
 
 
@@ -58,19 +58,22 @@ def spark_log(scratch: Path) -> Path:
     return scratch / "spark.log"
 
 
-def open_session(name: str, *, partitions: int, scratch: Path) -> SparkSession:
-    """A session that can read Kafka; `partitions` of every shuffle, `scratch` for Spark's files that need not last.
+def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine) -> SparkSession:
+    """A session that can read Kafka and run an engine; `partitions` of every shuffle, `scratch` for Spark's files that
+    need not last.
 
     UsageError when the connector's jars or Java are missing.
     """
-    jars = _connector()
+    jars = jars_of(engine)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         prepare_environment(Path(pyspark.__file__).parent)
     empty_folder(scratch)
     builder = SparkSession.builder.appName(name)
-    for key, value in _STREAMING.items():
+    for key, value in STREAMING.items():
         builder = builder.config(key, value)
+    if not submitted:
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.sql.shuffle.partitions", partitions)
     builder = builder.config("spark.local.dir", str(scratch))
     master = SparkConf().get("spark.master", _MASTER) if submitted else _MASTER
@@ -86,7 +89,7 @@ def open_session(name: str, *, partitions: int, scratch: Path) -> SparkSession:
             session.sql(f"ADD JAR '{jar}'")
     else:
         builder = builder.config("spark.driver.memory", "1g").config("spark.jars", ",".join(map(str, jars)))
-        builder = builder.config("spark.driver.extraJavaOptions", f'{_JVM} "-Djava.io.tmpdir={scratch}"')
+        builder = builder.config("spark.driver.extraJavaOptions", f'{_JVM[engine]} "-Djava.io.tmpdir={scratch}"')
         with apart(spark_log(scratch)):
             session = builder.getOrCreate()
     if local:
@@ -99,6 +102,11 @@ def _write_no_checksums(session: SparkSession) -> None:
     context = session.sparkContext
     assert context._jvm is not None, "an open session has its JVM"
     context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def jars_of(engine: Engine) -> list[Path]:
+    """What Spark needs beside itself: Kafka's connector, and the kernel."""
+    return [*_connector(), *([build()] if engine == "jvm" else [])]
 
 
 def _connector() -> list[Path]:

@@ -32,8 +32,8 @@ def dataflow(changes: DataFrame, plan: Plan, settled: Settled, partitions: int) 
 
     The result's `bucket` has no meaning. Called once per start; the number of partitions is frozen in the checkpoint.
     """
-    if not plan.finish.plain or any(source.needs_latest for source in plan.sources):
-        raise UsageError("WHERE, expressions and `delivery: at_least_once` do not run yet", "plain columns and joins")
+    if unordered := [str(source.table_id) for source in plan.sources if source.needs_latest]:
+        raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
     routed = log.mapInArrow(_routing(plan, settled, numbers), MESSAGES)

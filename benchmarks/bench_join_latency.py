@@ -1,0 +1,236 @@
+"""From Kafka's log to a readable row in HBase: the latency of the join of topologies/shop.yml at 500 changes/s.
+
+    make bench-join-latency
+    make bench-join-latency ARGS="--seconds 60 --rate 500"
+
+Needs the servers (`tailorbird stack up`). The log is written by this program as capture writes it; a sample of the
+changes is watched by reads of their rows until they show the change. Prints p50, p90 and p99 in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import quantiles
+
+import happybase
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc import naming
+from cdc.cells import TS, RowCodec
+from cdc.envelope import to_envelope
+from cdc.event import ChangeEvent, Row, SourceInfo
+from cdc.schema import Column, TableId, TableSchema
+from cdc.topology import Topology
+from console.cli_apply import provision
+from console.file_topology import load_topology
+from joins.compiler import compile_plan
+
+ROOT = Path(__file__).parent.parent
+CUSTOMERS, PRODUCTS, ORDERS = 5_000, 1_000, 50_000
+_COLUMNS = {
+    "shop.orders": {
+        "id": "int", "customer_id": "int", "product_id": "int", "status": "varchar(20)", "quantity": "int",
+        "amount": "decimal(10,2)", "note": "varchar(200)", "created_at": "datetime(3)", "revision": "bigint",
+    },
+    "crm.customers": {"id": "int", "name": "varchar(80)", "country": "varchar(2)", "email": "varchar(80)"},
+    "shop.products": {"id": "int", "title": "varchar(80)", "category": "varchar(40)", "price": "decimal(10,2)"},
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code: 1 when nothing could be measured."""
+    parser = argparse.ArgumentParser(
+        prog="make bench-join-latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--rate", type=int, default=500, help="changes/s")
+    parser.add_argument("--warm", type=int, default=20, help="seconds before the first sample")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        try:
+            latencies = bench.run(options.warm, options.seconds, options.rate)
+        finally:
+            bench.close()
+    if len(latencies) < 100:
+        print(f"only {len(latencies)} samples: is the join running?", file=sys.stderr)
+        return 1
+    cuts = quantiles(latencies, n=100)
+    print(
+        f"Kafka append → row readable in HBase at {options.rate} changes/s: p50 {cuts[49]:.2f} s, "
+        f"p90 {cuts[89]:.2f} s, p99 {cuts[98]:.2f} s ({len(latencies)} samples)"
+    )
+    return 0
+
+
+class Bench:
+    """A topology of its own with the query of shop.yml, its log, and the join over it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.name = folder, f"latency_{uuid.uuid4().hex[:8]}"
+        text = (ROOT / "topologies" / "shop.yml").read_text().replace("name: shop\n", f"name: {self.name}\n", 1)
+        head, _, _ = text.partition("\nindexes:")
+        (folder / "topology.yml").write_text(head)
+        self.topology: Topology = load_topology(str(folder / "topology.yml"))
+        self.table = self.topology.tables["orders_wide"]
+        self.schemas = {self._id(name): self._schema(name) for name in _COLUMNS}
+        self.plan = compile_plan(self.topology, self.table, self.schemas)
+        self.producer = Producer(
+            {"bootstrap.servers": self.topology.log.bootstrap_servers, "linger.ms": 5, "partitioner": "murmur2_random"}
+        )
+        self.random, self.sequence, self.rows = random.Random(5), 0, dict[tuple[str, int], Row]()
+        self.waiting: dict[bytes, tuple[int, float]] = {}
+        self.latencies: list[float] = []
+        self.lock, self.stop = threading.Lock(), threading.Event()
+        self.join: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def _id(name: str) -> TableId:
+        source, table = name.split(".")
+        return TableId(source=source, database=source, table=table)
+
+    def _schema(self, name: str) -> TableSchema:
+        columns = [Column(name=n, column_type=t, nullable=n != "id") for n, t in _COLUMNS[name].items()]
+        return TableSchema(table_id=self._id(name), version=1, columns=tuple(columns), primary_key=("id",))
+
+    def run(self, warm: int, seconds: int, rate: int) -> list[float]:
+        """Fill, start the join, wait until it has all, then change and watch; latencies in seconds."""
+        self._provision()
+        for key in range(CUSTOMERS):
+            self.change("crm.customers", key)
+        for key in range(PRODUCTS):
+            self.change("shop.products", key)
+        for key in range(ORDERS):
+            self.change("shop.orders", key)
+        last = self.change("shop.orders", 0)
+        self.producer.flush(60)
+        with (self.folder / "join.log").open("w") as log:
+            self.join = subprocess.Popen(
+                [sys.executable, "-m", "joins", str(self.folder / "topology.yml")],
+                env={**os.environ, "TAILORBIRD_HOME": str(self.folder)}, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        watcher = threading.Thread(target=self._watch)
+        self.waiting[self._key(0)] = (last, time.time())
+        watcher.start()
+        while self.waiting:
+            if self.join.poll() is not None:
+                raise SystemExit((self.folder / "join.log").read_text()[-3000:])
+            time.sleep(0.2)
+        self._changes(warm, rate, sample=False)
+        self.latencies.clear()
+        self._changes(seconds, rate, sample=True)
+        time.sleep(5)
+        self.stop.set()
+        watcher.join()
+        return list(self.latencies)
+
+    def _changes(self, seconds: int, rate: int, *, sample: bool) -> None:
+        """Nine of ten changes are orders' (a tenth of them new), the others customers' and products'."""
+        started = time.monotonic()
+        for number in range(seconds * rate):
+            draw = self.random.random()
+            if draw < 0.005:
+                self.change("crm.customers", self.random.randrange(CUSTOMERS))
+            elif draw < 0.01:
+                self.change("shop.products", self.random.randrange(PRODUCTS))
+            else:
+                key = self.random.randrange(ORDERS)
+                at = self.change("shop.orders", key)
+                if sample and number % 20 == 0:
+                    with self.lock:
+                        self.waiting.setdefault(self._key(key), (at, time.time()))
+            self.producer.poll(0)
+            time.sleep(max(0.0, started + number / rate - time.monotonic()))
+
+    def change(self, name: str, key: int) -> int:
+        """Log one change; its source time in ms, which no other change has."""
+        before = self.rows.get((name, key))
+        self.sequence += 1
+        after = self._row(name, key)
+        self.rows[name, key] = after
+        ts_ms = 1_700_000_000_000 + self.sequence
+        source = SourceInfo(
+            table_id=self._id(name), ts_ms=ts_ms, server_id=1, gtid=None, file="f", pos=4, row=0, sequence=self.sequence
+        )
+        event = ChangeEvent(op="c" if before is None else "u", before=before, after=after, source=source, ts_ms=ts_ms)
+        topic = naming.change_topic(self.name, self._id(name))
+        while True:
+            try:
+                value = json.dumps(to_envelope(event, self.name))
+                self.producer.produce(topic, key=json.dumps({"id": key}), value=value)
+                return ts_ms
+            except BufferError:
+                self.producer.poll(0.1)
+
+    def _row(self, name: str, key: int) -> Row:
+        number = self.sequence
+        if name == "crm.customers":
+            return {"id": key, "name": f"name {number}", "country": "NL", "email": f"{number}@example.org"}
+        if name == "shop.products":
+            return {"id": key, "title": f"title {number}", "category": "c", "price": "9.50"}
+        return {
+            "id": key, "customer_id": key % CUSTOMERS, "product_id": key % PRODUCTS, "status": "paid", "quantity": 1,
+            "amount": "12.00", "note": f"n{number}", "created_at": "2026-01-01T00:00:00Z", "revision": number,
+        }  # fmt: skip
+
+    def _key(self, order: int) -> bytes:
+        return RowCodec(self.plan.layout(1)).row_key({"id": order})
+
+    def _watch(self) -> None:
+        host, _, port = self.topology.hbase.thrift.rpartition(":")
+        connection = happybase.Connection(host, int(port))
+        table = connection.table(naming.hbase_table(self.name, self.table.name))
+        column = f"{self.table.family}:".encode() + TS
+        while not self.stop.is_set():
+            with self.lock:
+                waiting = dict(self.waiting)
+            for row, cells in table.rows(list(waiting), columns=[column]) if waiting else ():
+                wanted, appended = waiting[row]
+                if int.from_bytes(cells[column], "big") >= wanted:
+                    self.latencies.append(time.time() - appended)
+                    with self.lock:
+                        del self.waiting[row]
+            time.sleep(0.01)
+        connection.close()
+
+    def _provision(self) -> None:
+        list(provision(self.topology))
+        admin = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers})
+        topics = [NewTopic(naming.change_topic(self.name, table), 2, 1) for table in self.schemas]
+        singles = (naming.schemas_topic, naming.positions_topic, naming.dead_letter_topic)
+        topics += [NewTopic(name(self.name), 1, 1) for name in singles]
+        for made in admin.create_topics(topics).values():
+            made.result(30)
+        for schema in self.schemas.values():
+            topic = naming.schemas_topic(self.name)
+            self.producer.produce(topic, key=str(schema.table_id), value=json.dumps(schema.to_json()))
+        self.producer.flush(30)
+
+    def close(self) -> None:
+        """Stop what runs."""
+        self.stop.set()
+        if self.join is not None and self.join.poll() is None:
+            os.killpg(self.join.pid, signal.SIGTERM)
+            try:
+                self.join.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.join.pid, signal.SIGKILL)
+                self.join.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Runs four shapes of joins through this engine and through Flink SQL 2.3, from the same files, and prints the ratios.
+
+    make bench-joins
+    make bench-joins ARGS="--scale 0.1 --shapes n1,star"
+
+`--scale 1` is two million changes per shape. Exit code 1 when a ratio that must be reached is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.joins.report import MOST_GROWTH, Reading, document, growth, line_of, misses, reading_of
+from benchmarks.joins.workload import Shape, shapes, write_log
+from cdc.artefacts import cache_folder
+from joins.proc_kernel import build
+
+FLINK = "apache-flink==2.3.*"
+ROOT = Path(__file__).parent.parent
+_TIMEOUT = 3600
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="make bench-joins", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="1 = two million changes per shape")
+    parser.add_argument("--shapes", default="n1,star,snowflake,hot", help="which, in order")
+    parser.add_argument("--no-growth", action="store_true", help="leave out tables ten times larger")
+    parser.add_argument("--no-write", action="store_true", help="leave docs/results/joins.md as it is")
+    options = parser.parse_args(arguments)
+    build()
+    flink = _flink_python()
+    lines, missed = [], []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
+        for name in options.shapes.split(","):
+            shape = next(s for n, s in shapes(options.scale).items() if n == name)
+            data = Path(folder) / name
+            changes = write_log(shape, data, per_batch=_per_batch(shape))
+            theirs = _run([flink], "engine_flink", name, options.scale, data, changes)
+            ours = _run([sys.executable], "engine_tailorbird", name, options.scale, data, changes)
+            shutil.rmtree(data)
+            lines.append(line_of(name, ours, theirs))
+            missed += misses(name, ours, theirs)
+            print(lines[-1], flush=True)
+        if not options.no_growth:
+            factor = _growth(options.scale, Path(folder))
+            lines.append(f"tables ten times larger: {factor:.2f}× the cost per change")
+            print(lines[-1], flush=True)
+            if factor > MOST_GROWTH:
+                missed.append(
+                    f"{factor:.2f}× the cost per change in tables ten times larger, {MOST_GROWTH}× is allowed"
+                )
+    if not options.no_write:
+        facts = {
+            "command": f"make bench-joins ARGS='--scale {options.scale:g} --shapes {options.shapes}'",
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "machine": f"{os.cpu_count()} cores, Python {sys.version.split()[0]}",
+        }
+        (ROOT / "docs" / "results").mkdir(parents=True, exist_ok=True)
+        (ROOT / "docs" / "results" / "joins.md").write_text(document(lines + [f"MISSED {m}" for m in missed], facts))
+    for miss in missed:
+        print(f"missed: {miss}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _per_batch(shape: Shape) -> int:
+    return max(1000, min(50_000, shape.changes // 20))
+
+
+def _growth(scale: float, folder: Path) -> float:
+    """Uniform updates of two tables of 200,000 rows each and then of two million, as many changes of each."""
+    readings = []
+    for factor in (1, 10):
+        shape = _uniform(scale, factor)
+        data = folder / f"growth{factor}"
+        changes = write_log(shape, data, per_batch=50_000)
+        filled = sum(1 for _ in range(0, 2 * shape.tables[1].rows, 50_000))
+        reading = _run([sys.executable], "engine_tailorbird", f"growth{factor}", scale, data, changes)
+        readings.append(replace(reading, batches=reading.batches[filled:]))
+        shutil.rmtree(data)
+    return growth(*readings)
+
+
+def _uniform(scale: float, factor: int) -> Shape:
+    return next(s for n, s in shapes(scale).items() if n == f"growth{factor}")
+
+
+def _run(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int) -> Reading:
+    scratch = data.parent / f"{name}-{engine}"
+    scratch.mkdir()
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch)]
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    shutil.rmtree(scratch)
+    if done.returncode:
+        raise SystemExit(f"{engine} on {name} failed:\n{done.stderr[-3000:]}")
+    return reading_of(done.stdout, changes)
+
+
+def _flink_python() -> str:
+    """The Python of Flink's environment, made when it is not there."""
+    folder = cache_folder(os.environ) / "flink-2.3"
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        # apache-beam, which it needs to be built with, asks for an old setuptools
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "setuptools<80", "wheel", FLINK], check=True)
+        (folder / "complete").touch()
+    return str(python)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""One shape through Flink SQL: regular joins, RocksDB, mini-batch; one JSON object on stdout.
+
+Run by the Python of an environment of its own (apache-flink's pins conflict with pyspark's), so it imports nothing of
+ours but the workload.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from pyflink.common import Configuration
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+from benchmarks.joins.workload import Shape, shapes
+
+SETTINGS = {
+    "parallelism.default": "2",
+    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.memory.process.size": "5g",
+    "taskmanager.memory.managed.size": "1500m",
+    "state.backend.type": "rocksdb",
+    "execution.checkpointing.interval": "5s",
+    "execution.checkpointing.incremental": "true",
+    "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    "table.exec.mini-batch.enabled": "true",
+    "table.exec.mini-batch.allow-latency": "1 s",
+    "table.exec.mini-batch.size": "5000",
+    "rest.bind-address": "127.0.0.1",
+    "rest.address": "127.0.0.1",
+    "jobmanager.bind-host": "127.0.0.1",
+    "taskmanager.bind-host": "127.0.0.1",
+}
+_SQL_TYPES = {"BIGINT": "bigint", "VARCHAR(2147483647)": "string", "STRING": "string"}
+
+
+def run(shape: Shape, data: Path, scratch: Path) -> dict[str, object]:
+    """Run a shape; the reading's fields."""
+    configuration = Configuration()
+    for key, value in SETTINGS.items():
+        configuration.set_string(key, value)
+    configuration.set_string("execution.checkpointing.dir", f"file://{scratch}/checkpoints")
+    settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
+    tables = TableEnvironment.create(settings)
+    for table in shape.tables:
+        columns = [
+            "id bigint",
+            *(f"{n} bigint" for n in table.references),
+            *(f"{n} {t}" for n, t in table.columns.items()),
+        ]
+        tables.execute_sql(
+            f"create table {table.name} ({', '.join(columns)}, primary key (id) not enforced) with "
+            f"('connector' = 'filesystem', 'path' = 'file://{data}/{table.name}', 'format' = 'debezium-json')"
+        )
+    query = shape.query.replace("bench.", "")
+    schema = tables.sql_query(query).get_schema()
+    types = [str(t).replace(" NOT NULL", "") for t in schema.get_field_data_types()]
+    columns = [f"{n} {_SQL_TYPES[t]}" for n, t in zip(schema.get_field_names(), types, strict=True)]
+    tables.execute_sql(f"create table nowhere ({', '.join(columns)}) with ('connector' = 'blackhole')")
+    started = time.monotonic()
+    tables.execute_sql(f"insert into nowhere {query}").wait()
+    seconds = time.monotonic() - started
+    files = [file for file in (scratch / "checkpoints").rglob("*") if file.is_file()]
+    return {"engine": "flink", "seconds": seconds, "state_bytes": sum(file.stat().st_size for file in files)}
+
+
+if __name__ == "__main__":
+    name, scale, data_folder, scratch_folder = sys.argv[1:5]
+    found = shapes(float(scale))
+    reading = run(next(s for n, s in found.items() if n == name), Path(data_folder), Path(scratch_folder))
+    print("READING " + json.dumps(reading))

@@ -1,0 +1,113 @@
+"""One shape through this engine: Debezium JSON files → router, joins, assembling → nowhere; one JSON object on stdout.
+
+A process of its own, so that each run begins with a fresh JVM. The files of a table's two partitions make a batch, as
+`max_changes_per_batch` would cut a topic; timed is from the query's start to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.joins.report import Reading
+from benchmarks.joins.workload import Shape, shapes
+from cdc.reader import read_topology
+from cdc.schema import Column, TableId, TableSchema
+from joins.compiler import compile_plan
+from joins.plan import Plan
+from joins.program import program_of
+from joins.spark_kernel import kernel_flow
+from joins.spark_session import open_session
+
+_TYPES = {"string": "varchar(200)", "bigint": "bigint"}
+
+
+def plan_of(shape: Shape) -> Plan:
+    """The plan of a shape's query, compiled as the topology's would be."""
+    names = ", ".join(table.name for table in shape.tables)
+    text = (
+        "name: bench\nsources:\n  bench: {type: mysql, hostname: h, username: u, password: p, database: bench, "
+        f"tables: [{names}], server_id: 1}}\ntables:\n"
+        f"  wide:\n    query: {json.dumps(shape.query)}\n    row_key: [id]\n"
+    )
+    topology = read_topology(text, file="bench.yml", environ={})
+    schemas = {}
+    for table in shape.tables:
+        table_id = TableId(source="bench", database="bench", table=table.name)
+        columns = [Column(name="id", column_type="bigint", nullable=False)]
+        columns += [Column(name=name, column_type="bigint", nullable=True) for name in table.references]
+        columns += [Column(name=n, column_type=_TYPES[t], nullable=True) for n, t in table.columns.items()]
+        schemas[table_id] = TableSchema(table_id=table_id, version=1, columns=tuple(columns), primary_key=("id",))
+    return compile_plan(topology, topology.tables["wide"], schemas)
+
+
+def run(shape: Shape, data: Path, scratch: Path) -> Reading:
+    """Run a shape; the reading with its batches, state and changes."""
+    plan = plan_of(shape)
+    # the log is young: nothing of it is compacted, as `min_compaction_lag` guarantees for topics
+    settled = {source.topic: {0: 0} for source in plan.sources}
+    spark = open_session("bench", partitions=2, scratch=scratch / "spark", engine="jvm")
+    for key, value in {"files.openCostInBytes": 1 << 30, "files.maxPartitionBytes": 1 << 30}.items():
+        spark.conf.set(f"spark.sql.{key}", value)  # a file is a partition: lines keep their order
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 5000)
+
+    def read(topics: tuple[str, ...]) -> DataFrame:
+        found: DataFrame | None = None
+        for topic in topics:
+            lines = _log(spark, topic, data / topic.rpartition(".")[2])
+            found = lines if found is None else found.unionAll(lines)
+        assert found is not None, "a level reads a topic"
+        return found
+
+    rows = kernel_flow(read, program_of(plan, settled))
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", str(scratch / "checkpoint"))
+    started = time.monotonic()
+    query = writer.foreachBatch(_nowhere).trigger(availableNow=True).start()
+    query.awaitTermination()
+    seconds = time.monotonic() - started
+    progress: list[Any] = [p for p in query.recentProgress if p.numInputRows]
+    state = _bytes(scratch / "checkpoint" / "state")
+    spark.stop()
+    return Reading(
+        engine="tailorbird",
+        changes=sum(p.numInputRows for p in progress),
+        seconds=seconds,
+        state_bytes=state,
+        batches=tuple((p.numInputRows, p.durationMs["triggerExecution"] / 1000) for p in progress),
+    )
+
+
+def _log(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
+    # the envelope's `pos` is the line's place in the log, which files do not tell; of Kafka it is the offset
+    place = F.expr("cast(substring_index(substring_index(value, '\"pos\":', -1), ',', 1) as bigint)")
+    return (
+        spark.readStream.option("maxFilesPerTrigger", 2)
+        .text(str(folder))
+        .select(
+            F.lit(topic).alias("topic"),
+            F.lit(0).alias("partition"),
+            place.alias("offset"),
+            F.lit(None).cast("binary").alias("key"),
+            F.col("value").cast("binary").alias("value"),
+        )
+    )
+
+
+def _nowhere(rows: DataFrame, _: int) -> None:
+    rows.write.format("noop").mode("append").save()
+
+
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    name, scale, data, scratch = sys.argv[1:5]
+    found = shapes(float(scale))
+    print(run(next(s for n, s in found.items() if n == name), Path(data), Path(scratch)).to_json())

@@ -1,0 +1,247 @@
+"""Change logs in Debezium's JSON for the four shapes of the joins benchmark, the same for both engines, and their SQL.
+
+Every table's changes lie in files of one partition each, `part-<batch>-<partition>.json`, a key always in the same
+partition: what a topic of two partitions would deliver. The same arguments make the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+ShapeName = Literal["n1", "star", "snowflake", "hot", "growth1", "growth10"]
+PARTITIONS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table: `rows` at the log's end, foreign keys (column → table) and the share of the changes it gets."""
+
+    name: str
+    rows: int
+    references: Mapping[str, str]
+    share: float
+    columns: Mapping[str, str]  # beside `id` and the references: name → type in SQL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What is joined: its tables (the fact first), the query, how many changes.
+
+    `filled`: so many facts are there before the changes proper begin, which then only update.
+    """
+
+    name: ShapeName
+    tables: tuple[Table, ...]
+    query: str
+    changes: int
+    skew: float = 0.0  # the share of facts that point at one dimension row
+    filled: int = 0
+
+
+_NAMES = {"name": "string", "city": "string", "pad": "string"}
+_FACT = {"amount": "bigint", "status": "string", "pad": "string"}
+
+
+def shapes(scale: float) -> dict[ShapeName, Shape]:
+    """The four shapes, and the pair with tables ten times larger; `scale` 1.0 is two million changes each."""
+    changes = int(2_000_000 * scale)
+
+    def size(rows: int) -> int:
+        return max(50, int(rows * scale))
+
+    def dimension(name: str, rows: int, share: float, **references: str) -> Table:
+        return Table(name=name, rows=rows, references=references, share=share, columns=_NAMES)
+
+    def fact(**references: str) -> Table:
+        return Table(name="orders", rows=0, references=references, share=0.0, columns=_FACT)
+
+    customers = dimension("customers", size(200_000), 0.1)
+    left = "LEFT JOIN bench.{0} {1} ON {1}.id = {2}".format
+    own = "o.id, o.customers_id, o.amount, o.status, o.pad"
+    n1 = f"SELECT {own}, c.name AS c_name, c.city AS c_city, c.pad AS c_pad FROM bench.orders o " + left(
+        "customers", "c", "o.customers_id"
+    )
+    star = (
+        f"SELECT {own}, c.name AS c_name, c.pad AS c_pad, p.name AS p_name, s.name AS s_name FROM bench.orders o "
+        + " ".join(
+            [
+                left("customers", "c", "o.customers_id"),
+                left("products", "p", "o.products_id"),
+                left("shops", "s", "o.shops_id"),
+            ]
+        )
+    )
+    snowflake = (
+        f"SELECT {own}, c.name AS c_name, c.pad AS c_pad, n.name AS n_name, r.name AS r_name FROM bench.orders o "
+        + " ".join(
+            [
+                left("customers", "c", "o.customers_id"),
+                left("nations", "n", "c.nations_id"),
+                left("regions", "r", "n.regions_id"),
+            ]
+        )
+    )
+    rows = size(200_000)
+    large = dimension("customers", 10 * rows, 0.5)
+    return {
+        "growth1": Shape(
+            name="growth1",
+            tables=(fact(customers_id="customers"), dimension("customers", rows, 0.5)),
+            query=n1,
+            changes=changes // 2 + 2 * rows,
+            filled=rows,
+        ),
+        "growth10": Shape(
+            name="growth10",
+            tables=(fact(customers_id="customers"), large),
+            query=n1,
+            changes=changes // 2 + 20 * rows,
+            filled=10 * rows,
+        ),
+        "n1": Shape(name="n1", tables=(fact(customers_id="customers"), customers), query=n1, changes=changes),
+        "star": Shape(
+            name="star",
+            tables=(
+                fact(customers_id="customers", products_id="products", shops_id="shops"),
+                customers,
+                dimension("products", size(100_000), 0.05),
+                dimension("shops", size(20_000), 0.01),
+            ),
+            query=star,
+            changes=changes,
+        ),
+        "snowflake": Shape(
+            name="snowflake",
+            tables=(
+                fact(customers_id="customers"),
+                dimension("customers", size(200_000), 0.1, nations_id="nations"),
+                dimension("nations", size(20_000), 0.001, regions_id="regions"),
+                dimension("regions", size(2_000), 0.0001),
+            ),
+            query=snowflake,
+            changes=changes,
+        ),
+        "hot": Shape(
+            name="hot", tables=(fact(customers_id="customers"), customers), query=n1, changes=changes, skew=0.1
+        ),
+    }
+
+
+def write_log(shape: Shape, folder: Path, per_batch: int) -> int:
+    """Write a shape's log; how many changes. `per_batch` changes of all tables together form one batch of files."""
+    log = _Log(shape, random.Random(7))
+    count, batch = 0, 0
+    changes = log.changes()
+    while True:
+        files: dict[tuple[str, int], list[str]] = {}
+        for table, key, line in changes:
+            files.setdefault((table, key % PARTITIONS), []).append(line)
+            count += 1
+            if count % per_batch == 0:
+                break
+        if not files:
+            return count
+        for table in shape.tables:
+            for partition in range(PARTITIONS):
+                path = folder / table.name / f"part-{batch:05d}-{partition}.json"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(files.get((table.name, partition), ())))
+                os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
+        batch += 1
+
+
+class _Log:
+    def __init__(self, shape: Shape, rng: random.Random) -> None:
+        self.shape, self.rng, self.sequence = shape, rng, 0
+        self.rows: dict[str, dict[int, dict[str, int]]] = {table.name: {} for table in shape.tables}
+        self.live: list[int] = []
+
+    def changes(self) -> Iterator[tuple[str, int, str]]:
+        """(table, id, envelope): dimensions are filled (but 2%), then facts and dimensions change together."""
+        shape, rng = self.shape, self.rng
+        fact, *dimensions = shape.tables
+        for table in reversed(dimensions):
+            for key in range(int(table.rows * 0.98)):
+                yield self.put(table, key)
+        left = shape.changes - sum(len(rows) for rows in self.rows.values())
+        orders = 0
+        for _ in range(shape.filled):
+            self.live.append(orders)
+            yield self.put(fact, orders)
+            orders += 1
+        for _ in range(left - shape.filled):
+            draw = rng.random()
+            for table in dimensions:
+                draw -= table.share
+                if draw < 0:
+                    key = 0 if shape.skew and rng.random() < 0.001 else rng.randrange(table.rows)
+                    gone = key in self.rows[table.name] and rng.random() < 0.02
+                    yield self.delete(table, key) if gone else self.put(table, key)
+                    break
+            else:
+                pick = rng.random()
+                if (pick < 0.65 and not shape.filled) or not self.live:
+                    self.live.append(orders)
+                    yield self.put(fact, orders)
+                    orders += 1
+                    continue
+                at = rng.randrange(len(self.live))
+                key = self.live[at]
+                if 0.65 < pick < 0.67:
+                    self.live[at] = self.live[-1]
+                    self.live.pop()
+                    yield self.delete(fact, key)
+                else:
+                    yield self.put(fact, key)
+
+    def put(self, table: Table, key: int) -> tuple[str, int, str]:
+        before = self.rows[table.name].get(key)
+        self.sequence += 1
+        after = {"version": self.sequence}
+        for column, referenced in table.references.items():
+            if before is not None and self.rng.random() > 0.15:
+                after[column] = before[column]
+            elif self.rng.random() < self.shape.skew:
+                after[column] = 0
+            else:
+                rows = next(t.rows for t in self.shape.tables if t.name == referenced)
+                after[column] = self.rng.randrange(rows)
+        self.rows[table.name][key] = after
+        return self.envelope(table, key, "c" if before is None else "u", before, after)
+
+    def delete(self, table: Table, key: int) -> tuple[str, int, str]:
+        self.sequence += 1
+        return self.envelope(table, key, "d", self.rows[table.name].pop(key), None)
+
+    def envelope(
+        self, table: Table, key: int, op: str, before: dict[str, int] | None, after: dict[str, int] | None
+    ) -> tuple[str, int, str]:
+        sides = [_image(table, key, side) for side in (before, after)]
+        line = (
+            f'{{"before":{sides[0]},"after":{sides[1]},"source":{{"version":"bench","connector":"mysql","name":"bench",'
+            f'"ts_ms":{1_700_000_000_000 + self.sequence},"snapshot":"false","db":"bench","table":"{table.name}",'
+            f'"server_id":1,'
+            f'"gtid":null,"file":"binlog.000001","pos":{self.sequence},"row":0,"sequence":"{self.sequence}"}},'
+            f'"op":"{op}","ts_ms":{1_700_000_000_001 + self.sequence},"transaction":null}}\n'
+        )
+        return table.name, key, line
+
+
+_PAD: Final = "x" * 60
+
+
+def _image(table: Table, key: int, row: dict[str, int] | None) -> str:
+    if row is None:
+        return "null"
+    version = row["version"]
+    references = "".join(f'"{column}":{row[column]},' for column in table.references)
+    if "amount" in table.columns:
+        return f'{{"id":{key},{references}"amount":{version},"status":"st{version % 7}","pad":"{_PAD}"}}'
+    return (
+        f'{{"id":{key},{references}"name":"{table.name}-{key}-{version}","city":"city-{version % 997}","pad":"{_PAD}"}}'
+    )

@@ -1,0 +1,27 @@
+"""setuptools, and the join kernel's jar in every wheel: built from source by whatever Java the machine has.
+
+An editable install leaves it to `make setup`, so that pip need not bring a second pyspark along.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F403  # the hooks that are not ours
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """What a wheel is built with: pyspark's jars are what the kernel is compiled against."""
+    return [*build_meta.get_requires_for_build_wheel(config_settings), "pyspark==4.2.0"]
+
+
+def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    """The wheel, with the kernel's jar."""
+    sys.path.insert(0, str(Path(__file__).parent / "src"))
+    from joins.proc_kernel import build
+
+    build()
+    return str(build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))

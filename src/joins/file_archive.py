@@ -1,0 +1,20 @@
+"""Our sources as a zip, as `--py-files` ships them to executors."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+_PACKAGES = ("cdc", "joins")
+
+
+def write_archive(root: Path, target: Path) -> Path:
+    """Pack the packages that executors import, from the folder that holds them; replaced whole."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_suffix(".new")
+    with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as packed:
+        for package in _PACKAGES:
+            for file in sorted((root / package).rglob("*.py")):
+                packed.write(file, file.relative_to(root))
+    new.replace(target)
+    return target

@@ -1,0 +1,96 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.nio.ByteBuffer;
+import java.util.*;
+import org.apache.spark.sql.*;
+import org.apache.spark.sql.streaming.*;
+import scala.Tuple2;
+
+/** A star's rows of the parts that its hops send, so that only whole rows leave: `joins.state.assemble_step`. State per row: its payload, every part's. */
+public final class Assemble extends StatefulProcessor<Object, Object, Object> {
+  private final String program;
+  private transient Star[] stars;
+  private transient ValueState<byte[]> stored;
+
+  public Assemble(String program) {
+    this.program = program;
+  }
+
+  public static Dataset<Row> apply(Dataset<Row> messages, String program) {
+    return Message.through(messages, new Assemble(program));
+  }
+
+  public void init(OutputMode mode, TimeMode time) {
+    stars = new Star[128];
+    JsonNode described = Message.at(Message.parsed(program), "stars");
+    for (int i = 0; i < described.size(); i++) {
+      JsonNode star = Message.at(described, Integer.valueOf(i));
+      stars[Message.at(star, "star").asInt()] = new Star(star);
+    }
+    stored = getHandle().getValueState("row_v1", Encoders.BINARY(), TTLConfig.NONE());
+  }
+
+  public scala.collection.Iterator<Object> handleInputRows(Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
+    byte[] k = (byte[]) group;
+    Star star = k[0] < 0 ? stars[k[0] & 0x7F] : null;
+    List<Object> out = new ArrayList<Object>();
+    byte[][] row = star == null ? null : new byte[1 + star.nulls.length][]; // its own payload, then the parts
+    boolean gone = false;
+    while (input.hasNext()) {
+      Object message = input.next();
+      byte[] m = (byte[]) ((Tuple2) message)._2();
+      if (star == null) out.add(message); // for a step further up
+      else if (m[0] == Message.GONE) gone = true;
+      else if (m[0] == Message.PART) row[1 + Message.r(m)[0]] = Message.p(m);
+      else {
+        ByteBuffer both = ByteBuffer.wrap(Message.p(m));
+        both.get(row[0] = new byte[both.getInt()]);
+        both.get(row[1] = new byte[both.remaining()]);
+      }
+    }
+    if (star == null) return Message.asScala(out.iterator());
+    byte[] id = Arrays.copyOfRange(k, 1, k.length);
+    // what is whole in the batch need not be read: but where a join is inner, whether the row was shown must be known
+    byte[] before = star.anyInner || Arrays.asList((Object[]) row).contains(null) ? (byte[]) stored.get() : null;
+    byte[][] old = before == null ? null : Message.unpacked(ByteBuffer.wrap(before), row.length);
+    boolean shown = old != null && star.shows(old);
+    if (row[0] == null && (gone || old == null)) { // a put beats gone: the row came back under another key
+      if (gone) stored.clear();
+      if (gone && shown) out.add(Message.result(star.target, id, null, 0));
+      return Message.asScala(out.iterator());
+    }
+    for (int i = 0; i < row.length; i++) {
+      if (row[i] == null && old == null) throw new IllegalStateException("no part from hop " + (i - 1) + " for row " + new String(id) + ": rebuild the table");
+      if (row[i] == null) row[i] = old[i];
+    }
+    stored.update(Message.packed(row));
+    byte[] whole = row[0];
+    for (int i = 1; i < row.length; i++) whole = Message.joined(whole, row[i], star.nulls[i - 1]);
+    if (star.shows(row)) out.add(Message.result(star.target, id, whole, 1));
+    else if (shown) out.add(Message.result(star.target, id, null, 0));
+    return Message.asScala(out.iterator());
+  }
+
+  private static final class Star {
+    final int target;
+    final byte[][] nulls;
+    final boolean[] inner;
+    boolean anyInner;
+
+    Star(JsonNode star) {
+      target = Message.at(star, "target").asInt();
+      inner = new boolean[Message.at(star, "inner").size()];
+      nulls = new byte[inner.length][];
+      for (int i = 0; i < inner.length; i++) {
+        anyInner |= inner[i] = Message.at(Message.at(star, "inner"), Integer.valueOf(i)).asBoolean();
+        nulls[i] = Message.nulls(Message.at(Message.at(star, "widths"), Integer.valueOf(i)).asInt());
+      }
+    }
+
+    boolean shows(byte[][] row) {
+      for (int i = 0; i < inner.length; i++) if (inner[i] && row[i + 1].length == 0) return false;
+      return true;
+    }
+  }
+}

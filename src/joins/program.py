@@ -1,0 +1,87 @@
+"""A plan → the kernel's program: what each level of the tree reads and does, as JSON.
+
+A node's height is 0 where it joins nothing, else one more than its highest child's. All hops of one height are served
+by one keyed join, grouped by (hop, key); the rows of nodes with two hops or more (stars) are assembled behind it. A
+leaf is read where its parent's hop is, every other node at its own height; what is meant for a level further up passes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from joins.plan import SINK, STAR, Assemble, Hop, Node, Plan
+
+Settled = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """What one level reads (`topics`, some through `latest`) and has (`hops`, `stars`); `program` says the rest."""
+
+    topics: tuple[str, ...]
+    latest: bool
+    hops: bool
+    stars: bool
+    program: str
+
+
+def program_of(plan: Plan, settled: Settled) -> tuple[Level, ...]:
+    """The levels, lowest first. `settled` as in `joins.route`: topic → partition → offset."""
+    places = list(_walk(plan.root, None))
+    stars = {step.of: step.number & ~STAR for step in plan.steps if isinstance(step, Assemble)}
+    highest = max(1, _height(plan.root))
+    return tuple(_level(height, places, stars, settled) for height in range(1, highest + 1))
+
+
+def _height(node: Node) -> int:
+    return 1 + max(_height(hop.child) for hop in node.hops) if node.hops else 0
+
+
+def _walk(node: Node, above: tuple[Node, Hop] | None) -> Iterator[tuple[Node, tuple[Node, Hop] | None]]:
+    yield node, above
+    for hop in node.hops:
+        yield from _walk(hop.child, (node, hop))
+
+
+def _level(
+    height: int, places: Sequence[tuple[Node, tuple[Node, Hop] | None]], numbers: Mapping[str, int], settled: Settled
+) -> Level:
+    sources: dict[str, dict[str, Any]] = {}
+    hops: list[dict[str, Any]] = []
+    stars: list[dict[str, Any]] = []
+    for node, above in places:
+        target = SINK if above is None else above[1].number
+        at = _height(node) or (1 if above is None else _height(above[0]))
+        if at != height:
+            continue
+        topic = node.source.topic
+        columns = list(node.source.columns)
+        latest = [columns.index(name) for name in node.source.key] if node.source.needs_latest else []
+        first = {"topic": topic, "columns": columns, "settled": settled.get(topic, {}), "latest": latest, "nodes": []}
+        source = sources.setdefault(topic, first)
+        source["nodes"].append(_reader(node, target))
+        star = numbers.get(node.alias, -1)
+        if star >= 0:
+            widths, inner = [hop.child.width for hop in node.hops], [hop.inner for hop in node.hops]
+            stars.append({"star": star, "widths": widths, "inner": inner, "target": target})
+        for part, hop in enumerate(node.hops):
+            one = {"hop": hop.number, "star": star, "part": part, "target": target}
+            hops.append({**one, "inner": hop.inner, "width": hop.child.width})
+    program = json.dumps({"sources": list(sources.values()), "hops": hops, "stars": stars})
+    unordered = any(source["latest"] for source in sources.values())
+    return Level(topics=tuple(sorted(sources)), latest=unordered, hops=bool(hops), stars=bool(stars), program=program)
+
+
+def _reader(node: Node, target: int) -> dict[str, Any]:
+    """How a node reads its table."""
+    numbers = [node.source.columns.index(name) for name in node.columns]
+    return {
+        "columns": numbers,
+        "id": [numbers[index] for index in node.id_columns],
+        "hops": [hop.number for hop in node.hops],
+        "keys": [[numbers[index] for index in hop.columns] for hop in node.hops],
+        "target": target,
+    }

@@ -1,0 +1,59 @@
+"""Spark's progress report of a batch → what we tell of it. Pure: reads the report's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One stateful operator: entries and bytes of its store, after its last batch."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One batch: changes read, changes/s, seconds by phase, the operators, and changes not yet read (`behind`)."""
+
+    batch: int
+    changes: int
+    changes_per_second: float
+    phases: Mapping[str, float]
+    operators: tuple[Operator, ...]
+    behind: int
+
+
+def progress_of(report: Mapping[str, Any]) -> Progress:
+    """From the JSON of a `StreamingQueryProgress`; KeyError when it is none."""
+    operators = report["stateOperators"]
+    return Progress(
+        batch=report["batchId"],
+        changes=report["numInputRows"],
+        changes_per_second=report.get("processedRowsPerSecond") or 0.0,
+        phases={name: milliseconds / 1000 for name, milliseconds in report["durationMs"].items()},
+        operators=tuple(_operator(number, one) for number, one in enumerate(operators)),
+        behind=sum(_behind(source) for source in report["sources"]),
+    )
+
+
+def _operator(number: int, report: Mapping[str, Any]) -> Operator:
+    custom = report.get("customMetrics", {})
+    size = custom.get("rocksdbSstFileSize", custom.get("rocksdbTotalBytesWritten", 0))
+    return Operator(name=f"operator {number}", rows=int(report["numRowsTotal"]), bytes=int(size))
+
+
+def _behind(source: Mapping[str, Any]) -> int:
+    """Offsets between where the batch ended and where the log did, over all partitions."""
+    latest, reached = source.get("latestOffset"), source.get("endOffset")
+    if not isinstance(latest, dict) or not isinstance(reached, dict):
+        return 0
+    return sum(
+        max(0, end - reached.get(topic, {}).get(partition, 0))
+        for topic, partitions in latest.items()
+        for partition, end in partitions.items()
+    )

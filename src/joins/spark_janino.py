@@ -1,0 +1,40 @@
+"""Compiles the kernel where there is a Java runtime but no javac: with Janino, which pyspark carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+
+
+def compile_with_janino(java: str, classpath: str, sources: Sequence[str], classes: Path) -> None:
+    """Write the class files of `sources` (Java files of one package) below `classes`; RuntimeError for a mistake."""
+    port, process = launch_gateway(classpath=classpath, java_path=java, die_on_exit=True, return_proc=True)
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    try:
+        compiler: Any = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setSourceVersion(11)
+        compiler.setTargetVersion(8)
+        compiler.cook("kernel.java", one_unit(sources))
+        for name, code in compiler.getBytecodes().items():
+            file = classes / (name.replace(".", "/") + ".class")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(bytes(code))
+    except Py4JJavaError as error:
+        raise RuntimeError(f"the join kernel can not be compiled: {error.java_exception.toString()[:1000]}") from None
+    finally:
+        gateway.close()
+        process.kill()
+        process.communicate()
+
+
+def one_unit(sources: Sequence[str]) -> str:
+    """Several files of a package as one: they name one another, and Janino takes one at a time."""
+    packages = sorted({line for text in sources for line in re.findall(r"^package .*;$", text, re.MULTILINE)})
+    imports = sorted({line for text in sources for line in re.findall(r"^import .*;$", text, re.MULTILINE)})
+    bodies = [re.sub(r"^(package|import) .*;$", "", text, flags=re.MULTILINE) for text in sources]
+    return "\n".join([*packages, *imports, *bodies])

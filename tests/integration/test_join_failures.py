@@ -1,0 +1,147 @@
+"""The join through failures: whatever dies and whenever, the table ends as the SELECT, without extra rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_join import History, Joined, joined, oracle, wait_for
+
+__all__ = ["joined"]  # a fixture
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+JOIN = [sys.executable, "-m", "joins"]
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def started(joined: Joined, process: subprocess.Popen[str]) -> None:
+    """Wait until the query runs, so that what is killed is at work."""
+    checkpoint = joined.folder / "checkpoints" / joined.name / "wide" / "spark" / "metadata"
+    wait_for(lambda: checkpoint.exists() or process.poll() is not None, "the query never starts")
+    assert process.poll() is None, joined.said()
+
+
+def settles(joined: Joined, history: History) -> None:
+    joined.publish_positions(history)
+    wait_for(lambda: joined.barriers_tell(history), "the barriers never come", seconds=240)
+    assert joined.live() == oracle(joined, history)
+
+
+def survives_kills(joined: Joined, kills: int, seed: int) -> None:
+    history, chance = History(random.Random(seed)), random.Random(seed)
+    for _ in range(kills):
+        joined.publish(history.change(250, ids=6))
+        process = joined.start(JOIN)
+        started(joined, process)
+        joined.publish(history.change(50, ids=6))
+        time.sleep(chance.uniform(0, 6))  # anywhere: before, during or after the writes of a batch
+        kill_group(process)
+    joined.publish(history.change(50, ids=6))
+    joined.start(JOIN)
+    settles(joined, history)
+
+
+def test_driver_killed_at_random(joined: Joined) -> None:
+    """Three deaths by SIGKILL of driver, JVM and workers alike, at random moments of their work."""
+    survives_kills(joined, 3, seed=11)
+
+
+@pytest.mark.chaos
+def test_driver_killed_at_random_very_often(joined: Joined) -> None:
+    """Twenty deaths."""
+    survives_kills(joined, 20, seed=12)
+
+
+@pytest.mark.chaos
+def test_python_worker_killed(joined: Joined) -> None:
+    """A worker that dies while it writes is replaced: its task runs again and writes identical cells."""
+    history = History(random.Random(13))
+    joined.publish(history.change(3000, ids=200))
+    process = joined.start(JOIN)
+    started(joined, process)
+    killed = 0
+    deadline = time.monotonic() + 120
+    while killed < 3 and time.monotonic() < deadline:
+        for worker in workers_of(process.pid):
+            os.kill(worker, signal.SIGKILL)
+            killed += 1
+            joined.publish(history.change(100, ids=200))
+            break
+        time.sleep(1)
+    assert killed >= 1, "no worker was seen at work"
+    settles(joined, history)
+    assert process.poll() is None, "the query did not survive its workers"
+
+
+def workers_of(group: int) -> list[int]:
+    """Python workers of a join: children of pyspark's daemon in its process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            command = (stat.parent / "cmdline").read_bytes()
+            parent = (Path("/proc") / fields[1] / "cmdline").read_bytes()
+        except OSError:  # it ended meanwhile
+            continue
+        if int(fields[2]) == group and b"pyspark.daemon" in command and b"pyspark.daemon" in parent:
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.chaos
+def test_checkpoint_deleted(joined: Joined) -> None:
+    """The whole checkpoint is lost while the join is down and rows vanish: it rebuilds, and sweeps them away."""
+    history = History(random.Random(14))
+    joined.publish(history.change(400, ids=6))
+    first = joined.start(JOIN)
+    settles(joined, history)
+    kill_group(first)
+    subprocess.run(["rm", "-rf", str(joined.folder / "checkpoints")], check=True)
+    joined.publish(history.change(400, ids=6))
+    joined.start(JOIN)
+    settles(joined, history)
+
+
+@pytest.mark.chaos
+def test_checkpoint_volume_full(joined: Joined) -> None:
+    """A full volume under the checkpoint ends the join with the reason; with room again it goes on where it was."""
+    volume = joined.folder / "checkpoints"
+    volume.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(volume)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small volume needs root")
+    try:
+        history = History(random.Random(15))
+        joined.publish(history.change(300, ids=6))
+        filler = volume / "filler"
+        process = joined.start(JOIN)
+        settles(joined, history)
+        filler.write_bytes(b"x" * room(volume))
+        joined.publish(history.change(300, ids=6))
+        assert process.wait(240) != 0
+        assert "No space left" in joined.said()
+        filler.unlink()
+        subprocess.run(["mount", "-o", "remount,size=200m", str(volume)], check=True)
+        joined.start(JOIN)
+        settles(joined, history)
+        kill_group(joined.processes[-1])
+    finally:
+        subprocess.run(["umount", "-l", str(volume)], check=True)
+
+
+def room(folder: Path) -> int:
+    free = os.statvfs(folder)
+    return free.f_bavail * free.f_frsize

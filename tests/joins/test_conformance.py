@@ -1,0 +1,158 @@
+"""One suite for both engines: random joins through Spark with real state stores give, batch by batch, the messages of
+`joins.state`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from joins.plan import Plan
+from joins.program import program_of
+from joins.records import SINK, Message, load
+from joins.simulation import Logged, Simulation
+from joins.spark_kernel import kernel_flow
+from joins.spark_session import open_session
+from joins.spark_steps import dataflow
+from tests.joins.joincase import Case, events_of, log_of
+from tests.joins.joinrandom import random_case
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+SCHEMA = "topic string, partition int, offset long, key binary, value binary"
+BATCHES = 4
+Batches = list[list[Logged]]
+Settled = dict[str, dict[int, int]]
+Found = list[tuple[bytes, int, bytes]]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = open_session("conformance", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
+    yield session
+    session.stop()
+
+
+class _Everything:
+    """Filters only save work and engines need not know them: everything passes."""
+
+    def holds(self, _: object, __: object, rows: Sequence[object]) -> list[bool]:
+        return [True] * len(rows)
+
+
+def batches_of(case: Case, chance: random.Random) -> Batches:
+    """The case's log, cut so that every partition goes on at its own pace."""
+    ends: dict[tuple[str, int], int] = {}
+    topics = case.plan().topics
+    records = [one for events in events_of(case) for one in log_of(case, events, ends) if one.topic in topics]
+    batches: Batches = [[] for _ in range(BATCHES)]
+    partitions = sorted({(record.topic, record.partition) for record in records})
+    for at in partitions:
+        own = [record for record in records if (record.topic, record.partition) == at]
+        cuts = sorted(chance.randint(0, len(own)) for _ in range(BATCHES - 1))
+        for batch, start, end in zip(batches, [0, *cuts], [*cuts, len(own)], strict=True):
+            batch += own[start:end]
+    return batches
+
+
+def specified(plan: Plan, settled: Settled, batches: Batches) -> list[Found]:
+    """What `joins.route` and `joins.state` say, batch by batch."""
+    simulation = Simulation(plan, settled, _Everything())  # type: ignore[arg-type]  # nothing is finished here
+    found = []
+    for batch in batches:
+        states = simulation.states.copy()
+        changes = [simulation.reader.read(r.topic, r.partition, r.offset, r.key, r.value) for r in batch]
+        routed = list(simulation.router.route(simulation._latest([c for c in changes if c is not None], states)))  # type: ignore[misc]
+        found.append(_plain(simulation._steps(routed, states)))
+        simulation.states = states
+    return found
+
+
+def _plain(messages: Sequence[Message]) -> Found:
+    assert all(message.k[0] == SINK for message in messages)
+    return sorted((message.k, message.op, message.p) for message in messages)
+
+
+def run(
+    spark: SparkSession,
+    flow: Callable[[Callable[[tuple[str, ...]], DataFrame]], DataFrame],
+    batches: Batches,
+    folder: Path,
+) -> list[Found]:
+    """The batches through a query of Spark, each a file."""
+    log = folder / "log"
+    log.mkdir(parents=True)
+    for number, batch in enumerate(batches):
+        columns = [[getattr(r, n) for r in batch] for n in ("topic", "partition", "offset", "key", "value")]
+        types = [pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary()]
+        names = ["topic", "partition", "offset", "key", "value"]
+        arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+        pq.write_table(pa.table(dict(zip(names, arrays, strict=True))), log / f"{number:03}.parquet")
+    found: dict[int, Found] = {}
+
+    def read(topics: tuple[str, ...]) -> DataFrame:
+        stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(log))
+        return stream.where(stream.topic.isin(*topics))
+
+    def keep(rows: DataFrame, batch: int) -> None:
+        found[batch] = _plain([load(bytes(row.k), bytes(row.m)) for row in rows.collect()])
+
+    writer = flow(read).writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(keep)
+    query = writer.outputMode("append").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [found[number] for number in range(len(batches))]
+
+
+def kernel(plan: Plan, settled: Settled, read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
+    return kernel_flow(read, program_of(plan, settled))
+
+
+def python(plan: Plan, settled: Settled, read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
+    return dataflow(read(plan.topics), plan, settled, 2).select("k", "m")
+
+
+FLOWS = {"jvm": kernel, "python": python}
+
+
+def conforms(spark: SparkSession, engine: str, seed: int, folder: Path) -> bool:
+    """Whether the case of a seed was compared; it is left out where it asks for what the engine does not do."""
+    case = random_case(seed)
+    plan = case.plan()
+    if any(step[0] == "truncate" for step in case.history) or (case.delivery != "exactly_once" and engine == "python"):
+        return False
+    if not plan.steps:  # without a step the sink folds, not the engine
+        return False
+    chance = random.Random(seed)
+    batches = batches_of(case, chance)
+    settled = {topic: {p: chance.choice([0, 3, 1000]) for p in range(2)} for topic in plan.topics}
+    expected = specified(plan, settled, batches)
+    got = run(spark, partial(FLOWS[engine], plan, settled), batches, folder)
+    assert got == expected, f"seed {seed}\n{case.text()}"
+    return True
+
+
+def compare(spark: SparkSession, engine: str, seeds: Iterator[int], cases: int, folder: Path) -> None:
+    done = 0
+    while done < cases:
+        seed = next(seeds)
+        done += conforms(spark, engine, seed, folder / str(seed))
+
+
+@pytest.mark.parametrize("engine", FLOWS)
+def test_engine_says_what_the_specification_says(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+    """Ten random joins per engine: stars, chains, self-joins, inner and left, composite keys."""
+    compare(spark, engine, iter(range(10**6)), 10, tmp_path)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("engine", FLOWS)
+@pytest.mark.parametrize("first", range(1000, 5000, 1000))
+def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
+    """Fifty more per part, two hundred in all."""
+    compare(spark, engine, iter(range(first, first + 1000)), 50, tmp_path)

@@ -1,0 +1,53 @@
+"""What becomes of a stored layout when the query's result changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc.errors import UsageError
+from cdc.layout import Layout, LayoutColumn
+from cdc.types import parse_type
+from joins.evolution import evolved, places
+
+
+def layout(id_: int, **columns: str) -> Layout:
+    made = tuple(LayoutColumn(name=name, type=parse_type(type_), origin="o") for name, type_ in columns.items())
+    return Layout(topology="t", table="wide", id=id_, family="d", columns=made, row_key=("id",), salt_buckets=2)
+
+
+STORED = layout(4, id="int32", name="string", price="decimal(6,2)")
+
+
+def test_what_does_not_change_keeps_its_layout() -> None:
+    """Under every behavior the same result is written under the same layout; a new table begins with layout 1."""
+    for behavior in ("evolve", "lenient", "exception"):
+        assert evolved(STORED, replace(STORED, id=1), behavior) is STORED  # type: ignore[arg-type]  # of three literals
+        assert evolved(None, STORED, behavior).id == 1  # type: ignore[arg-type]  # as above
+
+
+def test_evolve_takes_every_change() -> None:
+    """Columns come, go and change type under the next id."""
+    wanted = layout(1, id="int32", price="string", extra="bool")
+    assert evolved(STORED, wanted, "evolve") == replace(wanted, id=5)
+
+
+def test_lenient_keeps_what_went_and_refuses_other_types() -> None:
+    """A column that went stays, NULL from then on; the result after that is stored once and no more."""
+    wanted = layout(1, id="int32", extra="bool", name="string")
+    kept = evolved(STORED, wanted, "lenient")
+    assert [column.name for column in kept.columns] == ["id", "extra", "name", "price"]
+    assert kept.id == 5
+    assert places(kept, {"id": 0, "extra": 3, "name": 1}) == [0, 3, 1, None]
+    assert evolved(kept, wanted, "lenient") is kept
+    with pytest.raises(UsageError, match="name was string and is int32"):
+        evolved(STORED, layout(1, id="int32", name="int32"), "lenient")
+    with pytest.raises(UsageError, match="row_key was id and is id, name"):
+        evolved(STORED, replace(STORED, row_key=("id", "name")), "lenient")
+
+
+def test_exception_names_what_would_change() -> None:
+    """Nothing changes, and the person learns what would have."""
+    with pytest.raises(UsageError, match=r"price decimal\(6,2\) goes; name was string and is bool"):
+        evolved(STORED, layout(1, id="int32", name="bool"), "exception")

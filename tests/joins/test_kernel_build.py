@@ -1,0 +1,50 @@
+"""The kernel can be built wherever there is Java: with a JDK's compiler, and with nothing but a runtime."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from joins import proc_kernel
+
+STEPS = {"Router", "KeyedJoin", "Assemble", "Message"}
+
+
+def compiled(folder: Path) -> set[str]:
+    return {file.stem for file in (folder / "tailorbird" / "kernel").glob("*.class") if "$" not in file.name}
+
+
+def test_kernel_is_built_without_a_jdk(tmp_path: Path) -> None:
+    """Where only a Java runtime is, Janino from pyspark's jars makes the same classes: its dialect has no lambdas."""
+    java = shutil.which("java")
+    assert java is not None
+    proc_kernel.with_janino(java, tmp_path)
+    assert compiled(tmp_path) >= STEPS
+
+
+def test_kernel_is_built_by_javac(tmp_path: Path) -> None:
+    """A JDK's compiler takes the same sources; the jar is built once and found again."""
+    javac = shutil.which("javac")
+    if javac is not None:  # a machine without a JDK has the test above
+        proc_kernel.with_javac(javac, tmp_path)
+        assert compiled(tmp_path) >= STEPS
+    assert proc_kernel.build(os.environ) == proc_kernel.jar() == proc_kernel.build({"PATH": ""})
+
+
+def test_kernel_stays_small() -> None:
+    """One small, generic kernel; the router that reads envelopes is beside it (ADR 10)."""
+    assert sum(len(file.read_text().splitlines()) for file in proc_kernel.sources() if file.stem != "Router") <= 400
+
+
+def test_a_mistake_in_the_kernel_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the compiler says reaches the person who builds."""
+    broken = tmp_path / "Broken.java"
+    broken.write_text('package tailorbird.kernel;\npublic class Broken { int x = "text"; }\n')
+    monkeypatch.setattr(proc_kernel, "sources", lambda: [broken])
+    java = shutil.which("java")
+    assert java is not None
+    with pytest.raises(RuntimeError, match="can not be compiled"):
+        proc_kernel.with_janino(java, tmp_path)
