@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from console.proc_stack import Stack
+from console.stack_bars import telling
+from joins.run import cluster_command
 from tests.integration.test_join import History, Joined, joined, oracle, wait_for
 
 __all__ = ["joined"]  # a fixture
@@ -57,12 +60,24 @@ def test_driver_killed_at_random(joined: Joined) -> None:
     survives_kills(joined, 3, seed=11)
 
 
+@pytest.mark.matrix
 @pytest.mark.chaos
 def test_driver_killed_at_random_very_often(joined: Joined) -> None:
     """Twenty deaths."""
     survives_kills(joined, 20, seed=12)
 
 
+@pytest.mark.matrix
+def test_executors_in_processes_of_their_own(joined: Joined) -> None:
+    """The command of `tailorbird submit` on a cluster of two executors: kernel and sources reach them."""
+    history = History(random.Random(16))
+    joined.publish(history.change(300, ids=6))
+    command = cluster_command(str(joined.file), "wide", master="local-cluster[2,1,1024]")
+    joined.start(command[: command.index(str(joined.file))])
+    settles(joined, history)
+
+
+@pytest.mark.matrix
 @pytest.mark.chaos
 def test_python_worker_killed(joined: Joined) -> None:
     """A worker that dies while it writes is replaced: its task runs again and writes identical cells."""
@@ -99,6 +114,24 @@ def workers_of(group: int) -> list[int]:
     return found
 
 
+@pytest.mark.matrix
+@pytest.mark.chaos
+def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
+    """HBase dies by SIGKILL under the writes and comes back: the query waits, and nothing is missing."""
+    history = History(random.Random(17))
+    joined.publish(history.change(2000, ids=100))
+    process = joined.start(JOIN)
+    started(joined, process)
+    stack.kill("hbase")
+    joined.publish(history.change(500, ids=100))
+    time.sleep(5)
+    with telling() as progress:
+        stack.up(progress)
+    settles(joined, history)
+    assert process.poll() is None, "the query did not survive HBase"
+
+
+@pytest.mark.matrix
 @pytest.mark.chaos
 def test_checkpoint_deleted(joined: Joined) -> None:
     """The whole checkpoint is lost while the join is down and rows vanish: it rebuilds, and sweeps them away."""
@@ -113,6 +146,7 @@ def test_checkpoint_deleted(joined: Joined) -> None:
     settles(joined, history)
 
 
+@pytest.mark.matrix
 @pytest.mark.chaos
 def test_checkpoint_volume_full(joined: Joined) -> None:
     """A full volume under the checkpoint ends the join with the reason; with room again it goes on where it was."""
@@ -121,8 +155,7 @@ def test_checkpoint_volume_full(joined: Joined) -> None:
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(volume)], check=False, capture_output=True
     )
-    if mounted.returncode:
-        pytest.skip("mounting a small volume needs root")
+    assert mounted.returncode == 0, "this test mounts a small volume: run it as root"
     try:
         history = History(random.Random(15))
         joined.publish(history.change(300, ids=6))
