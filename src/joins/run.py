@@ -18,7 +18,7 @@ import structlog
 from cdc.errors import Fatal, TailorbirdError, UsageError
 from cdc.naming import hbase_table, layouts_table, upsert_topic
 from cdc.reader import read_topology
-from cdc.topology import Table, Topology
+from cdc.topology import Engine, Table, Topology
 from joins.compiler import compile_plan
 from joins.file_archive import write_archive
 from joins.file_checkpoint import Checkpoint, QueryRecord
@@ -179,7 +179,7 @@ class _Join:
             record = QueryRecord(
                 id=str(uuid.uuid4()),
                 fingerprint=plan.fingerprint(),
-                partitions=max(1, (os.cpu_count() or 1) // 2),  # a partition costs half a core in small batches
+                partitions=_partitions(self.table.engine),
                 first_stamp=next_stamp(_now_ms(), self.joined.last_stamp()),
                 target=ends,
                 complete=False,
@@ -283,6 +283,12 @@ class _Join:
                 last[0] = (what, time.monotonic())
 
         return tell
+
+
+def _partitions(engine: Engine) -> int:
+    """How many partitions the state has, for good: a Python one costs half a core in small batches."""
+    cores = os.cpu_count() or 1
+    return max(2, cores // 2) if engine == "jvm" else max(1, cores // 2)
 
 
 def _now_ms() -> int:

@@ -19,8 +19,16 @@ from joins.proc_jvm import apart, empty_folder, prepare_environment
 from joins.proc_kernel import build
 
 # Spark's search for an interrupt in an error's text overflows smaller stacks than 4 MB. For the Python engine one
-# compiler tier starts in two thirds of the time and half of the memory: what is hot runs in Python or in RocksDB.
-_JVM = {"jvm": "-XX:+UseParallelGC -Xss4m", "python": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"}
+# compiler tier starts in two thirds of the time and half of the memory: what is hot runs in Python or in RocksDB. The
+# kernel needs the second one, but only for what is really hot: else it takes the start's time from a small machine.
+_SECOND_TIER_LATER = (
+    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
+    "-XX:Tier4BackEdgeThreshold=160000"
+)
+_JVM = {
+    "jvm": f"-XX:+UseSerialGC -Xss4m {_SECOND_TIER_LATER}",
+    "python": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+}
 _MASTER = "local[2,4]"  # plain local[N] never retries a task
 STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -29,7 +37,7 @@ STREAMING = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # a get before every put, for a figure in the progress report
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "64",
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "256",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # each look for new data asks Kafka for its offsets; the default of 10 ms burns a core while nothing happens
     "spark.sql.streaming.pollingDelay": "50ms",
