@@ -144,7 +144,7 @@ def apply(
         splits=(),
     )
     yield _table(layouts, existing, tables, "stored layouts and stamps")
-    for table in topology.tables.values():
+    for table in (table for table in topology.tables.values() if table.sink == "hbase"):
         note = f"{table.salt_buckets} region{'s' if table.salt_buckets > 1 else ''}, family {table.family}"
         yield _table(table_spec(topology.name, table), existing, tables, note)
     for foreign in topology.foreign_tables.values():
