@@ -97,7 +97,7 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
       }
       String where = topic + ", partition " + record.getInt(1) + ", offset " + record.getLong(2);
       JsonNode from = Message.at(settled, String.valueOf(record.getInt(1)));
-      if (event.op == 't') out.add(Message.of(Message.SINK, Message.NONE, Message.HALTED, 0, Message.NONE, ("TRUNCATE met at " + where).getBytes()));
+      if (event.op == 't') out.add(Message.of(Message.SINK, Message.NONE, Message.HALTED, 0, Message.NONE, ("TRUNCATE of " + topic.substring(topic.indexOf(46) + 1) + " met at " + where).getBytes()));
       else if (latest.length == 0) route(event, record.getLong(2), from != null && record.getLong(2) >= from.asLong(), out);
       else {
         byte[] key = joined(event.after == null ? event.before : event.after, latest, 0);
