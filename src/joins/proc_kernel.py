@@ -60,16 +60,21 @@ def with_javac(javac: str, classes: Path) -> None:
     """Compile into `classes` with a JDK's compiler."""
     options = ["-nowarn", "-proc:none", "--release", "17", "-encoding", "UTF-8"]
     command = [javac, *options, "-cp", _classpath(), "-d", str(classes), *map(str, sources())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the join kernel can not be compiled: {done.stderr.strip()[:2000]}")
+    _run(command, os.environ)
 
 
 def with_janino(java: str, classes: Path) -> None:
     """Compile into `classes` with the compiler that Spark itself carries."""
-    from joins.spark_janino import compile_with_janino  # py4j is needed here only
+    # in a process of its own: py4j leaves its sockets and pipes to the garbage collector
+    module = [sys.executable, "-W", "ignore", "-m", "joins.spark_janino"]
+    environ = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1])}
+    _run([*module, java, _classpath(), str(classes), *map(str, sources())], environ)
 
-    compile_with_janino(java, _classpath(), [file.read_text() for file in sources()], classes)
+
+def _run(command: list[str], environ: Mapping[str, str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    if done.returncode:
+        raise RuntimeError(f"the join kernel can not be compiled: {done.stderr.strip()[-2000:]}")
 
 
 def _tool(name: str, environ: Mapping[str, str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def compile_with_janino(java: str, classpath: str, sources: Sequence[str], class
     finally:
         gateway.close()
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdin.close()  # py4j's own threads read and close its stdout
 
 
 def one_unit(sources: Sequence[str]) -> str:
@@ -38,3 +40,12 @@ def one_unit(sources: Sequence[str]) -> str:
     imports = sorted({line for text in sources for line in re.findall(r"^import .*;$", text, re.MULTILINE)})
     bodies = [re.sub(r"^(package|import) .*;$", "", text, flags=re.MULTILINE) for text in sources]
     return "\n".join([*packages, *imports, *bodies])
+
+
+if __name__ == "__main__":
+    try:
+        compile_with_janino(
+            sys.argv[1], sys.argv[2], [Path(name).read_text() for name in sys.argv[4:]], Path(sys.argv[3])
+        )
+    except RuntimeError as error:
+        sys.exit(str(error))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -93,7 +94,9 @@ def run(
         types = [pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary()]
         names = ["topic", "partition", "offset", "key", "value"]
         arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-        pq.write_table(pa.table(dict(zip(names, arrays, strict=True))), log / f"{number:03}.parquet")
+        file = log / f"{number:03}.parquet"
+        pq.write_table(pa.table(dict(zip(names, arrays, strict=True))), file)
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes files in the order of their times
     found: dict[int, Found] = {}
 
     def read(topics: tuple[str, ...]) -> DataFrame:

@@ -35,7 +35,7 @@ def test_kernel_is_built_by_javac(tmp_path: Path) -> None:
 
 
 def test_kernel_stays_small() -> None:
-    """One small, generic kernel; the router that reads envelopes is beside it (ADR 10)."""
+    """One small, generic kernel; the router that reads envelopes is beside it (ADR 13)."""
     assert sum(len(file.read_text().splitlines()) for file in proc_kernel.sources() if file.stem != "Router") <= 400
 
 
