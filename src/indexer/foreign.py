@@ -84,9 +84,9 @@ class ForeignMapper:
             return {
                 self.key(row, column): self._document(row, {column: value}, version, now_ms, column)
                 for column, value in cells.items()
-                if self._wanted(column)
+                if self.wants(column)
             }
-        if not any(self._wanted(column) for column in cells):
+        if not any(self.wants(column) for column in cells):
             return {}
         return {self.key(row): self._document(row, cells, version, now_ms, None)}
 
@@ -98,7 +98,8 @@ class ForeignMapper:
         """What stays of a document that is gone."""
         return {fields.UNIQUE_KEY: key, fields.FENCE: version, fields.ROW_KEY: row.hex()}
 
-    def _wanted(self, column: Column) -> bool:
+    def wants(self, column: Column) -> bool:
+        """Whether a field is made of a column."""
         return any(field.matches(*column) for field in self._table.fields if field.family)
 
     def _document(self, row: bytes, cells: Cells, version: int, now_ms: int, column: Column | None) -> Document:
@@ -185,14 +186,14 @@ class ForeignProcessor:
             if self._table.read_row == "never":
                 letters += self._post_events({key: touched[key] for key in some}, tally)
             else:
-                letters += self._complete(some, tally)
+                letters += self._complete({key: _columns(touched[key]) for key in some}, tally)
         self._bury(letters, tally)
         return tally
 
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
         """Index rows as they are in HBase now, whatever the changes say of them."""
         tally = Tally()
-        keys = [change.row for change in changes if self._table.covers(change.row)]
+        keys: dict[bytes, set[Column]] = {change.row: set() for change in changes if self._table.covers(change.row)}
         self._bury(self._complete(keys, tally), tally)
         return tally
 
@@ -201,18 +202,19 @@ class ForeignProcessor:
             self._quarantine.put(letters)
             tally.dead = len(letters)
 
-    def _complete(self, keys: Sequence[bytes], tally: Tally) -> list[DeadLetter]:
-        """Bring the documents of some rows to what HBase has, by read and compare-and-set."""
+    def _complete(self, touched: Mapping[bytes, set[Column]], tally: Tally) -> list[DeadLetter]:
+        """Bring the documents of some rows to what HBase has, by read and compare-and-set; `touched` names the columns
+        that an event wrote or deleted."""
         self._ensure_fields()
         letters: list[DeadLetter] = []
-        waiting = list(keys)
+        waiting = touched
         for _ in range(_ATTEMPTS):
             if not waiting:
                 return letters
-            waiting = self._attempt(waiting, tally, letters)
+            waiting = {row: touched[row] for row in self._attempt(waiting, tally, letters)}
         raise Retriable(f"{len(waiting)} rows are written faster than they can be indexed")
 
-    def _attempt(self, keys: Sequence[bytes], tally: Tally, letters: list[DeadLetter]) -> list[bytes]:
+    def _attempt(self, keys: Mapping[bytes, set[Column]], tally: Tally, letters: list[DeadLetter]) -> list[bytes]:
         """Rows whose documents others wrote meanwhile: to be done again."""
         ids, owners, unnamed = self._known_ids(keys)
         letters += unnamed
@@ -245,7 +247,9 @@ class ForeignProcessor:
             version = versions.get(key, -1)
             if key in wanted:
                 documents.append({**wanted[key], "_version_": version})
-            elif version != -1:  # there once, and gone now
+            else:
+                # Gone, or never seen: then too, or another indexer that has read the row before it went would still
+                # write it on condition of "absent".
                 documents.append({**self._mapper.stub(key, row, version=2 * now_ms + 1), "_version_": version})
         conflicts, refused = self._collection.put_if(documents)
         tally.accepted += len(documents) - len(conflicts) - len(refused)
@@ -255,19 +259,20 @@ class ForeignProcessor:
             letters.append(_letter(row, present.cells if present else {}, 0, each.reason))
         return [*dict.fromkeys([*(owners[key] for key in conflicts), *again])]
 
-    def _known_ids(self, keys: Sequence[bytes]) -> tuple[list[str], dict[str, bytes], list[DeadLetter]]:
+    def _known_ids(self, keys: Mapping[bytes, set[Column]]) -> tuple[list[str], dict[str, bytes], list[DeadLetter]]:
         """The ids that rows have or had, each with its row; those of a column mapping are asked of both sides."""
         owners: dict[str, bytes] = {}
         letters: list[DeadLetter] = []
-        now = {each.row: each for each in self._rows.rows(keys)} if self._table.mapping == "column" else {}
-        for row in keys:
+        now = {each.row: each for each in self._rows.rows(list(keys))} if self._table.mapping == "column" else {}
+        for row, columns in keys.items():
             try:
                 if self._table.mapping == "row":
                     owners[self._mapper.key(row)] = row
                     continue
                 present = now.get(row)
                 made = self._mapper.documents(row, present.cells, version=0, now_ms=0) if present else {}
-                for key in (*made, *self._collection.keys_of(row.hex())):
+                touched = [self._mapper.key(row, column) for column in columns if self._mapper.wants(column)]
+                for key in (*made, *touched, *self._collection.keys_of(row.hex())):
                     owners[key] = row
             except Skippable as error:
                 letters.append(_letter(row, {}, 0, error.message))
@@ -314,6 +319,11 @@ def _merged(row: bytes, writes: Sequence[Write]) -> tuple[dict[Column, bytes], i
         cells.update({(family, qualifier): value for qualifier, value in change.cells.items()})
     gone = not cells and all(change.deleted for change in changes)
     return cells, max(change.version for change in changes), gone
+
+
+def _columns(writes: Sequence[Write]) -> set[Column]:
+    """The columns that writes name; a delete of a family names none, and the log's order alone guards it."""
+    return {(write.family, qualifier) for write in writes for qualifier in write.cells if qualifier}
 
 
 def _letter(row: bytes, cells: Cells, version: int, reason: str) -> DeadLetter:
