@@ -96,6 +96,15 @@ class _Lengths(dict[int, bytes]):
         return found
 
 
+class _Common:
+    """What depends on nothing but the gap: packets' lengths, and how to read and check the XID behind a rows event."""
+
+    def __init__(self, gap: int) -> None:
+        self.lengths = _Lengths(gap)
+        self.unpack_xid = Struct(f"<{gap}x4x9sI").unpack_from
+        self.xid_sums = _Sums(gap, (_XID_SIZE,), 4, CRC_RESIDUE)
+
+
 @dataclass(frozen=True, slots=True)
 class _Template:
     """The first three events of a transaction, by their sizes.
@@ -137,18 +146,22 @@ class WholeTransactions:
         self._stream = stream
         self._templates: dict[tuple[int, int, int], _Template] = {}
         self._tails: set[bytes] = set()
-        self._xid_sums: dict[int, _Sums] = {}
+        self._common: dict[int, _Common] = {}
 
     def changes(self, window: Window) -> Iterator[RowBatch | Committed]:
         """The rows and the end of each transaction that can be taken; the stream's position follows as they are."""
         stream, gap = self._stream, window.gap
         if not stream.options.verify or stream.checksum != CRC32 or stream.id_size != _ID_SIZE:
             return
-        progress, decoders, tails, uuids = stream.progress, stream.decoders_by_map, self._tails, UUIDS
         block, at, file, position = window.block, window.at, window.file, window.position
-        end, names, new, lengths, behind = len(block), _ROWS, tuple.__new__, _Lengths(gap), gap + _XID_SIZE
-        unpack_xid = Struct(f"<{gap}x4x9sI").unpack_from
-        xid_sums = self._xid_sums.setdefault(gap, _Sums(gap, (_XID_SIZE,), 4, CRC_RESIDUE))
+        if self._template(block, at, gap) is None:
+            return
+        progress, decoders, tails, uuids = stream.progress, stream.decoders_by_map, self._tails, UUIDS
+        common = self._common.get(gap)
+        if common is None:
+            common = self._common[gap] = _Common(gap)
+        end, names, new, lengths, behind = len(block), _ROWS, tuple.__new__, common.lengths, gap + _XID_SIZE
+        unpack_xid, xid_sums = common.unpack_xid, common.xid_sums
         known = begins = b""
         decoder = decoders.get(known)
         # One loop with everything in local names: it is what a change of an OLTP binlog costs.
