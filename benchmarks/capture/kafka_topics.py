@@ -27,7 +27,7 @@ PARTITIONS = 2
 
 def make_topic(brokers: str, topic: str) -> None:
     """Make a topic whose records are stamped by the broker."""
-    admin = AdminClient({"bootstrap.servers": brokers})
+    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(16 * 1024 * 1024)}
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(30)
 
@@ -36,7 +36,7 @@ def stamp_by_broker(brokers: str, topic: str) -> None:
     """Let the broker stamp the records of a topic that is there already."""
     entry = ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": brokers})  # its answers die with it
+    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})  # its answers die with it
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
