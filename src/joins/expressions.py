@@ -157,7 +157,8 @@ class Compiler:
     def _arithmetic(self, node: exp.Expr) -> Typed:
         left, right = self.compile(node.this), self.compile(node.expression)
         name = _ARITHMETIC[type(node)]
-        result = arithmetic(name, left.type, right.type)
+        a, b = _beside(node.this, left.type, right.type), _beside(node.expression, right.type, left.type)
+        result = arithmetic(name, a, b)
         if result is None:
             shown = f"{left.type} and {right.type} in {node.sql('spark')}"
             refuse(node, shown, "numbers; date_add(d, n) and datediff(a, b) count days")
@@ -166,6 +167,13 @@ class Compiler:
             sql = f"try_cast({sql} AS {spark_type(result)})"
         failure = f"({sql} IS NULL AND {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL)"
         return Typed(sql=sql, type=result, failed=any_of(left.failed, right.failed, failure))
+
+
+def _beside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
+    """The type of an operand: a whole number that is written out takes, beside a decimal, its own digits alone."""
+    if isinstance(node, exp.Literal) and not node.is_string and type_.kind in INTEGERS and other.kind == "decimal":
+        return LogicalType(kind="decimal", precision=len(node.name))
+    return type_
 
 
 def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:

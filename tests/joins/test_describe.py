@@ -51,7 +51,7 @@ where o.state = 'open' AND (c.name <> '<b>' OR c.id IS NULL)
 columns
   id     int32           shop.shop.lines.id
   nr     int32           shop.shop.lines.nr
-  twice  decimal(20,2)   p.price * 2
+  twice  decimal(11,2)   p.price * 2
   name   string          crm.crm.customers.name
 
 fingerprint """
