@@ -197,6 +197,10 @@ class _Parser:
             if token.token_type == TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
                 what = f"not SQL: {after.text} after a comma"
                 self.refuse_at(after.line - 1, after.col, what, "a column after each comma")
+            if token.token_type == after.token_type == TokenType.STRING:
+                # Spark reads '' within a text as a quote, sqlglot as the end of one text and the begin of another
+                what = f"two texts side by side: '{token.text}' '{after.text}'"
+                self.refuse_at(after.line - 1, after.col, what, "a quote as \\', texts joined by ||")
 
     def _relation(self, node: exp.Expr) -> Relation:
         if not isinstance(node, exp.Table):

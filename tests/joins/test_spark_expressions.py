@@ -39,7 +39,7 @@ n + 1 | n - big | n * n | n / 2 | n / 0 | n % 3 | -n | tiny + tiny | big - 1 | d
 d * f | f / n | huge + 1 | n + d | 1.50 + n | 1e3 * n | abs(n) | abs(d) | abs(f) | round(d, 1) | round(d) | round(f, 1)
 floor(d) | ceil(d) | floor(n) | sqrt(n) | sqrt(d) | power(n, 2) | ln(n) | log10(d) | exp(n) | greatest(n, big, 2)
 least(d, n) | nullif(n, 5) | coalesce(n, tiny, 0) | ifnull(s, 'none') | nvl(d, 0) | if(n > 1, 'a', 'b') | upper(s)
-CASE WHEN n > 1 THEN 'x{y}' WHEN n = 0 THEN 'it''s' END | CASE n WHEN 5 THEN d WHEN 0 THEN 1 ELSE NULL END | lower(s)
+CASE WHEN n > 1 THEN 'x{y}' WHEN n = 0 THEN 'it\\'s' END | CASE n WHEN 5 THEN d WHEN 0 THEN 1 ELSE NULL END | lower(s)
 trim(s) | ltrim(s) | rtrim(s) | reverse(s) | length(s) | char_length(s) | substring(s, 1, 2) | substr(s, 2) | left(s, 1)
 right(s, 1) | replace(s, 'a', 'b') | lpad(s, 5, '0') | rpad(s, 5, '*') | instr(s, 'b') | locate('b', s) | md5(s)
 position('b' IN s) | contains(s, 'b') | startswith(s, 'a') | endswith(s, '2') | sha2(s, 256) | concat(s, '-', n)
@@ -92,7 +92,7 @@ def as_spark_takes_it(type_: LogicalType, value: Canonical) -> Any:
 
 def near(value: Any) -> Any:
     if isinstance(value, float):
-        return None if math.isnan(value) else float(f"{value:.9g}")  # NaN has no canonical form
+        return None if not math.isfinite(value) else float(f"{value:.9g}")  # these have no canonical form
     return value
 
 

@@ -127,6 +127,7 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
         (f"SELECT o.id\n{FROM}\nLEFT JOIN crm.customers o ON o.id = o.customer_id", (3, 11), "o names two tables"),
         (f"SELECT o.id,, o.code\n{FROM}", (1, 13), "not SQL"),
         ("SELECT o.id\nFROM shop.orders o\nLEFT JOIN", (3, 9), "not SQL"),
+        (f"SELECT o.id, 'it''s' AS x {FROM}", (1, 20), "two texts side by side: 'it' 's'"),
         ("DELETE FROM shop.orders", (1, 13), "expected a SELECT"),
         ("SELECT 1", (1, 8), "no FROM"),
         (f"SELECT o.id {FROM};\nSELECT o.id {FROM}", (1, 1), "not one statement"),
