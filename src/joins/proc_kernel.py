@@ -67,7 +67,11 @@ def with_janino(java: str, classes: Path) -> None:
     """Compile into `classes` with the compiler that Spark itself carries."""
     # in a process of its own: py4j leaves its sockets and pipes to the garbage collector
     module = [sys.executable, "-W", "ignore", "-m", "joins.spark_janino"]
-    environ = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1])}
+    path = [
+        str(FOLDER.parents[1]),
+        *filter(None, [os.environ.get("PYTHONPATH")]),
+    ]  # pip builds in an environment of its own
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     _run([*module, java, _classpath(), str(classes), *map(str, sources())], environ)
 
 

@@ -100,7 +100,7 @@ def test_python_worker_killed(joined: Joined) -> None:
 
 
 def workers_of(group: int) -> list[int]:
-    """Python workers of a join: children of pyspark's daemon in its process group."""
+    """Python workers of a join: children of pyspark's daemon in its session (the daemon leaves the process group)."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -109,7 +109,7 @@ def workers_of(group: int) -> list[int]:
             parent = (Path("/proc") / fields[1] / "cmdline").read_bytes()
         except OSError:  # it ended meanwhile
             continue
-        if int(fields[2]) == group and b"pyspark.daemon" in command and b"pyspark.daemon" in parent:
+        if int(fields[3]) == group and b"pyspark.daemon" in command and b"pyspark.daemon" in parent:
             found.append(int(stat.parent.name))
     return found
 
