@@ -17,6 +17,7 @@ from console import (
     cli_join,
     cli_poll,
     cli_run,
+    cli_schema,
     cli_snapshot,
     cli_stack,
     cli_state,
@@ -37,6 +38,7 @@ app = typer.Typer(
 
 app.add_typer(cli_stack.app, name="stack")
 app.add_typer(cli_binlog.app, name="binlog")
+app.add_typer(cli_schema.app, name="schema")
 app.add_typer(cli_poll.app, name="poll")
 app.add_typer(cli_state.app, name="state")
 app.command("apply")(cli_apply.apply)

@@ -1,0 +1,53 @@
+"""Signals to a running capture: Debezium's forms, refused where they concern nothing of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.agent.records import Recorder
+from ingest.agent.signals import Signal, signal_of, signal_value
+from ingest.agent.snapshots import Snapshots
+from ingest.agent.tables import Tables
+from ingest.ddl.dialect import dialect_of
+
+
+def known() -> tuple[Tables, Snapshots]:
+    tables = Tables("s", ["d"], lambda database, table: (database, table) == ("d", "t"), dialect_of("mysql"))
+    return tables, Snapshots("s", Recorder("top"), tables, {})
+
+
+def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
+    """execute-snapshot with its additional condition, as Debezium writes it; stop-snapshot ends it."""
+    tables, snapshots = known()
+    signal = signal_of(signal_value("execute-snapshot", ("d.t",), "id > 5"))
+    assert signal.obey(snapshots, tables) == ""
+    assert snapshots.state == {"d.t": {"rows": 0, "where": "id > 5"}}
+    assert signal_of(signal_value("stop-snapshot", ("d.t",))).obey(snapshots, tables) == ""
+    assert snapshots.state == {}
+
+
+def test_what_is_not_ours_is_refused_with_the_reason() -> None:
+    """Nothing is done in silence: an unknown type and a table that is not captured are named."""
+    tables, snapshots = known()
+    assert "d.x is not captured" in Signal(type="execute-snapshot", tables=("d.x",)).obey(snapshots, tables)
+    assert "none of" in Signal(type="log").obey(snapshots, tables)
+    assert snapshots.state == {}
+
+
+def test_pause_and_resume() -> None:
+    """A paused snapshot asks for nothing more, and keeps its place."""
+    tables, snapshots = known()
+    Signal(type="pause-snapshot").obey(snapshots, tables)
+    assert snapshots.paused
+    Signal(type="resume-snapshot").obey(snapshots, tables)
+    assert not snapshots.paused
+
+
+def test_a_schema_is_told() -> None:
+    """schema-set takes one table and its columns; less is no signal."""
+    columns = [{"name": "id", "column_type": "int", "nullable": False, "charset": None}]
+    data = {"data-collections": ["d.t"], "columns": columns, "primary-key": ["id"]}
+    fact = signal_of({"type": "schema-set", "data": data}).described(known()[0])
+    assert (str(fact.table), fact.columns[0].column_type, fact.primary_key) == ("s.d.t", "int", ("id",))
+    with pytest.raises(ValueError, match="columns"):
+        signal_of({"type": "schema-set", "data": {"data-collections": ["d.t"]}})
