@@ -1,0 +1,155 @@
+"""The shapes of TPC-H Q3, Q5, Q10 and NEXMark q3, q20 through Spark with its state stores equal DuckDB's answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc.envelope import to_envelope
+from cdc.event import ChangeEvent, SourceInfo
+from cdc.naming import change_topic
+from joins.oracle import Rows
+from joins.program import program_of
+from joins.records import ROW_GONE, ROW_PUT, SINK, load, values_of
+from joins.spark_kernel import finished, kernel_flow
+from joins.spark_session import open_session
+from joins.spark_steps import dataflow
+from joins.sql_oracle import Oracle
+from tests.joins.joincase import Case, table_id
+from tests.joins.shapes import SHAPES, Shape, changes_of
+
+pytestmark = pytest.mark.timeout(3600)
+
+SCHEMA = "topic string, partition int, offset long, key binary, value binary"
+PARTITIONS = 2
+PER_BATCH = 100_000
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = open_session("shapes", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
+    yield session
+    session.stop()
+
+
+def case_of(shape: Shape) -> Case:
+    return Case(tables=shape.tables, query=shape.query, row_key=shape.row_key, history=[])
+
+
+def write_log(shape: Shape, count: int, seed: int, folder: Path) -> dict[Any, Rows]:
+    """The log, a file per batch; the final tables."""
+    folder.mkdir(parents=True)
+    tables: dict[Any, Rows] = {table_id(name): {} for name in shape.tables}
+    offsets: dict[tuple[str, int], int] = {}
+    columns: list[list[Any]] = [[], [], [], [], []]
+
+    def flush(number: int) -> None:
+        types = [pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary()]
+        names = ["topic", "partition", "offset", "key", "value"]
+        arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+        pq.write_table(pa.table(dict(zip(names, arrays, strict=True))), folder / f"{number:04}.parquet")
+        for column in columns:
+            column.clear()
+
+    number = 0
+    for number, (name, before, after) in enumerate(changes_of(shape, count, seed), 1):
+        table, row = table_id(name), after if after is not None else before
+        assert row is not None
+        source = SourceInfo(
+            table_id=table, ts_ms=number, server_id=1, gtid=None, file="f", pos=number, row=0, sequence=number
+        )
+        op: Any = "c" if before is None else "d" if after is None else "u"
+        event = ChangeEvent(op=op, before=before, after=after, source=source, ts_ms=number)
+        at = tuple(row[column] for column in shape.tables[name]["key"])
+        partition = hash(at) % PARTITIONS
+        topic = change_topic("law", table)
+        offset = offsets.get((topic, partition), 0)
+        offsets[topic, partition] = offset + 1
+        made = (topic, partition, offset, json.dumps(at).encode(), orjson.dumps(to_envelope(event, "law")))
+        for column, value in zip(columns, made, strict=True):
+            column.append(value)
+        if after is None:
+            del tables[table][at]
+        else:
+            tables[table][at] = after
+        if number % PER_BATCH == 0:
+            flush(number // PER_BATCH)
+    flush(number // PER_BATCH + 1)
+    return tables
+
+
+def answer_of(case: Case, tables: dict[Any, Rows]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    oracle = Oracle(case.topology(), case.schemas())
+    try:
+        return oracle.answer(case.topology().tables["wide"], tuple(case.row_key), tables)
+    finally:
+        oracle.close()
+
+
+def through_spark(
+    spark: SparkSession, case: Case, log: Path, flow: Callable[[Callable[[tuple[str, ...]], DataFrame]], DataFrame]
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The stored table after all batches; within a batch a put beats a delete, as the sink's stamps have it."""
+    plan, live = case.plan(), dict[bytes, bytes]()
+
+    def read(topics: tuple[str, ...]) -> DataFrame:
+        stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(log))
+        return stream.where(stream.topic.isin(*topics))
+
+    def keep(rows: DataFrame, batch: int) -> None:
+        messages = [load(bytes(row.k), bytes(row.m)) for row in rows.toLocalIterator()]
+        assert {message.op for message in messages} <= {ROW_PUT, ROW_GONE}
+        for message in messages:
+            if message.op == ROW_GONE:
+                live.pop(message.k, None)
+        live.update((message.k, message.p) for message in messages if message.op == ROW_PUT)
+
+    rows = finished(flow(read), plan)
+    writer = rows.writeStream.option("checkpointLocation", str(log.parent / "checkpoint")).foreachBatch(keep)
+    writer.outputMode("append").trigger(availableNow=True).start().awaitTermination()
+    assert all(k[0] == SINK for k in live)
+    found = {}
+    for p in live.values():
+        values = values_of(p)
+        row = {output.name: values[output.index] for output in plan.finish.outputs}
+        found[tuple(row[name] for name in plan.sink.row_key)] = row
+    return found
+
+
+def check(spark: SparkSession, name: str, engine: str, count: int, folder: Path) -> None:
+    shape = SHAPES[name]
+    case = case_of(shape)
+    plan = case.plan()
+    tables = write_log(shape, count, 1, folder / "log")
+    expected = answer_of(case, tables)
+    assert len(expected) > count / 10_000, "the conditions leave next to nothing"
+
+    def flow(read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
+        if engine == "jvm":
+            return kernel_flow(read, program_of(plan, {}))
+        return dataflow(read(plan.topics), plan, {}, 2).select("k", "m")
+
+    found = through_spark(spark, case, folder / "log", flow)
+    wrong = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
+    assert wrong == [], [(key, expected.get(key), found.get(key)) for key in wrong[:3]]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", SHAPES)
+def test_shape_at_a_million_changes(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    """A million inserts, updates, moves and deletes each, on the default engine."""
+    check(spark, name, "jvm", 1_000_000, tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
+def test_shape_of_six_tables(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+    """Q5 (six tables, four levels, a condition across branches) on both engines, with WHERE and expressions."""
+    check(spark, "tpch-q5", engine, 20_000, tmp_path)
