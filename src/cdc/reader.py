@@ -236,6 +236,8 @@ def _source(name: str, s: _Section) -> Source:
     said = s.take("tables", rules) if policy == "drop" else s.take("tables", rules, nothing)
     kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "sql"))
     polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
+    if policy == "accept" and not polled:
+        s.pairs["filter_policy"].fail("filter_policy accept, which capture cannot follow yet", "drop: list the tables")
     if kind == "sql" and not polled:
         refuse_log_capture(s, kind)
     if polled:

@@ -51,12 +51,12 @@ def test_masks_and_ignored_columns() -> None:
 
 
 def test_a_topology_says_it_by_table() -> None:
-    """A list of names, or a mapping with what is said of each; accept takes every other table of the database."""
+    """A list of names, or a mapping with what is said of each."""
     text = """
 name: t
 sources:
-  s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, filter_policy: accept,
-      tables: {logs: {}, users: {ignored_columns: [password], mask: {email: sha256(x)}, where: "id > 3"}}}
+  s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1,
+      tables: {logs: {}, orders: {}, users: {ignored_columns: [password], mask: {email: sha256(x)}, where: "id > 3"}}}
 tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
 """
     topology = read_topology(text, file="t.yml", environ={})
@@ -64,8 +64,10 @@ tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
     assert source.rules[table("users")] == TableRule(
         ignored_columns=("password",), masks={"email": "sha256(x)"}, where="id > 3"
     )
-    assert [source.captures(table(name)) for name in ("logs", "users", "orders")] == [False, True, True]
+    assert [source.captures(table(name)) for name in ("logs", "users", "others")] == [True, True, False]
     assert topology.table_id(("s", "orders")) == table("orders")
-    assert topology.table_id(("s", "logs")) is None
+    assert topology.table_id(("s", "others")) is None
+    with pytest.raises(TopologyError, match="accept"):
+        read_topology(text.replace("server_id: 1,", "server_id: 1, filter_policy: accept,"), file="t.yml", environ={})
     with pytest.raises(TopologyError, match="sha256"):
         read_topology(text.replace("sha256(x)", "md5"), file="t.yml", environ={})
