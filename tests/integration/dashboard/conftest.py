@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from cdc.cells import Barrier, RowCodec
 from cdc.layout import Layout, LayoutColumn
+from cdc.topology import Solr
 from cdc.types import Canonical, parse_type
 from console.file_configset import install_configset
 from console.proc_stack import Stack
@@ -182,7 +183,7 @@ def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
     name = f"desk_{time.time_ns():x}"
     admin = SolrAdmin(url, install=install_configset)
     admin.create(name)
-    collection = SolrCollection(url, name, commit_within=0.1)
+    collection = SolrCollection(Solr(url=url), name, commit_within=0.1)
     collection.ensure_fields(Mapper(LAYOUT, SEARCH).fields)
     line = Line(solr=url)
     line.mend()
@@ -196,6 +197,7 @@ def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
         assert eventually(lambda: answers(desk.url)), "the page is not served"
         yield desk
     finally:
+        collection.close()
         if process.poll() is None:
             process.terminate()
         process.communicate(timeout=20)
