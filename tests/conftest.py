@@ -2,7 +2,8 @@
 
 The servers are a stack of their own (ports + 10000, folder `.tailorbird/tests`), which tests may kill beside a stack
 in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack instead, which saves its start while one
-works on a single test; such tests must not stop its servers.
+works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
+no others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from console.proc_stack import Stack
-from console.stack import StackSettings
+from console.stack import SERVICES, StackSettings
 from console.stack_bars import telling
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +39,8 @@ def stack() -> Iterator[Stack]:
     before = dict(os.environ)
     os.environ.update(settings.environ())
     with telling() as progress:
-        servers.up(progress)
+        only = os.environ.get("TAILORBIRD_TESTS_SERVICES")
+        servers.up(progress, [name for name in SERVICES if only is None or name in only.split(",")])
     yield servers
     os.environ.clear()
     os.environ.update(before)

@@ -20,16 +20,20 @@ _MASK = re.compile(r"sha256\((.+)\)|truncate\((\d+)\)|redact", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRule:
-    """What is said of one table: columns that never leave, masks by column, a condition on what a snapshot reads."""
+    """What is said of one table: columns that never leave, masks by column, a condition on what a snapshot reads.
+
+    `message_key_columns` identify a row in place of the table's own key, where it has none or another is wanted.
+    """
 
     ignored_columns: tuple[str, ...] = ()
     masks: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
+    message_key_columns: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
         """Whether the table is listed without a word."""
-        return not (self.ignored_columns or self.masks or self.where)
+        return not (self.ignored_columns or self.masks or self.where or self.message_key_columns)
 
 
 def is_captured(

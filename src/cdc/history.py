@@ -5,7 +5,7 @@ source's `sequence` like a row change does, so one number orders both, whichever
 Changes that are read again fold to the same history. What is learnt later (the log's metadata, a person) amends the
 change that was not understood, at its own number: rows that were quarantined since can be decoded then.
 
-It lives in the compacted topic `…schemas` as small records, one per table and change, which `checkpoint` replaces by
+It lives in the compacted topic `…history` as small records, one per table and change, which `checkpoint` replaces by
 one record per table for everything before a position that nobody returns to. So start-up reads as many records as
 there are tables, not as there were changes; and records may be read in any order.
 """
@@ -213,8 +213,8 @@ def history_from_records(found: Iterable[Record], source: str) -> History:
     entries: dict[_Name, dict[int, TableState | DatabaseState]] = {}
     first = 0
     # states come before changes, which may amend what a state was made from
-    for _, value in sorted(latest.items(), key=lambda record: json.loads(record[0])[0] == "change"):
-        if value is None or value["source"] != source:
+    for key, value in sorted(latest.items(), key=lambda record: json.loads(record[0])[0] == "change"):
+        if value is None or value["source"] != source or json.loads(key)[0] not in ("state", "change"):
             continue
         if value["format"] != FORMAT:
             raise ValueError(f"schema history record of format {value['format']}, this version reads {FORMAT}")

@@ -236,8 +236,6 @@ def _source(name: str, s: _Section) -> Source:
     said = s.take("tables", rules) if policy == "drop" else s.take("tables", rules, nothing)
     kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "sql"))
     polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
-    if policy == "accept" and not polled:
-        s.pairs["filter_policy"].fail("filter_policy accept, which capture cannot follow yet", "drop: list the tables")
     if kind == "sql" and not polled:
         refuse_log_capture(s, kind)
     if polled:
@@ -258,6 +256,7 @@ def _source(name: str, s: _Section) -> Source:
         position_lost=s.take("position_lost", lambda v: v.one_of("fail", "resnapshot"), "fail"),
         snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
         snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
+        heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
         server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
         snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,

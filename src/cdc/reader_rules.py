@@ -9,7 +9,10 @@ from cdc.filters import TableRule, mask
 
 
 def read_rule(value: Any) -> TableRule:
-    """What is said of a table: `{}` or `{ignored_columns: […], mask: {column: …}, where: …}`, as the reader has it."""
+    """What is said of a table, as the reader has it.
+
+    `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […]}`.
+    """
     if value.node.tag == "tag:yaml.org,2002:null":
         return TableRule()
     s = value.section()
@@ -17,6 +20,7 @@ def read_rule(value: Any) -> TableRule:
         ignored_columns=s.take("ignored_columns", lambda v: v.texts(), ()),
         masks=s.take("mask", _masks, {}),
         where=s.take("where", lambda v: v.text(), ""),
+        message_key_columns=s.take("message_key_columns", lambda v: v.texts(), ()),
     )
     s.end()
     return rule

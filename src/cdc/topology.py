@@ -40,9 +40,10 @@ class Source:
 
     `tables` are the tables listed, all of them captured under `filter_policy` drop, and `rules` what is said of each;
     under accept every other table of `databases` is. `password` never appears in messages or logs (`repr` leaves it
-    out). `position_lost` says what becomes of a position that the server's log does not continue. `poll` is set where
-    the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`, whose
-    hostname, port, username and password are empty.
+    out). `position_lost` says what becomes of a position that the server's log does not continue;
+    `heartbeat_interval_ms`, how often an idle capture commits its position (0: whenever it has moved). `poll` is set
+    where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
+    whose hostname, port, username and password are empty.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Source:
     position_lost: Literal["fail", "resnapshot"] = "fail"
     snapshot_max_threads: int = 2
     snapshot_locking_mode: Literal["none", "minimal"] = "none"
+    heartbeat_interval_ms: int = 0
 
     @property
     def databases(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from console import (
     cli_index,
     cli_join,
     cli_poll,
+    cli_rewind,
     cli_run,
     cli_schema,
     cli_snapshot,
@@ -51,6 +52,7 @@ app.command("submit")(cli_submit.submit)
 app.command("validate")(cli_validate.validate)
 app.command("status")(cli_status.status)
 app.command("run")(cli_run.run)
+app.command("rewind")(cli_rewind.rewind)
 app.command("snapshot")(cli_snapshot.snapshot)
 app.command("demo")(cli_demo.demo)
 app.command("ddl")(cli_ddl.ddl)

@@ -67,7 +67,7 @@ def findings(topology: Topology) -> Iterator[Finding]:
 
 
 def _source(source: Source) -> Iterator[Finding]:
-    from console.doctor import judge, reached
+    from console.doctor import Unreached, judge, reached
     from console.mysql_doctor import server_facts
 
     subject = f"source {source.name}"
@@ -76,9 +76,13 @@ def _source(source: Source) -> Iterator[Finding]:
         return
     address = f"{source.hostname}:{source.port}"
     facts = server_facts(source)
-    if isinstance(facts, str):
-        remedy = f"correct hostname, port, username or password; CREATE USER '{source.username}'@'%' if there is none"
-        yield reached(subject, address, facts, remedy)
+    if isinstance(facts, Unreached):
+        remedy = (
+            f"correct username or password; CREATE USER '{source.username}'@'%' if there is none"
+            if facts.refused
+            else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
+        )
+        yield reached(subject, address, facts.problem, remedy)
         return
     yield reached(subject, address, "", "")
     yield from judge(source, facts)

@@ -59,6 +59,14 @@ class ServerFacts:
         return "mariadb" in self.version.lower()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreached:
+    """Why a server told nothing; `refused` says that it was there and did not accept the login."""
+
+    problem: str
+    refused: bool
+
+
 def reached(subject: str, address: str, problem: str, remedy: str) -> Finding:
     """Whether a server answers; `problem` is empty when it does."""
     if problem:

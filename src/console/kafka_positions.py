@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
@@ -15,11 +17,15 @@ from cdc.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedPosition:
-    """The newest committed position of a source: all GTIDs read, and the sequence of its last published change."""
+    """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
+
+    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms.
+    """
 
     gtid_set: str
     sequence: int
     snapshot: str
+    snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
@@ -58,6 +64,7 @@ def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
                         gtid_set=value["position"]["gtid_set"],
                         sequence=value["position"]["sequence"],
                         snapshot=value["snapshot"],
+                        snapshots=value.get("state", {}).get("snapshots", {}),
                     )
         return found
     finally:

@@ -10,7 +10,7 @@ from pymysql.constants import ER
 
 from cdc.schema import TableId
 from cdc.topology import Source
-from console.doctor import ServerFacts, TableFacts
+from console.doctor import ServerFacts, TableFacts, Unreached
 
 _VARIABLES = (
     "log_bin",
@@ -31,12 +31,17 @@ _INDEXES = (
 )
 
 
-def server_facts(source: Source) -> ServerFacts | str:
+# what a server says to a login that it refuses; whoever says something else was reached, or nobody was
+_REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
+
+
+def server_facts(source: Source) -> ServerFacts | Unreached:
     """What the server says; or, when it cannot be reached or refuses the login, why."""
     try:
         return _facts(source)
-    except pymysql.MySQLError as error:
-        return str(error.args[-1]) if error.args else str(error)
+    except (pymysql.MySQLError, OSError) as error:
+        said = str(error.args[-1]) if error.args else str(error)
+        return Unreached(problem=said, refused=bool(error.args) and error.args[0] in _REFUSED)
 
 
 def _facts(source: Source) -> ServerFacts:

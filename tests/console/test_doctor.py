@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 
 import pytest
 
 from cdc.schema import TableId
 from cdc.topology import Poll, Source
+from console.cli_doctor import _source
 from console.doctor import Finding, ServerFacts, TableFacts, grants, judge, reached
 
 SOURCE = Source(
@@ -128,3 +130,13 @@ def test_grants_are_the_least() -> None:
     assert "secret" not in " ".join(grants(SOURCE))
     assert reached("solr", "x:1", "refused", "start it").status == "fault"
     assert reached("solr", "x:1", "", "start it").remedy == ""
+
+
+def test_a_server_that_is_away_is_not_a_wrong_password() -> None:
+    """A refused connection says nothing of the login, and the remedy does not either."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        (finding,) = _source(replace(SOURCE, hostname="127.0.0.1", port=closed.getsockname()[1]))
+    assert (finding.status, finding.check) == ("fault", "reachable")
+    assert "not reachable" in finding.remedy
+    assert "password" not in finding.remedy

@@ -16,7 +16,7 @@ from kafka.partitioner.default import murmur2
 
 from cdc.errors import Fatal, Retriable
 from cdc.event import Position
-from cdc.naming import schemas_topic
+from cdc.naming import history_topic, schemas_topic
 from cdc.reader import read_topology
 from cdc.schema import Column, TableId, TableSchema
 from cdc.topology import Topology
@@ -48,7 +48,7 @@ class InMemory:
     broker: Broker = field(default_factory=Broker)
 
     def open(self) -> ChangeLog:
-        return MemoryLog(self.broker, schemas_topic(self.topology))
+        return MemoryLog(self.broker, schemas_topic(self.topology), history_topic(self.topology))
 
     def read(self) -> list[tuple[bytes, bytes | None]]:
         schemas = schemas_topic(self.topology)
@@ -244,6 +244,28 @@ def test_the_newest_schema_of_each_table_is_found_again(place: Place) -> None:
     log.append(recorder.schema(replace(schema, version=2)))
     log.commit(FIRST)
     assert place.open().recover().schemas == {table: replace(schema, version=2)}
+
+
+def test_a_restated_history_is_all_that_is_read(place: Place) -> None:
+    """Start-up reads what was written last and what followed, however long the history is; as soon as it is committed,
+    and not before."""
+    recorder, log = Recorder(place.topology), place.open()
+    log.recover()
+    old = [(f'["change", "s", "d", "t", {n}]', {"n": n}) for n in range(50)]
+    log.extend(recorder.history(old))
+    log.commit(FIRST)
+    anew = [('["state", "s", "d", "t"]', {"n": 49}), *((key, None) for key, _ in old)]
+    log.restate(recorder.history(anew))
+    log.abort()
+    log = place.open()
+    assert log.recover().history == tuple(old)
+    log.restate(recorder.history(anew[:1]))
+    log.commit(FIRST)
+    following = ('["change", "s", "d", "t", 60]', {"n": 60})
+    log.extend(recorder.history([following]))
+    log.commit(SECOND)
+    assert log.history() == (anew[0], following)
+    assert place.open().recover().history == (anew[0], following)
 
 
 @pytest.mark.integration

@@ -12,11 +12,13 @@ import pytest
 
 from cdc.errors import Fatal, Retriable
 from cdc.event import Position
+from cdc.history import history_from_records
 from cdc.naming import TRUNCATE_KEY, history_topic, schemas_topic
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
 from ingest.agent.capture import Limits, Observer, Session
 from ingest.agent.facts import CaughtUp, Fact, Image, RowsLogged, StatementLogged, TransactionBegan, TransactionEnded
+from ingest.agent.marks import SLACK
 from ingest.agent.memory_log import Broker, MemoryLog
 from ingest.agent.records import Recorder
 from ingest.agent.seams import Checkpoint, PositionLost, Seen, Stream
@@ -48,7 +50,9 @@ class Script:
     now: float = 1000.0
     over: bool = False
     ended: int = 0
+    rests: tuple[str, int] | None = None
     lost: bool = False
+    purged: bool = False
     requests: int = 0
     asked: list[ChunkRequest] = field(default_factory=list)
 
@@ -57,6 +61,9 @@ class Script:
 
     def seen(self) -> Seen:
         return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
+
+    def holds(self, position: Position) -> bool:
+        return not self.purged
 
     @contextmanager
     def chunks(self) -> Iterator[Script]:
@@ -81,6 +88,10 @@ class Script:
         if self.lost and checkpoint.position.sequence == 1:
             raise PositionLost("the server has purged transactions that were never read", "take a new snapshot")
         yield self
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.rests or ("f", self.ended or 4)
 
     def reached(self, position: Position) -> bool:
         return True
@@ -161,7 +172,47 @@ def test_foreign_changes_move_the_position_now_and_then() -> None:
     broker = Broker()
     run(Script(told=[*transaction(1), CaughtUp(), 0.5, *transaction(2), CaughtUp(), 0.6, CaughtUp()]), broker)
     assert commits(broker) == [("", 0), (":1-2", 0)]
-    assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas"]
+    assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas", "top.history"]
+
+
+def test_an_idle_capture_stands_where_the_log_ends() -> None:
+    """A new file of the log without a transaction moves the position, so that the file before may be purged; a
+    heartbeat commits although nothing moved."""
+    broker = Broker()
+    script = Script(told=[*transaction(1, 1), CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp()])
+    script.rests = ("g", 4)
+    run(script, broker)
+    assert [(c.position.file, c.position.pos) for c in broker.checkpoints] == [("f", 4), ("g", 4)]
+    broker = Broker()
+    told = [*transaction(1, 1), CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp(), 1.5, CaughtUp()]
+    run(Script(told=list(told)), broker, limits=Limits(heartbeat=3.0))
+    assert commits(broker) == [("", 0), (":1", 1), (":1", 1)]
+    broker = Broker()
+    run(Script(told=list(told)), broker)
+    assert commits(broker) == [("", 0), (":1", 1)]
+
+
+def test_a_long_history_is_restated_and_read_from_there() -> None:
+    """Start-up reads what the tables need, not everything that ever happened to them; what was restated tells the same.
+    It may be restated once no position is kept that stands before all of it."""
+    broker = Broker()
+    facts: list[Fact | float | Exception] = []
+    for n in range(SLACK + 200):
+        begin, end = transaction(n + 1)
+        altered = StatementLogged("d", f"ALTER TABLE t {'DROP COLUMN c' if n % 2 else 'ADD c INT'}", 1, 0)
+        facts += [begin, altered, end]
+    run(Script(told=[*facts, CaughtUp()]), broker)
+    log = MemoryLog(broker, schemas_topic("top"), history_topic("top"))
+    long = len(log.history())
+    run(Script(told=[CaughtUp()]), broker)
+    assert len(log.history()) >= long > SLACK
+    run(Script(told=[CaughtUp(), *transaction(9999, 5), CaughtUp()], purged=True), broker)
+    assert len(log.history()) < 10
+    state = history_from_records(log.history(), "s").last_state(TABLE)
+    assert state is not None
+    assert state.schema is not None
+    assert [column.name for column in state.schema.columns] == ["id"]
+    assert broker.checkpoints[-1].position.sequence == SLACK + 201
 
 
 def test_an_idle_source_publishes_nothing() -> None:
@@ -182,7 +233,7 @@ def test_what_came_before_a_refusal_is_published() -> None:
     with pytest.raises(Fatal):
         run(Script(told=[*transaction(1, 10)[:2], Fatal("unreadable", "report it")]), broker)
     assert commits(broker) == [("", 0)]
-    assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas"]
+    assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas", "top.history"]
 
 
 def test_a_lost_connection_gives_up_what_was_not_committed() -> None:
@@ -202,7 +253,9 @@ def test_a_snapshot_is_committed_in_chunks_and_goes_on_where_it_was() -> None:
     with pytest.raises(Retriable):
         run(Script(told=[CaughtUp(), CaughtUp(), Retriable("away")], pages=pages), broker, "initial")
     assert [c.snapshot for c in broker.checkpoints] == ["running", "running"]
-    assert broker.checkpoints[-1].state["snapshots"] == {"d.t": {"rows": 2, "initial": True, "after": [1], "last": [9]}}
+    assert broker.checkpoints[-1].state["snapshots"] == {
+        "d.t": {"rows": 2, "initial": True, "began_ms": 1_000_000, "after": [1], "last": [9]}
+    }
     run(Script(told=[CaughtUp()] * 4, pages=pages), broker, "initial")
     assert [c.snapshot for c in broker.checkpoints][2:] == ["running", "done"]
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]

@@ -22,6 +22,12 @@ from console.proc_stack import Stack
 from console.stack import LOAD_LOGIN
 
 Row = dict[str, Any]
+ABSENT = {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
+# what a client says while its broker restarts; it goes on by itself
+AWAY = {
+    KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._WAIT_COORD,
+    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.COORDINATOR_NOT_AVAILABLE,
+}  # fmt: skip
 
 
 @dataclass
@@ -80,10 +86,7 @@ class Captured:
     def read(self, topic: str, partitions: int = 2, last: int | None = None) -> list[tuple[int, bytes, bytes]]:
         """Partition, key and value of every committed record up to the topic's ends, or of its `last` offsets only."""
         consumer = self._consumer("read_committed")
-        try:
-            marks = [consumer.get_watermark_offsets(TopicPartition(topic, p)) for p in range(partitions)]
-        except KafkaException:  # it is not there yet
-            return []
+        marks = [self._marks(consumer, topic, p) for p in range(partitions)]
         found, ended = list[tuple[int, bytes, bytes]](), {p for p, (low, high) in enumerate(marks) if low == high}
         starts = [low if last is None else max(low, high - last) for low, high in marks]
         consumer.assign([TopicPartition(topic, p, start) for p, start in enumerate(starts) if p not in ended])
@@ -95,10 +98,24 @@ class Captured:
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 if message.offset() >= marks[message.partition()][1]:
                     ended.add(message.partition())
-            else:
+            elif message.error().code() not in AWAY:
                 raise AssertionError(f"{topic}: {message.error()}")
         consumer.unassign()
         return found
+
+    @staticmethod
+    def _marks(consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+        """Where a partition begins and ends, (0, 0) before it is there; a broker that restarts is waited for."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+                return found
+            except KafkaException as error:
+                if error.args[0].code() in ABSENT:
+                    return 0, 0
+                if error.args[0].code() not in AWAY or time.monotonic() > deadline:
+                    raise
 
     def _consumer(self, level: str) -> Any:
         if level not in self._consumers:
@@ -125,10 +142,7 @@ class Captured:
     def ends(self, table: str, level: str) -> int:
         """Where a table's partitions end, added up, for readers of an isolation level."""
         consumer = self._consumer(level)
-        try:
-            return sum(consumer.get_watermark_offsets(TopicPartition(self.topic(table), p))[1] for p in range(2))
-        except KafkaException:  # it is not there yet
-            return 0
+        return sum(self._marks(consumer, self.topic(table), p)[1] for p in range(2))
 
     def position(self) -> Row | None:
         """Newest committed position; None before the first."""

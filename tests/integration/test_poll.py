@@ -6,7 +6,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,6 +20,8 @@ from ingest.agent.mysql_connection import connected
 from ingest.poll.mysql_reader import MySqlReader
 from ingest.poll.seams import Ask
 from ingest.poll.window import Window
+from tests.ingest.binlog.binlog_servers import Server, start
+from tests.integration.conftest import Captured, servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
@@ -27,14 +31,55 @@ TABLE = (
 )
 
 
-@pytest.fixture
-def polled(capture: Callable[..., Any]) -> Any:
+@dataclass
+class Elsewhere(Captured):
+    """Captured from a server of the test's own."""
+
+    server: Server | None = None
+
+    def connection(self) -> Any:
+        assert self.server is not None
+        return self.server.session(database=self.name, init_command="SET time_zone = '+00:00'")
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        with self.connection() as session, session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall())
+        return rows
+
+
+@pytest.fixture(params=["mysql80", pytest.param("maria10", marks=pytest.mark.matrix)])
+def polled(
+    request: pytest.FixtureRequest, capture: Callable[..., Any], unique: Callable[[str], str], tmp_path: Path
+) -> Iterator[Any]:
     """A captured database whose topology polls it."""
-    made = capture("t", extra=", capture: poll, limit: 500, interval: 200ms, lag: 8s")
-    head, _, rest = made.file.read_text().partition(" server_id: ")
-    made.file.write_text(head + rest.partition(",")[2])
-    made.sql(TABLE)
-    return made
+    extra = "capture: poll, limit: 500, interval: 200ms, lag: 8s"
+    if request.param == "mysql80":
+        made = capture("t", extra=f", {extra}")
+        head, _, rest = made.file.read_text().partition(" server_id: ")
+        made.file.write_text(head + rest.partition(",")[2])
+        made.sql(TABLE)
+        yield made
+        return
+    server, name = start(request.param, tmp_path / "server"), unique("cap")
+    try:
+        with server.session() as session, session.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name} DEFAULT CHARSET utf8mb4")
+        file = tmp_path / f"{name}.yml"
+        file.write_text(
+            f"name: {name}\nsources:\n  shop: {{type: mariadb, hostname: 127.0.0.1, port: {server.port}, "
+            f"username: cdc, password: cdc, database: {name}, tables: [t], {extra}}}\n"
+            f"log: {{bootstrap_servers: '{servers()}'}}\n"
+            "tables:\n  wide: {query: SELECT a.id FROM shop.t a, row_key: [id]}\n"
+        )
+        made = Elsewhere(name, file, ("t",), server=server)
+        made.sql(TABLE)
+        yield made
+        made.close()
+    finally:
+        server.stop()
 
 
 def source_of(made: Any) -> Source:
@@ -55,8 +100,8 @@ def test_nothing_is_missed_through_ties_late_commits_and_kills(polled: Any) -> N
     every row's last version is in the log, each version once."""
     shared = "2026-01-01 00:00:00.123"
     rows = {key: key for key in range(10_000)}
-    for start in range(0, 10_000, 2500):
-        values = ",".join(f"({key},{key},'{shared}')" for key in range(start, start + 2500))
+    for low in range(0, 10_000, 2500):
+        values = ",".join(f"({key},{key},'{shared}')" for key in range(low, low + 2500))
         polled.sql(f"INSERT INTO t VALUES {values}")
     random, stop = Random(3), threading.Event()
 

@@ -99,6 +99,9 @@ class Server:
     def seen(self) -> Seen:
         return Seen(catalog=CATALOG, dialect=dialect_of("mysql"))
 
+    def holds(self, position: Position) -> bool:
+        return True
+
     @contextmanager
     def chunks(self) -> Iterator[Chunks]:
         yield Chunks(self)
@@ -158,6 +161,10 @@ class Reading:
     @property
     def gtid_set(self) -> str:
         return f"{UUID}:1-{self.number}" if self.number else ""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return "f", self.number
 
     def reached(self, position: Position) -> bool:
         return self.number >= position.pos

@@ -6,16 +6,18 @@ what is committed. So whatever ends a session (an error, kill -9), the next one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from cdc.errors import Fatal, Retriable, Skippable, UsageError
 from cdc.event import Position
+from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
 from ingest.agent.facts import CaughtUp, TableDescribed, TransactionBegan, TransactionEnded
+from ingest.agent.marks import REPLAYED, SLACK, Marks, check_replay, reached_before, replayed, restated
 from ingest.agent.records import Recorder
 from ingest.agent.redecode import waiting
 from ingest.agent.seams import ChangeLog, Checkpoint, PositionLost, Recovered, Seen, Source, Stream
@@ -30,8 +32,9 @@ class Limits:
     """How commits are grouped: a commit is made at the first transaction end behind `rows` rows or `linger` seconds.
 
     An idle source's transaction is committed at once. A source transaction of more than `largest` records takes several
-    commits. `idle_commit` is how often, in seconds, the position alone is committed while only tables change that are
-    not captured. `ask` is how often, in seconds, an idle server is asked for the columns of tables in quarantine.
+    commits. In seconds: `idle_commit` is how often the position alone is committed while only tables change that are
+    not captured; `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle server is
+    asked for the columns of tables in quarantine.
     """
 
     rows: int = 5000
@@ -39,6 +42,7 @@ class Limits:
     idle_commit: float = 1.0
     largest: int = 20_000
     ask: float = 5.0
+    heartbeat: float = 0.0
 
 
 class Observer:
@@ -93,6 +97,7 @@ class Session:
     position_lost: Literal["fail", "resnapshot"] = "fail"
     signals: Signals | None = None
     parallel: int = 2
+    marks: Marks = field(default_factory=Marks)
 
     def run(self) -> None:
         """Capture until stopped; raises what source and log raise, with everything uncommitted given up."""
@@ -106,12 +111,15 @@ class Session:
         checkpoint = recovered.checkpoint
         seen, head = self._beginning() if checkpoint is None else (self.source.seen(), None)
         tables = self.tables(seen)
+        self.marks.restore(tables.source, recovered.history)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
         snapshots = Snapshots(tables.source, self.recorder, tables, stored, parallel=self.parallel)
         if checkpoint is None or not recovered.history:
             checkpoint = self._first(checkpoint, head, recovered, tables, snapshots, seen)
         else:
+            check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
+            checkpoint = self._tidied(checkpoint, recovered.history, tables, snapshots)
             self._added(recovered, tables, snapshots)
         with self.source.chunks() as chunks:
             try:
@@ -164,7 +172,9 @@ class Session:
     def _again(self, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots) -> Checkpoint:
         """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
         seen, head = self._beginning()
-        number = checkpoint.position.sequence + 1
+        self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
+        number = replayed(checkpoint)["sequence"] + 1
+        checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
         place = replace(head, sequence=number)
         change = tables.adopt(seen.catalog, place)
         self.log.extend(self.recorder.history(change.history))
@@ -173,11 +183,30 @@ class Session:
             snapshots.start(schema.table_id, initial=True, marker=number)
         return self._commit(replace(checkpoint, position=place, open=None), snapshots)
 
+    def _tidied(
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, snapshots: Snapshots
+    ) -> Checkpoint:
+        """Forget what the source cannot be read from any more; restate a history most of which is superfluous."""
+        forgotten = self.marks.forget(self.source.holds)
+        self.log.extend(self.recorder.history(forgotten))
+        known, tables.written = self.marks.known, 0
+        oldest = known[0].position if known else checkpoint.position
+        anew = restated(found, tables.source, oldest, known)
+        if len(found) <= 2 * len(anew.records) + SLACK:
+            # at once: an idle source's next commit may be later than Kafka lets a transaction stay open
+            return self._commit(checkpoint, snapshots, checkpoint.state.get("signals")) if forgotten else checkpoint
+        self.observer.phase("history restated", records=len(found), now=len(anew.records))
+        self.log.extend(self.recorder.history(anew.gone))
+        self.log.restate(self.recorder.history(anew.records))
+        tables.forget(oldest)
+        return self._commit(checkpoint, snapshots, checkpoint.state.get("signals"))
+
     def _commit(self, checkpoint: Checkpoint, snapshots: Snapshots, signals: int | None = None) -> Checkpoint:
         state: dict[str, Any] = {**checkpoint.state, "snapshots": snapshots.state}
         if signals is not None:
             state["signals"] = signals
         checkpoint = replace(checkpoint, snapshot="running" if snapshots.initial else "done", state=state)
+        self.log.extend(self.recorder.history(self.marks.due(checkpoint, self.clock())))
         self.log.commit(checkpoint)
         self.observer.committed(checkpoint)
         return checkpoint
@@ -209,6 +238,7 @@ class _Follower:
         self._signals: int | None = None
         self._asked = 0.0
         self._reopen = False
+        self._replayed: Position | None = None
 
     def follow(self, chunks: ChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
         """Until told to stop (None), or until the stream is to be opened anew at the checkpoint returned."""
@@ -222,8 +252,10 @@ class _Follower:
     def _follow(self, chunks: ChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
         session, limits, clock = self._session, self._session.limits, self._session.clock
         extend, records_of, snapshots = session.log.extend, self._transactions.records, self._snapshots
+        session_tables = self._transactions.tables
         busy, now = bool(snapshots), clock()
         self._signals = checkpoint.state.get("signals")
+        self._replayed = reached_before(checkpoint)
         for fact in self._stream:
             kind = type(fact)
             if kind is TransactionBegan:
@@ -239,6 +271,9 @@ class _Follower:
                 continue
             now = clock()
             if whole:
+                if self._replayed is not None and self._stream.reached(self._replayed):
+                    self._transactions.count_on(self._replayed.sequence)
+                    self._replayed = None
                 idle = kind is CaughtUp
                 self._take_turn(chunks, now, signalled=idle or now - self._last > limits.idle_commit, caught_up=idle)
             stopped = session.stopped()
@@ -248,6 +283,8 @@ class _Follower:
                     return checkpoint
             elif kind is CaughtUp:
                 session.observer.lag(0.0)
+                if session_tables.written > SLACK:
+                    checkpoint = session._tidied(checkpoint, session.log.history(), session_tables, snapshots)
             if stopped:
                 return None
         return None
@@ -258,6 +295,7 @@ class _Follower:
         if signalled and session.signals is not None:
             self._obey(session.signals)
         if caught_up:
+            self._transactions.rest(self._stream)
             self._ask_the_server(now)
         if not snapshots:
             return
@@ -331,6 +369,8 @@ class _Follower:
             return caught_up or stopped or not whole or late or self._appended >= limits.rows
         if self._progressed:
             return True
+        if limits.heartbeat and caught_up and now - self._last >= limits.heartbeat:
+            return True
         return self._transactions.moved and now - self._last >= limits.idle_commit
 
     def _commit(self) -> Checkpoint:
@@ -338,6 +378,8 @@ class _Follower:
         checkpoint = transactions.checkpoint(self._stream)
         if transactions.kept or "kept" in checkpoint.state:
             checkpoint = replace(checkpoint, state={**checkpoint.state, "kept": dict(transactions.kept)})
+        if self._replayed is None and REPLAYED in checkpoint.state:
+            checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
         checkpoint = session._commit(checkpoint, self._snapshots, self._signals)
         changes = transactions.changes + self._snapshots.rows
         session.observer.captured(changes - self._changes)

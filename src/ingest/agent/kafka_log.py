@@ -22,8 +22,14 @@ from cdc.errors import Fatal, Retriable, TailorbirdError
 from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema, schema_from_json
 from cdc.topology import Source, Topology
-from ingest.agent.kafka_topics import MAX_MESSAGE, PATIENCE, SourceTopics, client_settings
-from ingest.agent.records import checkpoint_value, read_checkpoint
+from ingest.agent.kafka_topics import (
+    MAX_MESSAGE,
+    PATIENCE,
+    SourceTopics,
+    client_settings,
+    make_change_topic,
+)
+from ingest.agent.records import checkpoint_value, history_start, read_checkpoint
 from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
 
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
@@ -35,15 +41,19 @@ class KafkaLog:
     """The log of one source, for one session."""
 
     def __init__(self, topology: Topology, source: Source, topics: SourceTopics) -> None:
-        self._topics = topics
+        self._topics, self._topology = topics, topology
         self._source = source.name
         self._id = naming.transactional_id(topology.name, source.name)
         self._bootstrap = topology.log.bootstrap_servers
         self._ends: dict[str, dict[int, int]] = {
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
+        self._ensured = set(topics.changes)
         self._open = False
         self._failure: Any = None
+        # Where the history is read from: the offset of the first record that was restated last.
+        self._history_start = 0
+        self._restating = False
         self._producer = Producer(
             client_settings(
                 self._bootstrap,
@@ -66,14 +76,33 @@ class KafkaLog:
             self._producer.init_transactions(PATIENCE)
         with self._translated("read back the position"):
             stored = self._last_position()
-            schemas, history = self._schemas(), self._history()
+        return self._recovered(stored)
+
+    def peek(self) -> Recovered:
+        """What is committed at the moment, as `recover` tells it, without locking anybody out."""
+        with self._translated("read back the position"):
+            stored = self._last_position()
+        return self._recovered(stored)
+
+    def _recovered(self, stored: bytes | None) -> Recovered:
+        self._history_start = history_start(stored)
+        with self._translated("read back the schemas"):
+            schemas = self._schemas()
+        history = self.history()
         if stored is None:
             return Recovered(schemas=schemas, history=history)
         checkpoint, ends = read_checkpoint(stored)
         for topic, offsets in ends.items():
-            if topic in self._ends:
-                self._ends[topic].update(offsets)
+            if topic in self._ends or self._topics.open_ended:
+                self._ends.setdefault(topic, {}).update(offsets)
         return Recovered(checkpoint=checkpoint, schemas=schemas, history=history)
+
+    def ensure_topic(self, name: str) -> None:
+        """Have the topic of a table's changes, which may have appeared only now; Retriable when Kafka is away."""
+        if name not in self._ensured:
+            make_change_topic(self._topology.log, name)
+            self._ensured.add(name)
+            self._ends.setdefault(name, dict.fromkeys(range(self._topics.partitions), 0))
 
     def append(self, record: Record) -> None:
         """See `seams.ChangeLog`; waits while 100,000 records or 64 MiB are in flight."""
@@ -109,7 +138,7 @@ class KafkaLog:
                 raise KafkaException(self._failure)
             self._producer.produce(
                 self._topics.positions,
-                checkpoint_value(checkpoint, self._source, self._ends),
+                checkpoint_value(checkpoint, self._source, self._ends, self._history_start),
                 self._id.encode(),
                 partition=self._topics.positions_partition,
             )
@@ -160,6 +189,8 @@ class KafkaLog:
         if error is not None:
             self._failure = self._failure or error
             return
+        if self._restating and message.topic() == self._topics.history:
+            self._history_start, self._restating = message.offset(), False
         ends = self._ends.get(message.topic())
         if ends is not None:
             partition, behind = message.partition(), message.offset() + 1
@@ -207,12 +238,21 @@ class KafkaLog:
                         found[schema.table_id] = schema
         return found
 
-    def _history(self) -> tuple[HistoryRecord, ...]:
-        """All records of this source's schema history, in order."""
+    def restate(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`: the next checkpoint says where these records begin."""
+        with self._translated("append"):
+            if self._producer.flush(PATIENCE):
+                raise Retriable(f"Kafka at {self._bootstrap} did not take the records within {PATIENCE:.0f} s")
+            self._restating = True
+        self.extend(records)
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        """See `seams.ChangeLog`."""
         found: list[HistoryRecord] = []
-        end = self._stable_end(self._topics.history, 0, wait=True)
-        with self._reader() as consumer:
-            for key, value in self._between(consumer, self._topics.history, 0, OFFSET_BEGINNING, end):
+        with self._translated("read back the history"), self._reader() as consumer:
+            end = self._stable_end(self._topics.history, 0, wait=True)
+            start = self._history_start or OFFSET_BEGINNING
+            for key, value in self._between(consumer, self._topics.history, 0, start, end):
                 name = (key or b"[]").decode()
                 if orjson.loads(name)[1:2] == [self._source]:
                     found.append((name, None if value is None else orjson.loads(value)))

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from cdc import naming
 from cdc.errors import Retriable, UsageError
-from cdc.topology import Source, Topology
+from cdc.topology import Log, Source, Topology
 
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
 _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
@@ -23,7 +23,10 @@ _WEEK_MS = 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTopics:
-    """A source's topics: its change topics by name, their partitions, and its own partition of `…positions`."""
+    """A source's topics: its change topics by name, their partitions, and its own partition of `…positions`.
+
+    `open_ended` says that there may be more change topics: of tables that are not listed.
+    """
 
     changes: tuple[str, ...]
     partitions: int
@@ -32,6 +35,7 @@ class SourceTopics:
     quarantine: str
     positions: str
     positions_partition: int
+    open_ended: bool = False
 
 
 def source_topics(topology: Topology, source: Source) -> SourceTopics:
@@ -44,6 +48,7 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
         quarantine=naming.quarantine_topic(topology.name),
         positions=naming.positions_topic(topology.name),
         positions_partition=list(topology.sources).index(source.name),
+        open_ended=source.filter_policy == "accept",
     )
 
 
@@ -51,12 +56,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     """Make what is missing; Retriable when Kafka is away, UsageError when a topic's partitions are not the file's."""
     topics = source_topics(topology, source)
     log = topology.log
-    compacted = {
-        "cleanup.policy": "compact",
-        "min.compaction.lag.ms": str(int(log.min_compaction_lag * 1000)),
-        "delete.retention.ms": str(_WEEK_MS),
-        "max.message.bytes": str(MAX_MESSAGE),
-    }
+    compacted = _compacted(log)
     letters = {
         "cleanup.policy": "delete",
         "retention.ms": str(4 * _WEEK_MS),
@@ -81,12 +81,37 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     except KafkaException as error:
         raise Retriable(f"Kafka at {log.bootstrap_servers}: {error.args[0].str()}", retry_after=2.0) from error
     for name in topics.changes:
-        if found[name] != log.partitions:
-            raise UsageError(
-                f"topic {name} has {found[name]} partitions, the topology says {log.partitions}",
-                "a topic keeps its partitions for ever: correct log.partitions, or use a new topology name",
-            )
+        _check_partitions(log, name, found[name])
     return topics
+
+
+def make_change_topic(log: Log, name: str) -> None:
+    """Make the topic of a table that is not listed; no fault if it is there. Retriable when Kafka is away."""
+    admin = AdminClient(client_settings(log.bootstrap_servers))
+    try:
+        if name not in _partition_counts(admin):
+            _make(admin, NewTopic(name, log.partitions, log.replication_factor, config=_compacted(log)))
+        found = _when_ready(admin, {name: None})
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {log.bootstrap_servers}: {error.args[0].str()}", retry_after=2.0) from error
+    _check_partitions(log, name, found[name])
+
+
+def _check_partitions(log: Log, name: str, found: int) -> None:
+    if found != log.partitions:
+        raise UsageError(
+            f"topic {name} has {found} partitions, the topology says {log.partitions}",
+            "a topic keeps its partitions for ever: correct log.partitions, or use a new topology name",
+        )
+
+
+def _compacted(log: Log) -> dict[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(int(log.min_compaction_lag * 1000)),
+        "delete.retention.ms": str(_WEEK_MS),
+        "max.message.bytes": str(MAX_MESSAGE),
+    }
 
 
 def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:

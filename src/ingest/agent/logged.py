@@ -65,6 +65,11 @@ class LoggedFacts:
         known = self._stream.progress.gtids
         return str(known) if known is not None else ""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where the next event begins."""
+        return self._stream.progress.file, self._stream.progress.position
+
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
         progress = self._stream.progress

@@ -21,6 +21,7 @@ class Broker:
     records: list[Record] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     epoch: int = 0
+    history: int = 0  # the history begins behind so many records
 
 
 class MemoryLog:
@@ -30,21 +31,32 @@ class MemoryLog:
         self._broker, self._schemas_topic, self._history_topic = broker, schemas_topic, history_topic
         self._epoch = -1
         self._pending: list[Record] = []
+        self._restated: int | None = None
 
     def recover(self) -> Recovered:
         """See `seams.ChangeLog`."""
         self._broker.epoch += 1
         self._epoch = self._broker.epoch
         schemas: dict[TableId, TableSchema] = {}
-        history: list[HistoryRecord] = []
         for record in self._broker.records:
-            if record.topic == self._history_topic:
-                history.append((record.key.decode(), None if record.value is None else orjson.loads(record.value)))
             if record.topic == self._schemas_topic and record.value is not None:
                 schema = schema_from_json(orjson.loads(record.value))
                 schemas[schema.table_id] = schema
         newest = self._broker.checkpoints[-1] if self._broker.checkpoints else None
-        return Recovered(checkpoint=newest, schemas=schemas, history=tuple(history))
+        return Recovered(checkpoint=newest, schemas=schemas, history=self.history())
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        """See `seams.ChangeLog`."""
+        return tuple(
+            (record.key.decode(), None if record.value is None else orjson.loads(record.value))
+            for record in self._broker.records[self._broker.history :]
+            if record.topic == self._history_topic
+        )
+
+    def restate(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`."""
+        self._restated = len(self._broker.records) + len(self._pending)
+        self.extend(records)
 
     def append(self, record: Record) -> None:
         """See `seams.ChangeLog`."""
@@ -62,6 +74,8 @@ class MemoryLog:
         self._broker.records += self._pending
         self._broker.checkpoints.append(checkpoint)
         self._pending = []
+        if self._restated is not None:
+            self._broker.history, self._restated = self._restated, None
 
     def kept(self) -> list[Mapping[str, Any]]:
         """See `seams.ChangeLog`."""
@@ -70,7 +84,7 @@ class MemoryLog:
 
     def abort(self) -> None:
         """See `seams.ChangeLog`."""
-        self._pending = []
+        self._pending, self._restated = [], None
 
     def _check(self) -> None:
         if self._epoch != self._broker.epoch:

@@ -105,6 +105,18 @@ def _check_file(connection: Connection, source: Source, position: Position, over
         )
 
 
+def holds(connection: Connection, source: Source, position: Position) -> bool:
+    """Whether the server's log can be read from a position on; MariaDB's by the file that it stands in."""
+    if position.gtid_set and not re.fullmatch(r"[\d,-]+", position.gtid_set):
+        try:
+            check_position(connection, source, position)
+        except PositionLost:
+            return False
+        return True
+    with translated(source, "list the server's binary logs"):
+        return position.file in {str(row[0]) for row in query(connection, "SHOW BINARY LOGS")}
+
+
 _COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN ({}) ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _STATISTICS = """SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE
@@ -142,6 +154,11 @@ def seen(connection: Connection, source: Source) -> Seen:
     kinds = {(t["table_schema"], t["table_name"]): (t["table_type"], t["engine"]) for t in tables}
     for table in source.tables:
         _check_table(source, table, kinds.get((table.database, table.table)))
+    if source.filter_policy == "accept":
+        for (database, name), kind in kinds.items():
+            found = TableId(source=source.name, database=database, table=name)
+            if kind[0] == "BASE TABLE" and source.captures(found):
+                _check_table(source, found, kind)
     base = [t for t in tables if t["table_type"] == "BASE TABLE"]
     names = {(t["table_schema"], t["table_name"]) for t in base}
     columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
@@ -187,7 +204,7 @@ def _check_table(source: Source, table: TableId, kind: tuple[str, str] | None) -
     if kind != ("BASE TABLE", "InnoDB"):
         raise UsageError(
             f"table {table} is a {kind[0].lower()} of engine {kind[1]}, which has no transactions",
-            "capture InnoDB tables only",
+            "capture InnoDB tables only; under filter_policy accept, list the others without a word",
         )
 
 

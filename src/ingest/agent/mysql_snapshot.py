@@ -104,7 +104,7 @@ class _Worker:
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
     def _read(self, connection: Connection, request: ChunkRequest) -> Chunk:
-        if not (self._maria or self._gtids) or not chunks.walkable(request.schema):
+        if not (self._maria or self._gtids) or not (request.unique and chunks.walkable(request.schema)):
             return self._page(connection, request)
         schema, last = request.schema, request.last
         self._wait(connection, request.position)
@@ -124,18 +124,34 @@ class _Worker:
         width = len(schema.columns)
         images = list(_images(schema, [row[:width] for row in rows]))
         after = [chunks.stored(value) for value in rows[-1][width:]] if len(rows) == self._rows else None
-        return Chunk(request=request, images=images, after=after, last=last, high=high)
+        total = self._rows_of(connection, request) if request.after is None else None
+        return Chunk(request=request, images=images, after=after, last=last, high=high, total=total)
 
     def _page(self, connection: Connection, request: ChunkRequest) -> Chunk:
         """The next page of one pass over the table, all as of the pass's beginning."""
+        total = None
         if self._pass is None:
+            total = self._rows_of(connection, request)
             self._wait(connection, request.position)
             self._high = self._pass_begins(connection)
             self._pass = self._pages(connection, request)
         assert self._high is not None, "it was noted when the pass began"
         page = next(self._pass, None)
         after: list[Any] | None = PASS if page is not None else None
-        return Chunk(request=request, images=page or [], after=after, last=None, high=self._high)
+        return Chunk(request=request, images=page or [], after=after, last=None, high=self._high, total=total)
+
+    def _rows_of(self, connection: Connection, request: ChunkRequest) -> int | None:
+        """About how many rows there are, as the server estimates it; None where a condition leaves some out."""
+        table = request.schema.table_id
+        if request.where:
+            return None
+        with translated(self._source, f"estimate the rows of {table}"):
+            found = query(
+                connection,
+                "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+                table.database, table.table,
+            )  # fmt: skip
+        return int(found[0][0]) if found and found[0][0] is not None else None
 
     def _pages(self, connection: Connection, request: ChunkRequest) -> Iterator[list[Image]]:
         # Not closed when reading fails: the cursor would first read the rest of the table; the connection goes with it.

@@ -40,6 +40,11 @@ class MySqlSource:
             mysql_schema.check_server(connection, self._settings)
             return mysql_schema.seen(connection, self._settings)
 
+    def holds(self, position: Position) -> bool:
+        """See `seams.Source`."""
+        with connected(self._settings) as connection:
+            return mysql_schema.holds(connection, self._settings, position)
+
     @contextmanager
     def chunks(self) -> Iterator[MySqlChunks]:
         """The reader of snapshots' chunks."""

@@ -100,16 +100,20 @@ def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:
 
 
 class Recorder:
-    """Writes the records of one topology that are not changes."""
+    """Writes the records of one topology that are not changes; `ensure_topic` is told of each change topic first."""
 
-    def __init__(self, topology: str, connector: str = "mysql") -> None:
-        self.topology, self.connector = topology, connector
+    def __init__(
+        self, topology: str, connector: str = "mysql", ensure_topic: Callable[[str], None] = lambda name: None
+    ) -> None:
+        self.topology, self.connector, self._ensure_topic = topology, connector, ensure_topic
         self.dead_letters = naming.dead_letter_topic(topology)
         self.quarantine = naming.quarantine_topic(topology)
 
     def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
         """The writer of a table's changes."""
-        return TableWriter(self.topology, schema, self.connector, shape)
+        writer = TableWriter(self.topology, schema, self.connector, shape)
+        self._ensure_topic(writer.topic)
+        return writer
 
     def change(self, event: ChangeEvent, schema: TableSchema) -> list[Record]:
         """The records of a change, the plain way; a delete is followed by a tombstone, so that the key is forgotten."""
@@ -122,6 +126,7 @@ class Recorder:
 
     def schema(self, schema: TableSchema) -> Record:
         """The record of a table's schema, to be appended before the first row of its version."""
+        self._ensure_topic(naming.change_topic(self.topology, schema.table_id))
         return Record(naming.schemas_topic(self.topology), str(schema.table_id).encode(), _dumps(schema.to_json()))
 
     def history(self, found: Iterable[HistoryRecord]) -> list[Record]:
@@ -173,8 +178,13 @@ class Recorder:
         )
 
 
-def checkpoint_value(checkpoint: Checkpoint, source: str, end_offsets: dict[str, dict[int, int]]) -> bytes:
-    """Value of a record of `…positions`; `end_offsets`: topic → partition → offset behind the checkpoint's records."""
+def checkpoint_value(
+    checkpoint: Checkpoint, source: str, end_offsets: dict[str, dict[int, int]], history: int = 0
+) -> bytes:
+    """Value of a record of `…positions`; `end_offsets`: topic → partition → offset behind the checkpoint's records.
+
+    `history` is the offset in `…history` from which on all of the schema history is told.
+    """
     position = checkpoint.position
     return _dumps(
         {
@@ -189,11 +199,17 @@ def checkpoint_value(checkpoint: Checkpoint, source: str, end_offsets: dict[str,
             },
             "snapshot": checkpoint.snapshot,
             "ts_ms": checkpoint.ts_ms,
+            **({"history": history} if history else {}),
             **({"open": checkpoint.open} if checkpoint.open else {}),
             **({"state": checkpoint.state} if checkpoint.state else {}),
             "end_offsets": {topic: {str(p): o for p, o in ends.items()} for topic, ends in end_offsets.items()},
         }
     )
+
+
+def history_start(value: bytes | None) -> int:
+    """Where the schema history is read from, as the newest record of `…positions` says."""
+    return int(orjson.loads(value).get("history", 0)) if value is not None else 0
 
 
 def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]]:

@@ -16,7 +16,7 @@ from cdc.errors import Retriable, UsageError
 from cdc.reader import read_topology
 from cdc.schema import TableId
 from cdc.topology import Source, Topology
-from ingest.agent.capture import Session
+from ingest.agent.capture import Limits, Session
 from ingest.agent.http_metrics import serve_operation
 from ingest.agent.http_reports import RESTARTS, Reports, log_lines
 from ingest.agent.kafka_log import KafkaLog
@@ -125,7 +125,7 @@ def _follow_log(
         Session(
             source=MySqlSource(source),
             log=kafka,
-            recorder=Recorder(topology.name, source.type),
+            recorder=Recorder(topology.name, source.type, kafka.ensure_topic),
             tables=tables_of(source),
             mode=source.snapshot_mode,
             clock=time.time,
@@ -134,6 +134,7 @@ def _follow_log(
             position_lost=source.position_lost,
             signals=signals,
             parallel=source.snapshot_max_threads,
+            limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),
         ).run()
     finally:
         signals.close()

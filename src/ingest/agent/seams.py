@@ -78,6 +78,10 @@ class Stream(Protocol):
     @property
     def gtid_set(self) -> str: ...
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and position behind what was read, to be asked between transactions; a file's end may be passed."""
+
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
 
@@ -90,6 +94,9 @@ class Source(Protocol):
 
     def seen(self) -> Seen:
         """All tables of the captured databases now; UsageError when the server or a table cannot be captured."""
+
+    def holds(self, position: Position) -> bool:
+        """Whether the log can still be read from a position on."""
 
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:
         """Facts from a checkpoint's position on; `tables` tells, and is told by the reader of the facts, what the
@@ -117,6 +124,12 @@ class ChangeLog(Protocol):
 
     def kept(self) -> list[Mapping[str, Any]]:
         """All that is committed in the quarantine of this source, in order."""
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        """All that is committed of this source's schema history, in order, since it was last restated."""
+
+    def restate(self, records: Iterable[Record]) -> None:
+        """Add records that hold the whole history: with the next commit, nothing before them is read any more."""
 
     def abort(self) -> None:
         """Give up what was appended since the last commit; never raises."""

@@ -32,7 +32,8 @@ Key = list[Any]  # values of key columns as the reader wrote them: JSON, and opa
 class ChunkRequest:
     """Read the next rows of a table: behind `after` (None: from the beginning), up to `last` (None: not known yet).
 
-    `where` limits the rows. What is read must hold everything up to `position`.
+    `where` limits the rows; `unique` says that no two of them share a key. What is read must hold everything up to
+    `position`.
     """
 
     number: int
@@ -41,13 +42,15 @@ class ChunkRequest:
     after: Key | None
     last: Key | None
     where: str
+    unique: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """Rows that were read for a request; `high` is a position behind everything that they show.
 
-    `after` is where the next chunk begins, None when the table is at its end; `last` the key that ends the table.
+    `after` is where the next chunk begins, None when the table is at its end; `last` the key that ends the table;
+    `total` about how many rows it has, told with a table's first chunk.
     """
 
     request: ChunkRequest
@@ -55,6 +58,7 @@ class Chunk:
     after: Key | None
     last: Key | None
     high: Position
+    total: int | None = None
 
 
 class ChunkReader(Protocol):
@@ -158,10 +162,10 @@ class Snapshots:
             if reached(chunk.high):
                 records += self._publish(table, chunk, now_ms)
         if not self.paused:
-            self._ask(reader, position)
+            self._ask(reader, position, now_ms)
         return records
 
-    def _ask(self, reader: ChunkReader, position: Callable[[], Position]) -> None:
+    def _ask(self, reader: ChunkReader, position: Callable[[], Position], now_ms: int) -> None:
         for name, entry in self._state.items():
             if len(self._requested) >= self._parallel:
                 return
@@ -181,8 +185,10 @@ class Snapshots:
                 after=entry.get("after"),
                 last=entry.get("last"),
                 where=entry.get("where", ""),
+                unique=self._tables.is_unique(schema),
             )
             self._requested[table] = request
+            entry.setdefault("began_ms", now_ms)
             self.windows.setdefault(table, set())
             reader.request(request)
 
@@ -200,6 +206,8 @@ class Snapshots:
         name = f"{table.database}.{table.table}"
         entry = self._state[name]
         entry["rows"] += len(chunk.images)
+        if chunk.total is not None:
+            entry["total"] = chunk.total
         self.rows += sum(record.topic == writer.topic for record in records)
         self.moved = True
         if chunk.after is not None:

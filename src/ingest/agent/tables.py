@@ -70,6 +70,7 @@ class Tables:
         self.databases = frozenset(database.lower() for database in databases)
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
+        self.written = 0  # records of the history since it was last read or restated
 
     def begin(self, catalog: Catalog) -> Change:
         """Take what the server shows now as the beginning of the history."""
@@ -81,6 +82,10 @@ class Tables:
         """Take the history that a log holds, and stand where the position is."""
         self.history = history_from_records(found, self.source)
         self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
+
+    def forget(self, position: Position) -> None:
+        """Nobody returns to a place before the position any more."""
+        self.history, self.written = self.history.since(position), 0
 
     def concerns(self, database: str, sql: str) -> bool:
         """Whether a statement is about a followed database, at first sight."""
@@ -193,6 +198,7 @@ class Tables:
             except Skippable as error:
                 refused[state.table_id] = str(error)
         written = tuple((key, value) for key, value in records(change))
+        self.written += len(written)
         return Change(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
 
     def _published(self, schema: TableSchema) -> TableSchema:
@@ -208,14 +214,18 @@ class Tables:
                     "which is not captured",
                     "leave its table out of `tables:`",
                 ) from error
-        key = schema.primary_key or self._unique_key(schema)
+        rule = self._rules.get(schema.table_id)
+        key = (rule.message_key_columns if rule else ()) or schema.primary_key or self._unique_key(schema)
         if not key:
             raise Skippable(
                 f"table {schema.table_id} has no primary key",
-                f"ALTER TABLE {schema.table_id.database}.{schema.table_id.table} ADD PRIMARY KEY (…), or leave it out "
-                "of `tables:`",
+                f"ALTER TABLE {schema.table_id.database}.{schema.table_id.table} ADD PRIMARY KEY (…), or name the "
+                "columns that identify a row (message_key_columns), or do not capture it (`tables:`)",
             )
-        rule = self._rules.get(schema.table_id)
+        if missing := [name for name in key if schema.column(name) is None]:
+            raise Skippable(
+                f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"
+            )
         if rule is None or rule.empty:
             return replace(schema, primary_key=key) if key != schema.primary_key else schema
         if hidden := set(key) & {*rule.ignored_columns, *rule.masks}:
@@ -223,6 +233,15 @@ class Tables:
                 f"table {schema.table_id}: {sorted(hidden)[0]} is part of its key", "neither ignore nor mask it"
             )
         return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
+
+    def is_unique(self, schema: TableSchema) -> bool:
+        """Whether no two rows share the key that a table is captured under, so that a walk along it misses none."""
+        known = self.catalog.tables.get((schema.table_id.database, schema.table_id.table))
+        nullable = {column.name for column in schema.columns if column.nullable}
+        return not nullable & set(schema.primary_key) and any(
+            key.kind in ("primary", "unique") and set(key.columns) == set(schema.primary_key)
+            for key in (known.keys if known else ())
+        )
 
     def _unique_key(self, schema: TableSchema) -> tuple[str, ...]:
         """The first unique key without NULLs, where a table has no primary key."""

@@ -106,6 +106,15 @@ class Transactions:
             }
         return replace(self._start, position=self.place(stream, row), ts_ms=self._ts_ms, open=counted)
 
+    def rest(self, stream: Stream) -> None:
+        """Nothing happens: stand where the log ends, so that the files before may be purged."""
+        if self._open is None and (place := stream.place) != (self._file, self._pos):
+            (self._file, self._pos), self.moved = place, True
+
+    def count_on(self, number: int) -> None:
+        """Give the next change a number above this one: a replay has come to where the capture was before."""
+        self._sequence, self.moved = max(number, self._sequence), True
+
     def place(self, stream: Stream, row: int = 0) -> Position:
         """The position behind the last transaction that ended."""
         return Position(file=self._file, pos=self._pos, gtid_set=stream.gtid_set, sequence=self._sequence, row=row)

@@ -1,0 +1,265 @@
+"""A capture of a table on a durable server of its own under live traffic, and what a reader must have seen of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pymysql
+
+from cdc.naming import TRUNCATE_KEY
+from console.proc_stack import Stack
+from ingest.binlog import Flavour, RowBatch, StreamOptions, open_reader
+from tests.ingest.binlog.binlog_servers import Server
+from tests.integration.conftest import Captured, servers, wait_for
+
+DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
+
+
+@dataclass
+class Writer(threading.Thread):
+    """Live traffic that survives its server: what it could not commit it forgets."""
+
+    server: Server
+    random: Random
+    enough: threading.Event = field(default_factory=threading.Event)
+    pause: threading.Lock = field(default_factory=threading.Lock)
+    failed: BaseException | None = None
+    serial: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        super().__init__(name="writer")
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def run(self) -> None:
+        try:
+            while not self.enough.is_set():
+                try:
+                    with self.server.session(database="d", autocommit=False, connect_timeout=5) as connected:
+                        while not self.enough.is_set():
+                            with self.pause, connected.cursor() as cursor:
+                                for _ in range(self.random.choice((1, 1, 3, 40))):
+                                    self._change(cursor)
+                                connected.commit()
+                            self.enough.wait(0.01)
+                except (pymysql.err.OperationalError, pymysql.err.InterfaceError):
+                    self.enough.wait(0.1)
+        except BaseException as error:  # looked at by the test's own thread
+            self.failed = error
+            raise
+
+    def _change(self, cursor: Any) -> None:
+        self.serial += 1
+        key = self.random.randrange(3000)
+        kind = self.random.random()
+        if kind < 0.4:
+            cursor.execute("INSERT INTO t (id, v) VALUES (%s, %s)", (self.serial, self.serial))
+        elif kind < 0.7:
+            cursor.execute("UPDATE t SET v = %s WHERE id = %s", (self.serial, key))
+        elif kind < 0.85:
+            cursor.execute("DELETE FROM t WHERE id = %s", (key,))
+        else:
+            cursor.execute("UPDATE t SET id = %s, v = %s WHERE id = %s", (self.serial, self.serial, key))
+
+
+def topology(name: str, server: Server, file: Path, extra: str = "") -> None:
+    kind = "mariadb" if server.maria else "mysql"
+    file.write_text(
+        f"name: {name}\nsources:\n  shop: {{type: {kind}, hostname: 127.0.0.1, port: {server.port}, username: cdc, "
+        f"password: cdc, database: d, tables: [t], server_id: 9123{extra}}}\n"
+        f"log: {{bootstrap_servers: '{servers()}'}}\n"
+        "tables:\n  wide: {query: SELECT a.id FROM shop.t a, row_key: [id]}\n"
+    )
+
+
+@dataclass
+class Run:
+    """One capture over one server, and how to look at what it did."""
+
+    server: Server
+    file: Path
+    captured: Captured
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        with (self.file.parent / "capture.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ingest", str(self.file), "--source", "shop"], stderr=log
+            )
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.file.parent / "capture.log").read_text()[-3000:]
+        self.process.send_signal(number)
+        self.process.wait(60)
+
+    def progresses(self, more: int) -> None:
+        """Wait until so many more changes are committed."""
+        assert self.process is not None
+        process, seen = self.process, self.end()
+
+        def reached() -> bool:
+            assert process.poll() is None, (self.file.parent / "capture.log").read_text()[-3000:]
+            return self.end() >= seen + more
+
+        wait_for(reached, "no progress", seconds=120)
+
+    def topic(self) -> str:
+        return f"{self.captured.name}.shop.d.t"
+
+    def end(self) -> int:
+        position = self.captured.position()
+        return 0 if position is None else int(position["position"]["sequence"])
+
+    def caught_up(self) -> None:
+        """Wait until the committed position is the server's."""
+        with self.server.session() as connected, connected.cursor() as cursor:
+            if self.server.maria:
+                cursor.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+            else:
+                cursor.execute("SELECT @@GLOBAL.gtid_executed")
+            (wanted,) = cursor.fetchone()
+
+            def reached() -> bool:
+                position = self.captured.position()
+                if position is None or position["snapshot"] != "done" or position.get("state", {}).get("snapshots"):
+                    return False
+                found = position["position"]["gtid_set"]
+                if self.server.maria:
+                    return bool(found == wanted)
+                cursor.execute("SELECT GTID_SUBTRACT(%s, %s)", (wanted, found))
+                return bool(cursor.fetchone()[0] == "")
+
+            wait_for(reached, "the capture stays behind", seconds=180)
+
+    def rows(self) -> dict[int, tuple[Any, ...]]:
+        with self.server.session(database="d") as connected, connected.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute("SELECT * FROM t")
+            return {row["id"]: row for row in cursor.fetchall()}
+
+
+def published(run: Run) -> tuple[list[tuple[str, int, int | None]], dict[int, Any]]:
+    """The changes of the log in order, and the rows that all records make; checks the order within each partition."""
+    records = run.captured.read(run.topic())
+    changes: dict[int, tuple[str, int, int | None]] = {}
+    state: dict[int, tuple[int, Any]] = {}
+    newest: dict[bytes, int] = {}
+    for _, key, value in records:
+        if value is None:
+            continue
+        event = json.loads(value)
+        number = event["source"]["sequence"]
+        if key == TRUNCATE_KEY:
+            state = {k: (n, row) for k, (n, row) in state.items() if n >= number}
+            continue
+        assert number >= newest.get(key, 0), "the changes of a key are out of order"
+        newest[key] = number
+        row = event["after"] or event["before"]
+        if event["op"] != "r":
+            assert number not in changes, "a change was published twice"
+            changes[number] = (event["op"], row["id"], event["after"] and event["after"]["v"])
+        if event["after"] is None:
+            state.pop(row["id"], None)
+        else:
+            state[row["id"]] = (number, event["after"])
+    return [changes[number] for number in sorted(changes)], {key: row for key, (_, row) in state.items()}
+
+
+def logged(server: Server, table: str = "t") -> Iterator[tuple[str, int, int | None]]:
+    """The row changes that the server's binary logs hold, columns by place: id, v."""
+    for path in server.binlogs():
+        for change in open_reader(str(path), options=StreamOptions(flavour=Flavour(unknown_sign="signed"))).changes():
+            if not isinstance(change, RowBatch) or change.decoder.table.table != table:
+                continue
+            for row in change.rows:
+                before, after = row if change.operation == "update" else (None, row)
+                first, second = (list(image.values())[:2] if image else [None, None] for image in (before, after))
+                if change.operation == "insert":
+                    yield "c", second[0], second[1]
+                elif change.operation == "delete":
+                    yield "d", second[0], None
+                elif first[0] != second[0]:
+                    yield from (("d", first[0], None), ("c", second[0], second[1]))
+                else:
+                    yield "u", second[0], second[1]
+
+
+def swap(server: Server) -> None:
+    """What gh-ost ends with: a copy with another column takes the table's place."""
+    with server.session(database="d") as connected, connected.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS old")
+        cursor.execute("CREATE TABLE ghost LIKE t")
+        cursor.execute("ALTER TABLE ghost MODIFY w VARCHAR(30) DEFAULT 'y'")
+        cursor.execute("INSERT INTO ghost SELECT * FROM t")
+        cursor.execute("RENAME TABLE t TO old, ghost TO t")
+
+
+def update_all(server: Server) -> None:
+    """One transaction of more records than one of Kafka's takes."""
+    with server.session(database="d", autocommit=False) as connected, connected.cursor() as cursor:
+        for _ in range(2):
+            cursor.execute("UPDATE t SET v = v + 1")
+        connected.commit()
+
+
+def disturb(run: Run, number: int) -> None:
+    """What happens to the source in a round."""
+    if number % 5 == 2:
+        swap(run.server)
+    elif number % 5 == 3:
+        with run.server.session(database="d") as connected, connected.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE t ADD c{number} INT DEFAULT {number}")
+    elif number % 5 == 4:
+        run.server.restart()
+    elif number % 10 == 0:
+        update_all(run.server)
+
+
+def batter(run: Run, kills: int, seed: int, stack: Stack | None = None) -> None:
+    """Kill the capture again and again, now and then its server or the broker; alter and swap the table meanwhile."""
+    random = Random(seed)
+    writer = Writer(run.server, Random(seed + 1))
+    writer.start()
+    try:
+        for number in range(kills):
+            run.start()
+            run.progresses(random.choice((0, 1, 100, 400)))
+            with writer.pause:
+                disturb(run, number)
+            if stack is not None and number % 10 == 1:
+                stack.kill("kafka")
+                stack.start("kafka")
+                if number % 20 == 1:  # else it is killed while it waits for the broker
+                    run.progresses(1)
+            writer.enough.wait(random.random() / 2)
+            run.kill()
+        assert writer.failed is None
+    finally:
+        writer.enough.set()
+        writer.join()
+    run.start()
+    run.caught_up()
+    run.kill(signal.SIGTERM)
+
+
+def check(run: Run) -> int:
+    """Exactly once, in order, and the same rows: what came before the first change is in the snapshot's rows.
+
+    The number of changes.
+    """
+    changes, state = published(run)
+    truth = list(logged(run.server))
+    assert len(changes) > 50
+    assert changes == truth[-len(changes) :]
+    assert {key: row["v"] for key, row in state.items()} == {key: row["v"] for key, row in run.rows().items()}
+    return len(changes)

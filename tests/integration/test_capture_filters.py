@@ -1,0 +1,108 @@
+"""Which tables are captured and under which key: `filter_policy: accept`, tables without a key, huge transactions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+def rewrite(captured: Any, tables: str) -> None:
+    """Say something else of the tables that are captured."""
+    text = captured.file.read_text()
+    assert "tables: [t]" in text
+    captured.file.write_text(text.replace("tables: [t]", tables))
+
+
+def test_under_accept_tables_are_captured_as_they_appear(capture: Callable[..., Any]) -> None:
+    """All tables but those listed without a word, those too that are made, renamed or filled while the capture runs or
+    is down; ignored columns stay behind."""
+    captured = capture("t")
+    rewrite(captured, "filter_policy: accept, tables: {skipped: {}, users: {ignored_columns: [secret]}}")
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE skipped (id INT PRIMARY KEY)",
+        "CREATE TABLE users (id INT PRIMARY KEY, secret VARCHAR(9))", "INSERT INTO t VALUES (1, 1)",
+        "INSERT INTO skipped VALUES (1)", "INSERT INTO users VALUES (1, 'geheim')",
+    )  # fmt: skip
+    process = captured.start()
+    captured.streaming(process)
+    captured.sql(
+        "CREATE TABLE later (id INT PRIMARY KEY, w INT)", "INSERT INTO later VALUES (1, 5)",
+        "UPDATE users SET secret = 'anders', id = 2", "INSERT INTO skipped VALUES (2)",
+        "CREATE TABLE copied LIKE t", "INSERT INTO copied SELECT * FROM t", "RENAME TABLE skipped TO kept",
+        "INSERT INTO kept VALUES (3)",
+    )  # fmt: skip
+    captured.caught_up()
+    process.terminate()
+    assert captured.end_of(process)[0] == 0
+    captured.sql(
+        "CREATE TABLE down (id INT PRIMARY KEY)", "INSERT INTO down VALUES (4)", "INSERT INTO later VALUES (2, 6)"
+    )
+    process = captured.start()
+    captured.caught_up()
+
+    def rows(table: str) -> list[Any]:
+        return sorted((event["after"] for event in captured.events(table) if event["after"]), key=lambda r: r["id"])
+
+    captured.wait_for(lambda: rows("kept") == [{"id": 1}, {"id": 2}, {"id": 3}], "a renamed table is not read")
+    assert rows("t") == [{"id": 1, "v": 1}]
+    assert rows("users") == [{"id": 1}, {"id": 2}]
+    assert rows("later") == [{"id": 1, "w": 5}, {"id": 2, "w": 6}]
+    assert rows("copied") == [{"id": 1, "v": 1}]
+    assert rows("down") == [{"id": 4}]
+    assert captured.read(captured.topic("skipped")) == []
+    ends = captured.position()["end_offsets"]
+    assert {captured.topic(name) for name in ("t", "users", "later", "copied", "down", "kept")} <= ends.keys()
+
+
+def test_a_table_without_a_key_is_captured_under_the_columns_named(capture: Callable[..., Any]) -> None:
+    """Its snapshot is one pass that leaves no row out, although rows share the key; so does its log."""
+    captured = capture("t")
+    rewrite(captured, "tables: {t: {message_key_columns: [a]}}")
+    captured.sql("CREATE TABLE t (a INT, b INT NOT NULL)")
+    values = ",".join(f"({n // 3},{n})" for n in range(9_000))
+    captured.sql(f"INSERT INTO t VALUES {values}")
+    process = captured.start()
+    captured.streaming(process)
+    captured.sql("INSERT INTO t VALUES (7, 9001)", "DELETE FROM t WHERE b = 5")
+    captured.caught_up()
+    process.terminate()
+    assert captured.end_of(process)[0] == 0
+    records = captured.read(captured.topic("t"))
+    events = [(key, json.loads(value)) for _, key, value in records if value is not None]
+    assert sorted(event["after"]["b"] for _, event in events if event["op"] == "r") == list(range(9_000))
+    assert all(json.loads(key) == {"a": (event["after"] or event["before"])["a"]} for key, event in events)
+    assert [event["op"] for _, event in events if event["op"] != "r"] == ["c", "d"]
+
+
+def test_a_huge_transaction_goes_on_at_the_next_row_after_a_kill(capture: Callable[..., Any]) -> None:
+    """More records than one of Kafka's transactions takes: what was published of it stays, the rest follows once."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    process = captured.start()
+    captured.streaming(process)
+    values = ",".join(f"({n},1)" for n in range(45_000))
+    captured.sql(f"INSERT INTO t VALUES {values}", "UPDATE t SET v = 2")
+    captured.wait_for(lambda: bool((captured.position() or {}).get("open")), "it is not published in parts")
+    process.kill()
+    process.wait()
+    position = captured.position()
+    assert position is not None
+    resumed = position.get("open")
+    process = captured.start()
+    captured.caught_up()
+    process.terminate()
+    assert captured.end_of(process)[0] == 0
+    events = sorted(captured.events("t"), key=lambda event: event["source"]["sequence"])
+    assert [event["source"]["sequence"] for event in events] == list(range(1, 90_001))
+    for op, part in (("c", events[:45_000]), ("u", events[45_000:])):
+        assert {event["op"] for event in part} == {op}
+        assert len({event["transaction"]["id"] for event in part}) == 1
+        assert [event["transaction"]["total_order"] for event in part] == list(range(1, 45_001))
+        assert [event["after"]["id"] for event in part] == list(range(45_000))
+    if resumed is not None:  # the kill came while it was published in part
+        assert 0 < resumed["total_order"] < 45_000

@@ -1,0 +1,66 @@
+"""`tailorbird rewind` on a real server and Kafka: the replay carries the numbers that were given, later changes greater
+ones, although tables were altered in between."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+def rewind(captured: Any, *arguments: str) -> list[dict[str, Any]]:
+    """What the command prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "console", "rewind", str(captured.file), "--json", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def told(captured: Any) -> list[tuple[int, str, Any]]:
+    """The changes of the table in the order of their publication, by number."""
+    events = [event for event in captured.events("t") if event["op"] != "r"]
+    return [(event["source"]["sequence"], event["op"], event["after"]) for event in events]
+
+
+def test_a_capture_that_is_set_back_gives_the_same_numbers_again(capture: Callable[..., Any]) -> None:
+    """Back to the first position that is kept: the same changes under the same numbers; then it goes on above them."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    process = captured.start()
+    captured.streaming(process)
+    captured.sql(
+        "UPDATE t SET v = 2", "ALTER TABLE t ADD w INT DEFAULT 7", "UPDATE t SET v = 3",
+        "INSERT INTO t VALUES (2, 2, 2)", "DELETE FROM t WHERE id = 2", "ALTER TABLE t DROP w",
+        "INSERT INTO t VALUES (3, 3)",
+    )  # fmt: skip
+    captured.caught_up()
+    once = told(captured)
+    assert len(once) == 5
+    marks = rewind(captured)
+    assert marks[0]["sequence"] == 0
+    assert process.poll() is None  # to list disturbs nobody
+    process.terminate()
+    assert captured.end_of(process)[0] == 0
+    (back,) = rewind(captured, "--to-sequence", "0")
+    assert back == marks[0]
+    process = captured.start()
+    captured.caught_up()
+    captured.sql("UPDATE t SET v = 4 WHERE id = 3")
+    captured.caught_up()
+    process.terminate()
+    assert captured.end_of(process)[0] == 0
+    again = told(captured)
+    (last,) = [event for event in again if event[2] == {"id": 3, "v": 4}]
+    assert Counter(map(str, again)) == Counter(map(str, [*once, *once, last]))
+    assert last[0] > max(number for number, _, _ in once)
+    versions = [json.loads(value)["version"] for _, _, value in captured.read(f"{captured.name}.schemas", 1)]
+    assert versions == [1, 2, 3, 2, 3]
