@@ -228,7 +228,7 @@ def disturb(run: Run, number: int) -> None:
 def batter(run: Run, kills: int, seed: int, stack: Stack | None = None) -> None:
     """Kill the capture again and again, now and then its server or the broker; alter and swap the table meanwhile."""
     random = Random(seed)
-    writer = Writer(run.server, Random(seed + 1))
+    writer = Writer(run.server, Random(seed + 1), serial=seed * 10_000_000)
     writer.start()
     try:
         for number in range(kills):

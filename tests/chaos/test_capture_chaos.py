@@ -95,18 +95,86 @@ def note(run: Run, changes: int, seconds: float) -> None:
     RESULTS.write_text("\n".join([*kept, line]) + "\n")
 
 
-@pytest.mark.integration
-def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> None:
-    """A replica takes over with its own file names and positions: the GTID set goes on, nothing is lost or repeated."""
-    run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
+@pytest.mark.chaos
+@pytest.mark.parametrize("flavour", ["mysql80", "mysql57", "maria10"])
+def test_a_purge_is_reported_never_skipped(run_of: Callable[..., Run], flavour: str) -> None:
+    """What was purged unread ends the capture by name and moves nothing; under `resnapshot` the rows are read again,
+    and those that went with the purged log vanish."""
+    run = run_of(flavour)
+    run.start()
+    wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=120)
+    run.caught_up()
+    run.kill()
+    with run.server.session(database="d") as connected, connected.cursor() as cursor:
+        cursor.execute("DELETE FROM t WHERE id < 100")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("INSERT INTO t (id, v) VALUES (50000, 1)")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("SHOW BINARY LOGS")
+        newest = cursor.fetchall()[-1][0]
+        cursor.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    before = run.captured.position()
+    run.start()
+    assert run.process is not None
+    assert run.process.wait(60) == 1
+    assert "purged" in (run.file.parent / "capture.log").read_text().splitlines()[-1]
+    assert run.captured.position() == before
+    run.file.write_text(run.file.read_text().replace("server_id: 9123", "server_id: 9123, position_lost: resnapshot"))
+    run.start()
+    run.caught_up()
+    run.kill(signal.SIGTERM)
+    assert {key: row["v"] for key, row in published(run)[1].items()} == {
+        key: row["v"] for key, row in run.rows().items()
+    }
+
+
+def replicate(run: Run, replica: Run) -> None:
+    """Make one server the replica of the other, from its beginning."""
     with replica.server.session() as connected, connected.cursor() as cursor:
         cursor.execute("DROP DATABASE d")
         cursor.execute("RESET MASTER")
         cursor.execute(
             f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={run.server.port}, MASTER_USER='cdc', "
-            "MASTER_PASSWORD='cdc', MASTER_AUTO_POSITION=1, GET_MASTER_PUBLIC_KEY=1"
+            "MASTER_PASSWORD='cdc', MASTER_AUTO_POSITION=1, GET_MASTER_PUBLIC_KEY=1, MASTER_CONNECT_RETRY=1"
         )
         cursor.execute("START SLAVE")
+
+
+def await_replica(replica: Run, executed: str) -> None:
+    """Once it has executed all that, it is a replica no more."""
+    with replica.server.session() as connected, connected.cursor() as cursor:
+        cursor.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 120)", (executed,))
+        assert cursor.fetchone() == (0,)
+        cursor.execute("STOP SLAVE")
+        cursor.execute("RESET SLAVE ALL")
+
+
+@pytest.mark.chaos
+def test_capture_survives_kills_on_both_sides_of_a_fail_over(run_of: Callable[..., Run]) -> None:
+    """Kills, DDL and swaps before and after; what the old server had committed and the capture had not read is read
+    from the new one."""
+    run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
+    replicate(run, replica)
+    batter(run, ROUNDS // 5, 5)
+    with run.server.session(database="d") as connected, connected.cursor() as cursor:
+        for key in range(20_000, 20_100):
+            cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (key,))
+        cursor.execute("SELECT @@GLOBAL.gtid_executed")
+        (executed,) = cursor.fetchone()
+    await_replica(replica, executed)
+    run.server.process.kill()
+    run.server.process.wait()
+    run.server, replica.server = replica.server, run.server
+    topology(run.captured.name, run.server, run.file)
+    batter(run, ROUNDS // 5, 6)
+    check(run)
+
+
+@pytest.mark.integration
+def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> None:
+    """A replica takes over with its own file names and positions: the GTID set goes on, nothing is lost or repeated."""
+    run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
+    replicate(run, replica)
     run.start()
     wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=120)
     with run.server.session(database="d") as connected, connected.cursor() as cursor:
@@ -115,10 +183,7 @@ def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> Non
         cursor.execute("SELECT @@GLOBAL.gtid_executed")
         (executed,) = cursor.fetchone()
     run.caught_up()
-    with replica.server.session() as connected, connected.cursor() as cursor:
-        cursor.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 120)", (executed,))
-        assert cursor.fetchone() == (0,)
-        cursor.execute("STOP SLAVE")
+    await_replica(replica, executed)
     run.kill()
     truth = list(logged(run.server))
     run.server.process.kill()

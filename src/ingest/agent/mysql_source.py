@@ -11,10 +11,11 @@ from ingest.agent import mysql_schema
 from ingest.agent.logged import ENVELOPE, LoggedFacts
 from ingest.agent.mysql_connection import connected
 from ingest.agent.mysql_snapshot import MySqlChunks
-from ingest.agent.seams import Checkpoint, Seen, Stream
+from ingest.agent.seams import Checkpoint, PositionLost, Seen, Stream
 from ingest.agent.tables import Tables
 from ingest.binlog import Checkpoint as Place
 from ingest.binlog import Reader, StreamOptions
+from ingest.binlog.errors import PositionGone
 from ingest.binlog.gtid import parse_gtid_set
 from ingest.binlog.mysql_transport import MysqlTransport
 from ingest.binlog.uri import ServerAddress
@@ -66,6 +67,8 @@ class MySqlSource:
         reader = Reader(transport, Place(file=position.file, position=position.pos, gtids=gtids), options)
         try:
             yield LoggedFacts(reader, tables, transport.idle)
+        except PositionGone as gone:
+            raise PositionLost(f"source {self._settings.name}: {gone.message}", gone.hint) from gone
         finally:
             reader.close()
 

@@ -40,6 +40,10 @@ class MissingTableMap(BinlogError):
     """A rows event refers to a table id without a TABLE_MAP, so that its columns are not known."""
 
 
+class PositionGone(BinlogError):
+    """The server's log does not continue a position: it was purged or reset since, or is another server's."""
+
+
 class UndecodableValue(BinlogError):
     """A value is refused because decoding it would be guessing; the hint says what would make it certain."""
 

@@ -22,7 +22,7 @@ from pymysql.constants import CR, ER
 
 from cdc.errors import UsageError
 from ingest.binlog.codes import HEADER_SIZE, EventType
-from ingest.binlog.errors import BinlogError, ConnectionLost, CorruptBinlog
+from ingest.binlog.errors import BinlogError, ConnectionLost, CorruptBinlog, PositionGone
 from ingest.binlog.gtid import AnyGtidSet, GtidSet, MariaGtidSet
 from ingest.binlog.packed import U16, U64
 from ingest.binlog.position import Checkpoint
@@ -43,7 +43,12 @@ _PLACE: Final = Struct("<9xII").unpack_from
 _ROTATE_NAME: Final = HEADER_SIZE + 8
 _COMMAND: Final = Struct("<BIHI")
 _COMMAND_GTID: Final = Struct("<BHII")
-_PURGED: Final = 1236
+_NOT_SERVED: Final = 1236
+# what MySQL and MariaDB say with it where their log does not continue the position, in small letters
+_GONE: Final = (
+    "purged", "could not find first log", "could not find gtid", "more gtids", "not in the master's binlog",
+    "position > file size", "impossible position",
+)  # fmt: skip
 _LONGEST_WAIT: Final = 30.0
 # Seconds: a busy machine may take so long to deliver a heartbeat, however often they come.
 _LEAST_SILENCE: Final = 5.0
@@ -193,11 +198,13 @@ class MysqlTransport:
     def _refused(self, data: bytes) -> None:
         code = U16(data, 0)[0]
         text = data[8:].decode("utf-8", "replace")
-        if code == _PURGED:
-            raise BinlogError(
-                f"{self.address.host} cannot serve this position: {text}",
-                "its binlogs were purged or reset since; take a new snapshot",
-            )
+        if code == _NOT_SERVED:
+            said = f"{self.address.host} cannot serve this position: {text}"
+            if any(sign in text.lower() for sign in _GONE):
+                raise PositionGone(said, "its binlogs were purged or reset since; take a new snapshot")
+            if "server_id" in text or "server_uuid" in text:
+                raise BinlogError(said, "give each reader of the server a server_id of its own")
+            raise BinlogError(said, "look into the server's error log")
         if code in _ACCESS:
             raise UsageError(f"{self.address.host}: {text}", "grant REPLICATION SLAVE, REPLICATION CLIENT")
         raise ConnectionLost(f"{self.address.host}: error {code}: {text}")
