@@ -72,8 +72,10 @@ def _report(topology: Topology, follow: bool, as_json: bool) -> None:
         return
     deadline = time.monotonic() + PATIENCE  # a signal is obeyed within a second or two
     with bars_of() as bars:
-        while (found := read()) or time.monotonic() < deadline:
-            bars(found)
+        while True:
+            bars(found := read())
             if found:
                 deadline = time.monotonic()
+            elif time.monotonic() > deadline:
+                return
             time.sleep(0.5)
