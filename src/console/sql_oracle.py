@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import decimal
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +14,8 @@ from sqlglot import expressions as exp
 from cdc.schema import TableId
 from cdc.topology import Table, Topology
 from cdc.types import Canonical, Kind, LogicalType
-from cdc.values import datetime_of
 from console.mysql_tables import SourceTable
+from joins.sql_evaluate import canonical as joins_canonical
 
 _ARROW: dict[Kind, Any] = {
     "int8": pa.int8(),
@@ -56,20 +54,8 @@ def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTab
 
 
 def canonical(value: Any) -> Canonical:
-    """Canonical form (`cdc.types`) of a value as DuckDB gives it."""
-    if isinstance(value, decimal.Decimal):
-        return f"{value:f}"
-    if isinstance(value, dt.datetime):
-        return datetime_of((value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1))
-    if isinstance(value, dt.date):
-        return value.isoformat() + "Z"
-    if isinstance(value, dt.timedelta):
-        return _duration(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"no canonical form for {type(value).__name__}")
+    """Canonical form (`cdc.types`) of a value of DuckDB; here TIME is an interval, which the joins keep as text."""
+    return _duration(value) if isinstance(value, dt.timedelta) else joins_canonical(value)
 
 
 def _duration(value: dt.timedelta) -> str:
