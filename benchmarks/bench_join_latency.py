@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=int, default=500, help="changes/s")
     parser.add_argument("--warm", type=int, default=20, help="seconds before the first sample")
+    parser.add_argument("--output", type=Path, help="write the result to this file too")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
@@ -70,10 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"only {len(latencies)} samples: is the join running?", file=sys.stderr)
         return 1
     cuts = quantiles(latencies, n=100)
-    print(
+    found = (
         f"Kafka append → row readable in HBase at {options.rate} changes/s: p50 {cuts[49]:.2f} s, "
         f"p90 {cuts[89]:.2f} s, p99 {cuts[98]:.2f} s ({len(latencies)} samples)"
     )
+    print(found, bench.phases, sep="\n")
+    if options.output:
+        options.output.write_text(
+            "# Latency of the join\n\nWritten by `make bench-join-latency ARGS='--output docs/results/join-latency.md'`:"
+            f" topologies/shop.yml on {os.cpu_count()} cores, all servers and the reader of the rows on the same machine."
+            f"\n\n- {found}\n- {bench.phases}\n"
+        )
     return 0
 
 
@@ -95,6 +103,7 @@ class Bench:
         self.random, self.sequence, self.rows = random.Random(5), 0, dict[tuple[str, int], Row]()
         self.waiting: dict[bytes, tuple[int, float]] = {}
         self.latencies: list[float] = []
+        self.phases = ""
         self.lock, self.stop = threading.Lock(), threading.Event()
         self.join: subprocess.Popen[bytes] | None = None
 
@@ -132,10 +141,12 @@ class Bench:
             time.sleep(0.2)
         self._changes(warm, rate, sample=False)
         self.latencies.clear()
+        told = (self.folder / "join.log").stat().st_size
         self._changes(seconds, rate, sample=True)
         time.sleep(5)
         self.stop.set()
         watcher.join()
+        self.phases = _phases((self.folder / "join.log").read_bytes()[told:])
         return list(self.latencies)
 
     def _changes(self, seconds: int, rate: int, *, sample: bool) -> None:
@@ -230,6 +241,17 @@ class Bench:
             except subprocess.TimeoutExpired:
                 os.killpg(self.join.pid, signal.SIGKILL)
                 self.join.wait()
+
+
+def _phases(log: bytes) -> str:
+    """The mean time of a micro-batch in ms, whole and by Spark's phases, from the join's log."""
+    lines = (json.loads(line) for line in log.splitlines() if line.startswith(b"{"))
+    batches = [line["milliseconds"] for line in lines if line.get("event") == "batch" and line["changes"]]
+    names = {name for batch in batches for name in batch}
+    means = {name: round(sum(batch.get(name, 0) for batch in batches) / len(batches)) for name in names}
+    return f"{len(batches)} batches; mean ms " + ", ".join(
+        f"{n} {ms}" for n, ms in sorted(means.items(), key=lambda m: -m[1])
+    )
 
 
 if __name__ == "__main__":
