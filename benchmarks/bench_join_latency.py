@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(found, bench.phases, sep="\n")
     if options.output:
         options.output.write_text(
-            "# Latency of the join\n\nWritten by `make bench-join-latency ARGS='--output docs/results/join-latency.md'`;"
+            "# Latency of the join\n\nWritten by `make bench-join-latency ARGS='--output docs/results/join-latency.md'`"
             f"\ntopologies/shop.yml on {os.cpu_count()} cores, all servers and the reader of the rows on one machine."
             f"\n\n- {found}\n- {bench.phases}\n"
         )
