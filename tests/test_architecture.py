@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -96,6 +97,7 @@ def generated(path: Path) -> bool:
     return path.stem.endswith("_pb2")
 
 
+@cache
 def libraries() -> set[str]:
     names = set(packages_distributions()) | set(sys.stdlib_module_names)
     # a file within a package shadows nothing of the standard library; only installed distributions matter
