@@ -163,4 +163,6 @@ def _start_ticks(pid: int) -> int:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0
-    return 0 if fields[0] in "ZX" else int(fields[19])
+    # killed, a leader is a zombie at once, while its threads, a JVM's dozens, still hold its ports
+    ended = fields[0] in "ZX" and int(fields[17]) <= 1
+    return 0 if ended else int(fields[19])

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -295,3 +296,25 @@ def test_every_failure_of_a_parallel_start_is_told() -> None:
 
 def _refuse() -> None:
     raise UsageError("one reason", "and its remedy")
+
+
+def test_a_server_whose_threads_still_end_is_not_gone(tmp_path: Path) -> None:
+    """Its first thread is dead, as after SIGKILL for a moment, and another one still holds what it held."""
+    half = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(300,)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    argv = [sys.executable, "-c", half]
+    running = launch("kafka", argv, home=tmp_path, fingerprint="f", environ={}, out=tmp_path / "out")
+    stat = Path(f"/proc/{running.pid}/stat")
+    try:
+        deadline = time.monotonic() + 30
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < deadline, "its first thread does not end"
+            time.sleep(0.01)
+        assert running.alive
+        assert not running.wait_gone(0.1)
+    finally:
+        running.signal(signal.SIGKILL)
+        assert running.wait_gone(10)
