@@ -154,6 +154,11 @@ def log_files(settings: StackSettings, name: ServiceName) -> tuple[Path, Path]:
     return settings.home / "logs" / f"{name}.log", settings.home / "logs" / f"{name}.out"
 
 
+def _temporary(settings: StackSettings, name: ServiceName) -> Path:
+    """The folder of a service's temporary files."""
+    return settings.home / "tmp" / name
+
+
 def solr_configsets(settings: StackSettings) -> Path:
     """The folder in which Solr looks for configsets."""
     return settings.home / "data" / "solr" / "configsets"
@@ -165,7 +170,10 @@ def _mysql(name: ServiceName, settings: StackSettings, tools: Tools, templates: 
     log, out = log_files(settings, name)
     ports = settings.ports.of(name)
     mysqld = tools.mysql / "bin" / "mysqld"
-    common = ("--no-defaults", *(("--user=root",) if tools.root else ()), f"--basedir={tools.mysql}")
+    # of its own: a mysqld that starts removes every #sql* file of the folder, also those of other servers
+    temporary = _temporary(settings, name)
+    root = ("--user=root",) if tools.root else ()
+    common = ("--no-defaults", *root, f"--basedir={tools.mysql}", f"--tmpdir={temporary}")
     messages = f"--lc-messages-dir={tools.mysql / 'share'}"
     users = conf / "users.sql"
     return ServiceSpec(
@@ -192,6 +200,7 @@ def _mysql(name: ServiceName, settings: StackSettings, tools: Tools, templates: 
         log=log,
         out=out,
         ports=ports,
+        folders=(temporary,),
         # mysqld believes the pid in it, also when that process is a zombie that a container's init never reaps
         leftovers=(folder / "mysqld.sock.lock",),
         preparation=Preparation(
