@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from cdc.errors import TailorbirdError
@@ -10,6 +11,8 @@ from console.cli import app
 
 def main() -> None:
     """Run the command line; a TailorbirdError is printed without a stack trace and becomes its exit code."""
+    # it logs every attempt to reach a ZooKeeper that is away; commands say so in one line
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
         app(standalone_mode=True)
     except TailorbirdError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,8 +29,6 @@ def doctor(
     """
     from console.file_topology import load_topology
 
-    # its own words about a ZooKeeper that is away are not needed: the finding says so
-    logging.getLogger("kazoo").addHandler(logging.NullHandler())
     topology = load_topology(file)
     worst = {"ok": 0, "warning": 0, "fault": 0}
     for finding in findings(topology):

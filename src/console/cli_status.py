@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import time
 from typing import Annotated
 
@@ -38,7 +37,6 @@ def status(
             typer.echo(str(error), err=True)
             return None
 
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     topology = load_topology(file)
     hbase = topology.hbase
     with session(hbase.zookeeper) as client, HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
