@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,15 +38,11 @@ def provision(topology: Topology) -> Iterator[Outcome]:
     # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
     from console.apply import apply as apply_topology
     from console.cli_index_rebuild import Backfills
-    from console.file_configset import install_configset
     from console.hbase_admin import HBaseAdmin
-    from console.solr_admin import SolrAdmin
-    from indexer.solr_http import reading_session
+    from console.solr_cloud import admin_of
     from indexer.zk_registration import cluster_key, session
     from indexer.zk_state import Generations
 
-    # its retries are ours to report, in one line
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     zookeeper = topology.hbase.zookeeper
     with (
         HBaseAdmin(zookeeper=zookeeper, thrift=topology.hbase.thrift) as hbase,
@@ -57,7 +52,7 @@ def provision(topology: Topology) -> Iterator[Outcome]:
             topology,
             tables=hbase,
             peers=hbase,
-            collections=SolrAdmin(topology.solr.url, install=install_configset, session=reading_session(topology.solr)),
+            collections=admin_of(topology.solr),
             names=Generations(client),
             backfills=Backfills(topology, client),
             cluster_key=lambda peer: cluster_key(zookeeper, peer),

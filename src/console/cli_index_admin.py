@@ -29,11 +29,9 @@ def remove(
 
     Example: tailorbird index rm topologies/shop.yml --index orders
     """
-    from console.file_configset import install_configset
     from console.hbase_admin import HBaseAdmin
-    from console.solr_admin import SolrAdmin
+    from console.solr_cloud import admin_of
     from indexer.run import choose_index
-    from indexer.solr_http import reading_session
     from indexer.zk_registration import session
     from indexer.zk_state import Generations, RebuildState, StoredTargets
 
@@ -54,7 +52,7 @@ def remove(
                 had_peer = id_ in hbase.peers()
                 if had_peer:
                     hbase.remove_peer(id_)
-            admin = SolrAdmin(topology.solr.url, install=install_configset, session=reading_session(topology.solr))
+            admin = admin_of(topology.solr)
             removed = [each for each in collections if admin.exists(each)]
             for each in removed:
                 admin.remove(each)

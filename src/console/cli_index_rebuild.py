@@ -114,10 +114,8 @@ def _reindex(
 @contextmanager
 def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, RebuildState]]:
     """The steps of an index and where they are noted; no other process has them meanwhile."""
-    from console.file_configset import install_configset
-    from console.solr_admin import SolrAdmin
+    from console.solr_cloud import admin_of
     from indexer.reindex import Reindex
-    from indexer.solr_http import reading_session
     from indexer.zk_registration import session
     from indexer.zk_state import Generations, RebuildState, StoredTargets
 
@@ -125,7 +123,7 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         state = RebuildState(client, name)
         targets = StoredTargets(client, name, collection=index.collection)
-        admin = SolrAdmin(topology.solr.url, install=install_configset, session=reading_session(topology.solr))
+        admin = admin_of(topology.solr)
         with state.lock():
             yield Reindex(targets, state, admin, live=index.collection), state
 

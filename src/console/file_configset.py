@@ -7,12 +7,25 @@ that its cores live.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import indexer
 from cdc.errors import Fatal, UsageError
+
+_CONFIGSET = Path(indexer.__file__).parent / "configset" / "conf"
+
+
+def packed_configset() -> bytes:
+    """The configset as the zip file that SolrCloud takes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(_CONFIGSET.iterdir()):
+            archive.write(file, file.name)
+    return packed.getvalue()
 
 
 def install_configset(core_root: str, collection: str) -> None:
@@ -22,6 +35,6 @@ def install_configset(core_root: str, collection: str) -> None:
     if not os.access(core_root, os.W_OK):
         raise UsageError(f"Solr keeps its cores in {core_root}, which can not be written from here", hint)
     try:
-        shutil.copytree(Path(indexer.__file__).parent / "configset" / "conf", target, dirs_exist_ok=True)
+        shutil.copytree(_CONFIGSET, target, dirs_exist_ok=True)
     except OSError as error:
         raise Fatal(f"the configuration of collection {collection} can not be written: {error}", hint) from error

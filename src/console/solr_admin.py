@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import requests
@@ -57,15 +57,29 @@ class SolrAdmin:
         return self._get("/admin/cores", **parameters)
 
     def _get(self, path: str, **parameters: str) -> dict[str, Any]:
-        try:
-            response = self._session.get(self._url + path, params={**parameters, "wt": "json"}, timeout=_TIMEOUT)
-            answer: dict[str, Any] = response.json()
-        except (requests.RequestException, ValueError) as error:
-            raise Retriable(
-                f"Solr at {self._url} does not answer: {type(error).__name__}", "is it up? `tailorbird stack status`"
-            ) from error
-        if response.status_code == 200:
-            return answer
-        message = str(answer.get("error", {}).get("msg", response.status_code))
-        what = parameters.get("action", path).lower()
-        raise Fatal(f"Solr refused {what}: {message}", "`tailorbird stack logs solr` says more")
+        return solr_answer(self._session, self._url, path, parameters)
+
+
+def solr_answer(
+    session: requests.Session, url: str, path: str, parameters: Mapping[str, str], *, upload: bytes | None = None
+) -> dict[str, Any]:
+    """What an admin interface answers; `upload` is posted. Retriable while Solr is away, Fatal for what it refuses."""
+    try:
+        response = session.request(
+            "GET" if upload is None else "POST",
+            url + path,
+            params={**parameters, "wt": "json"},
+            data=upload,
+            headers=None if upload is None else {"Content-Type": "application/octet-stream"},
+            timeout=_TIMEOUT,
+        )
+        answer: dict[str, Any] = response.json()
+    except (requests.RequestException, ValueError) as error:
+        raise Retriable(
+            f"Solr at {url} does not answer: {type(error).__name__}", "is it up? `tailorbird stack status`"
+        ) from error
+    if response.status_code == 200:
+        return answer
+    message = str(answer.get("error", {}).get("msg", response.status_code))
+    what = parameters.get("action", path).lower()
+    raise Fatal(f"Solr refused {what}: {message}", "`tailorbird stack logs solr` says more")
