@@ -18,7 +18,7 @@ from indexer.hbase_layouts import StoredLayouts
 from indexer.hbase_scan import PAGE, TableScan
 from indexer.kafka_dead_letters import DeadLetters
 from indexer.mapping import Document, fields_of
-from indexer.processor import Quarantine
+from indexer.processor import Quarantine, Tally
 from indexer.rebuild import Counts, Nowhere, Rows, Scan, StateStore
 from indexer.run import AnyCollection, AnyProcessor, build_processor
 from indexer.solr_collection import SolrCollection
@@ -37,6 +37,7 @@ class Rebuilder:
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
         foreign, table = topology.foreign_tables.get(index.table), topology.tables.get(index.table)
         self._scanned: TableScan | None = None
+        self._sample = _Sample()
         self._rows: Rows
         if foreign is not None:
             self._rows, self._buckets = ForeignReader(topology.hbase.thrift, foreign), 1
@@ -82,7 +83,8 @@ class Rebuilder:
 
     def compare(self, new: str) -> str:
         """How a filled collection differs from the live one in number, and from the table in a sample; empty when it
-        does not. Rows that change meanwhile are looked at again. Of foreign tables the number alone is compared."""
+        does not. Rows that change meanwhile are looked at again. The sample of a foreign table, whose keys may be
+        anything, is drawn while it is scanned."""
         with self._collection(self._index.collection) as live, self._collection(new) as filled:
             return self._compare_counts(live, filled) or self._compare_samples(filled)
 
@@ -96,7 +98,7 @@ class Rebuilder:
         return f"{self._index.collection} shows {before} rows, the new collection {after}"
 
     def _compare_samples(self, filled: SolrCollection) -> str:
-        wanted = dict(self._samples(filled, self._scanned)) if self._scanned else {}
+        wanted = dict(self._samples(filled, self._scanned)) if self._scanned else self._read(filled, self._sample.rows)
         for _ in range(_TRIES):
             wanted = {key: document for key, document in wanted.items() if document}
             held = filled.stored(list(wanted)) if wanted else {}
@@ -105,8 +107,22 @@ class Rebuilder:
                 return ""
             time.sleep(0.5)
             # changed or deleted since the sample was taken? then the table says so now
-            wanted = {key: self._document(filled, key) or {} for key in different}
+            if self._scanned:
+                wanted = {key: self._document(filled, key) or {} for key in different}
+            else:
+                wanted = self._read(filled, [bytes.fromhex(str(wanted[key][fields.ROW_KEY])) for key in different])
         return f"{len(wanted)} of {_SAMPLES} sampled rows differ from the table, e.g. {next(iter(wanted))}"
+
+    def _read(self, filled: SolrCollection, rows: Sequence[bytes]) -> dict[str, Document]:
+        """The documents that some rows of a foreign table make now, by id."""
+        found: list[Document] = []
+        processor = self._processor([Nowhere(found.extend, ensure=filled.ensure_fields)], Nowhere())
+        processor.index_rows([RowChange(row, 0, {}, False) for row in rows])
+        return {
+            str(document[fields.UNIQUE_KEY]): {name: document[name] for name in document if name != "_version_"}
+            for document in found
+            if fields.KIND in document  # what else there is stands for a row that is gone
+        }
 
     def _samples(self, filled: SolrCollection, rows: TableScan) -> Iterator[tuple[str, Document]]:
         for _ in range(_SAMPLES):
@@ -131,9 +147,14 @@ class Rebuilder:
 
     def _scan(self, name: str, state: StateStore, processor: AnyProcessor, rows_per_second: float | None) -> Counts:
         stopped = threading.Event()
+
+        def indexed(page: Sequence[RowChange]) -> Tally:
+            self._sample.take(page)
+            return processor.index_rows(page)
+
         scan = Scan(
             self._rows,
-            processor.index_rows,
+            indexed,
             state,
             collection=name,
             buckets=self._buckets,
@@ -171,6 +192,25 @@ class Rebuilder:
             yield collection
         finally:
             collection.close()
+
+
+class _Sample:
+    """Some rows of a scan, each as likely as any other; threads may share it."""
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self._seen = 0
+        self._lock = threading.Lock()
+
+    def take(self, page: Sequence[RowChange]) -> None:
+        """The next rows of the scan."""
+        with self._lock:
+            for change in page:
+                self._seen += 1
+                if len(self.rows) < _SAMPLES:
+                    self.rows.append(change.row)
+                elif (place := random.randrange(self._seen)) < _SAMPLES:
+                    self.rows[place] = change.row
 
 
 def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> None:

@@ -156,9 +156,14 @@ def eventually(what: Callable[[], object], expected: object, seconds: float = 60
 
 
 def test_rows_from_before_the_subscription_are_there(world: World) -> None:
-    """A new index is filled by a scan, within its bounds; its table's families are replicated, nothing else changed."""
+    """A new index is filled within its bounds, and fed within them; the table's families are replicated, no more."""
     eventually(lambda: world.shown("people").get("before"), {"key": "before", "name": "Ada", "age": 36})
     assert "zebra" not in world.shown("people")
+    world.put(b"zebra", {b"d:name": b"beyond the stop row, live"})
+    world.put(b"Zoe", {b"d:name": b"before the start row, live"})
+    world.put(b"xylophone", {b"d:name": b"within"})
+    eventually(lambda: world.shown("people").get("xylophone"), {"key": "xylophone", "name": "within"})
+    assert not {"zebra", "Zoe"} & world.shown("people").keys()
     versions = {name: family["max_versions"] for name, family in world.table.families().items()}
     assert versions[b"d"] == 3
 
