@@ -65,12 +65,12 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     print(f"soak-index: {rate:.0f} rows/s for {options.minutes:g} minutes", file=sys.stderr, flush=True)
     samples, began, written, last = Samples(), time.time(), 0, (time.time(), 0)
     size = max(1, round(rate / 4))
-    with world.hbase() as connection:
+    with world.sink() as sink:
         while (elapsed := time.time() - began) < options.minutes * 60:
             if written / rate > elapsed:
                 time.sleep(min(0.05, written / rate - elapsed))
             else:
-                load.batch(connection, size)
+                load.batch(sink, size)
                 written += size
             if elapsed >= len(samples.minutes) * SAMPLE_SECONDS:
                 now = time.time()
@@ -95,9 +95,9 @@ def _soak(world: World, options: argparse.Namespace) -> int:
 def _half_of_maximum(world: World, load: Load) -> float:
     """Half of the rows per second from the first put to the last row visible, driven as fast as it goes."""
     began, rows = time.time(), 0
-    with world.hbase() as connection:
+    with world.sink() as sink:
         while time.time() - began < 20:
-            load.batch(connection, 1000)
+            load.batch(sink, 1000)
             rows += 1000
     ended = world.wait_visible(world.solr(), seconds=600)
     return rows / (ended - began) / 2

@@ -7,15 +7,17 @@ import threading
 import time
 from typing import Any
 
-import happybase
 import pysolr
 import requests
 from thriftpy2.thrift import TException
 
 from benchmarks.index.world import World, row
+from cdc.errors import Retriable
 from cdc.naming import hbase_table
 from indexer.hbase_rows import scan_rows
+from indexer.solr_http import reading_session
 from indexer.solr_rows import all_documents
+from joins.hbase_table import JoinedTable
 
 
 class Load:
@@ -28,12 +30,14 @@ class Load:
         self.written = 0
         # stamp of a batch → some keys and the revision that they have at least from then on, 0 for deleted ones
         self.promised: dict[int, dict[int, int]] = {}
+        # key → the last revision that deletes it, noted before anything of that batch is written
+        self.deleted: dict[int, int] = {}
         self._revision = 0
         self._lock = threading.Lock()
 
-    def batch(self, connection: happybase.Connection, size: int) -> None:
+    def batch(self, sink: JoinedTable, size: int) -> None:
         """One batch of the sink."""
-        self._write(connection, *self._drawn(size))
+        self._write(sink, *self._drawn(size))
 
     def patiently(self, size: int, *, poison: bool = False) -> None:
         """The same; repeated whole, with a new stamp, until HBase has taken all of it."""
@@ -42,12 +46,12 @@ class Load:
             self.poisoned.add(self._world.codec.row_key({"id": self._keys + len(self.poisoned)}))
         while True:
             try:
-                with self._world.hbase() as connection:
-                    if poison:
-                        self._poison(connection, self._keys + len(self.poisoned) - 1)
-                    self._write(connection, puts, deletes)
-                    return
-            except (TException, OSError):
+                if poison:
+                    self._poison(self._keys + len(self.poisoned) - 1)
+                with self._world.sink() as sink:
+                    self._write(sink, puts, deletes)
+                return
+            except (Retriable, TException, OSError):
                 time.sleep(0.5)
 
     def _drawn(self, size: int) -> tuple[list[int], list[int]]:
@@ -58,26 +62,34 @@ class Load:
         gone = set(deletes)
         return [key for key in keys if key not in gone], deletes
 
-    def _write(self, connection: happybase.Connection, puts: list[int], deletes: list[int]) -> None:
-        """What the batch promises is noted before its barriers are written."""
-        self._world.write(connection, [row(key, self._revision) for key in puts], deletes, barrier=False)
+    def _write(self, sink: JoinedTable, puts: list[int], deletes: list[int]) -> None:
+        """What the batch promises is noted before its barriers are written, what it takes away before all."""
+        with self._lock:
+            self.deleted.update(dict.fromkeys(deletes, self._revision))
+        self._world.write(sink, [row(key, self._revision) for key in puts], deletes, barrier=False)
         with self._lock:
             self.promised[self._world.stamp] = dict.fromkeys(puts[:20], self._revision)
             while len(self.promised) > 400:
                 self.promised.pop(next(iter(self.promised)))
-        self._world.write_barriers(connection)
+        self._world.write_barriers(sink)
         self.expected.update(dict.fromkeys(puts, self._revision))
         for key in deletes:
             self.expected.pop(key, None)
         self.written += len(puts) + len(deletes)
 
-    def _poison(self, connection: happybase.Connection, key: int) -> None:
+    def _poison(self, key: int) -> None:
         """A row of a layout that is not stored."""
         cells = self._world.codec.cells(row(key), batch=1, ts_ms=1)
         cells[b"_layout"] = (77).to_bytes(4, "big")
-        table = connection.table(hbase_table(self._world.name, "wide"))
         row_key = self._world.codec.row_key({"id": key})
-        table.put(row_key, {b"d:" + q: value for q, value in cells.items()}, timestamp=self._world.next_stamp() + 1)
+        with self._world.hbase() as connection:
+            table = connection.table(hbase_table(self._world.name, "wide"))
+            table.put(row_key, {b"d:" + q: value for q, value in cells.items()}, timestamp=self._world.next_stamp() + 1)
+
+    def gone_since(self, key: int, revision: int) -> bool:
+        """Whether a later batch than that of a revision deletes the key."""
+        with self._lock:
+            return self.deleted.get(key, 0) > revision
 
     def recent(self, stamp: int) -> dict[int, int]:
         """Of the newest batches up to a stamp: keys, and the revision that each must show at least, unless deleted
@@ -111,9 +123,9 @@ class BarrierWatch(threading.Thread):
                 continue
             self.looked += 1
             for key, revision in wanted.items():
-                # deleted, or replaced, by a batch behind the barrier is fine; older is not
-                if shown.get(key, revision) < revision:
-                    self.early.append(f"row {key} shows {shown[key]}, the barrier at {stamp} promised {revision}")
+                # deleted, or replaced, by a batch behind the barrier is fine; older, or not there at all, is not
+                if shown.get(key, 0) < revision and not (key not in shown and self._load.gone_since(key, revision)):
+                    self.early.append(f"row {key} shows {shown.get(key)}, the barrier at {stamp} promised {revision}")
 
     def stop(self) -> None:
         """End it."""
@@ -131,7 +143,9 @@ def differences(world: World, load: Load) -> list[str]:
     stored = scan_rows_but(world, load.poisoned)
     shown: dict[Any, dict[str, Any]] = {
         document["id"]: {name: value for name, value in document.items() if not name.startswith("_")}
-        for document in all_documents(world.topology.solr.url, world.index.collection)
+        for document in all_documents(
+            world.topology.solr.url, world.index.collection, session=reading_session(world.topology.solr)
+        )
     }
     wrong = []
     lost = [

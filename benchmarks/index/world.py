@@ -22,16 +22,19 @@ import pysolr
 import requests
 from confluent_kafka.admin import AdminClient
 
-from cdc.cells import Barrier, RowCodec, barrier_key
+from cdc.cells import RowCodec
 from cdc.layout import Layout, LayoutColumn, dump_layout, layout_row
 from cdc.naming import dead_letter_topic, hbase_table, layouts_table, peer
 from cdc.reader import read_topology
 from cdc.topology import Topology
 from cdc.types import Canonical, parse_type
 from console.cli_apply import provision
-from console.file_configset import install_configset
 from console.hbase_admin import HBaseAdmin
-from console.solr_admin import SolrAdmin
+from console.solr_cloud import admin_of
+from indexer.solr_http import reading_session
+from joins.hbase_table import HBase, JoinedTable, write_rows
+from joins.records import Record, RowGone, RowPut
+from joins.sink import barriers, next_stamp, writes_of
 
 TOPOLOGY = """
 name: {name}
@@ -43,12 +46,26 @@ log:
 hbase:
   thrift: 127.0.0.1:${{TAILORBIRD_PORT_THRIFT}}
   zookeeper: 127.0.0.1:${{TAILORBIRD_PORT_ZOOKEEPER}}
-solr:
-  url: http://127.0.0.1:${{TAILORBIRD_PORT_SOLR}}/solr
+solr: {solr}
 tables:
   wide: {{query: SELECT o.id FROM shop.orders o, row_key: [id], salt_buckets: {buckets}}}
 indexes:
   wide: {{table: wide, search: [customer, product, note], commit_within: {commit_within}, stub_retention: {stubs}}}
+"""
+STACK_SOLR = "{url: 'http://127.0.0.1:${TAILORBIRD_PORT_SOLR}/solr'}"
+# Beside it, a table that others write; its index is `people`.
+FOREIGN_INDEX = "  people: {{table: people, commit_within: {commit_within}, stub_retention: {stubs}}}\n"
+FOREIGN_TABLE = """
+foreign_tables:
+  people:
+    table: {name}_people
+    fields:
+      key: {{source: row, type: string}}
+      name: {{source: "d:name", type: string}}
+      age: {{source: "d:age", type: int32}}
+      big: {{source: "d:big", type: int64}}
+      rate: {{source: "d:rate", type: float64}}
+      tags: {{source: "t:tag_*", take: qualifier, type: string}}
 """
 # The table of the demo (topologies/shop.yml): two databases' tables joined, 15 columns.
 TYPES = {
@@ -94,13 +111,24 @@ def row(key: int, revision: int = 0) -> Row:
 
 
 class World:
-    """One applied topology; use as a context manager, which removes all of it."""
+    """One applied topology; use as a context manager, which removes all of it. `foreign` adds `people`, `solr` is
+    the section of the topology."""
 
-    def __init__(self, *, buckets: int = 2, commit_within: str = "200ms", stubs: str = "1h") -> None:
+    def __init__(
+        self,
+        *,
+        buckets: int = 2,
+        commit_within: str = "200ms",
+        stubs: str = "1h",
+        foreign: bool = False,
+        solr: str = STACK_SOLR,
+    ) -> None:
         self.name = f"bench_{uuid.uuid4().hex[:10]}"
         self._folder = tempfile.TemporaryDirectory(prefix="tailorbird-")
         self.file = Path(self._folder.name) / "bench.yml"
-        self.file.write_text(TOPOLOGY.format(name=self.name, buckets=buckets, commit_within=commit_within, stubs=stubs))
+        text = TOPOLOGY + FOREIGN_INDEX + FOREIGN_TABLE if foreign else TOPOLOGY
+        settings = {"buckets": buckets, "commit_within": commit_within, "stubs": stubs, "solr": solr}
+        self.file.write_text(text.format(name=self.name, **settings))
         self.topology: Topology = read_topology(self.file.read_text(), file=str(self.file), environ=os.environ)
         self.index = self.topology.indexes["wide"]
         self.buckets = buckets
@@ -108,6 +136,10 @@ class World:
         # it logs every failed request with a stack trace, also those that are tried again
         logging.getLogger("pysolr").setLevel(logging.CRITICAL)
         self.processes: list[subprocess.Popen[bytes]] = []
+        self._address = self.topology.hbase.thrift
+        if foreign:
+            with self.hbase() as connection:
+                connection.create_table(f"{self.name}_people", {"d": {}, "t": {}})
         list(provision(self.topology))
         self.codec = self._store_layout()
 
@@ -122,14 +154,17 @@ class World:
             process.wait()
         hbase = self.topology.hbase
         with HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
-            admin.remove_peer(peer(self.name, "wide"))
-            for table in admin.tables(self.name):
+            for index in self.topology.indexes:
+                admin.remove_peer(peer(self.name, index))
+            foreign = [table.table for table in self.topology.foreign_tables.values()]
+            for table in [*admin.tables(self.name), *foreign]:
                 admin.drop_table(table)
             admin.drop_namespace(self.name)
-        status = requests.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
-        for core in status["status"]:
-            if core.startswith(self.name):
-                SolrAdmin(self.topology.solr.url, install=install_configset).remove(core)
+        with reading_session(self.topology.solr) as session:
+            cores = session.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
+            for core, told in cores["status"].items():
+                if core.startswith(self.name):
+                    admin_of(self.topology.solr).remove(told.get("cloud", {}).get("collection", core))
         kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
         for deleted in kafka.delete_topics([dead_letter_topic(self.name)]).values():
             with contextlib.suppress(Exception):  # made with the first letter only
@@ -139,7 +174,7 @@ class World:
     @contextlib.contextmanager
     def hbase(self) -> Iterator[happybase.Connection]:
         """A connection of its own: they are not safe to share between threads."""
-        host, _, port = self.topology.hbase.thrift.rpartition(":")
+        host, _, port = self._address.rpartition(":")
         with contextlib.closing(happybase.Connection(host, int(port), timeout=60_000)) as connection:
             yield connection
 
@@ -157,45 +192,47 @@ class World:
             connection.table(layouts_table(self.name)).put(layout_row("wide", 1), {b"f:json": dump_layout(layout)})
         return RowCodec(layout)
 
+    @contextlib.contextmanager
+    def sink(self) -> Iterator[JoinedTable]:
+        """The table as the join's driver writes it."""
+        hbase = HBase(self._address)
+        with contextlib.closing(hbase):
+            yield JoinedTable(
+                hbase,
+                table=hbase_table(self.name, "wide"),
+                layouts=layouts_table(self.name),
+                name="wide",
+                family="d",
+                buckets=self.buckets,
+            )
+
     def next_stamp(self) -> int:
         """The stamp of the next batch."""
         self.batch += 1
-        self.stamp = max(time.time_ns() // 1_000_000, self.stamp + 2)
+        self.stamp = next_stamp(time.time_ns() // 1_000_000, self.stamp)
         return self.stamp
 
     def write(
-        self,
-        connection: happybase.Connection,
-        rows: Sequence[Row],
-        deletes: Sequence[int] = (),
-        *,
-        barrier: bool = True,
+        self, sink: JoinedTable, rows: Sequence[Row], deletes: Sequence[int] = (), *, barrier: bool = True
     ) -> None:
-        """One batch as the join's sink writes it: deletes at its stamp, rows at stamp + 1, a barrier per bucket."""
-        stamp, codec = self.next_stamp(), self.codec
-        table = connection.table(hbase_table(self.name, "wide"))
-        if deletes:
-            with table.batch(timestamp=stamp) as batch:
-                for key in deletes:
-                    batch.delete(codec.row_key({"id": key}), columns=(b"d",))
-        with table.batch(timestamp=stamp + 1) as batch:
-            for one in rows:
-                cells = codec.cells(one, batch=self.batch, ts_ms=stamp)
-                batch.put(codec.row_key(one), {b"d:" + q: value for q, value in cells.items()})
+        """One batch through the join's sink: deletes at its stamp, rows at stamp + 1, a barrier per bucket."""
+        stamp = self.next_stamp()
+        records: list[Record] = [RowGone([key]) for key in deletes]
+        records += [RowPut([one[name] for name in TYPES], stamp) for one in rows]
+        writes = writes_of(records, self.codec, self.batch)
+        write_rows(sink.hbase, sink.table, sink.family, writes.deletes, writes.puts, stamp)
         if barrier:
-            self.write_barriers(connection)
+            self.write_barriers(sink)
 
-    def write_barriers(self, connection: happybase.Connection) -> None:
+    def write_barriers(self, sink: JoinedTable) -> None:
         """A barrier per bucket at the last batch's stamp."""
-        with connection.table(hbase_table(self.name, "wide")).batch(timestamp=self.stamp + 1) as batch:
-            for bucket in range(self.buckets):
-                record = Barrier(bucket=bucket, buckets=self.buckets, batch=self.batch, stamp=self.stamp, positions={})
-                batch.put(barrier_key(bucket), {b"d:_barrier": record.to_bytes()})
+        sink.write_barriers(barriers(self.buckets, self.batch, self.stamp, {}), self.stamp)
 
     def start(self, *arguments: str, log: Path | None = None) -> subprocess.Popen[bytes]:
         """An indexer's process."""
         errors = log.open("ab") if log else subprocess.DEVNULL
-        process = subprocess.Popen([sys.executable, "-m", "indexer", str(self.file), *arguments], stderr=errors)
+        command = [sys.executable, "-m", "indexer", str(self.file), *(arguments or ("--index", "wide"))]
+        process = subprocess.Popen(command, stderr=errors)
         if log:
             errors.close()  # type: ignore[union-attr]  # a file, since log is given
         self.processes.append(process)
@@ -209,11 +246,8 @@ class World:
 
     def solr(self, collection: str | None = None) -> pysolr.Solr:
         """The collection, read by pysolr."""
-        session = requests.Session()
-        session.trust_env = False
-        return pysolr.Solr(
-            f"{self.topology.solr.url}/{collection or self.index.collection}", timeout=60, session=session
-        )
+        url = f"{self.topology.solr.url}/{collection or self.index.collection}"
+        return pysolr.Solr(url, timeout=60, session=reading_session(self.topology.solr))
 
     def visible_stamp(self, solr: pysolr.Solr) -> int:
         """The least stamp that every bucket's barrier has reached for queries; 0 before the first full cut."""

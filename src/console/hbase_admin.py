@@ -72,7 +72,7 @@ class HBaseAdmin:
 
     def namespaces(self) -> set[str]:
         """Names of all namespaces."""
-        answer = self._call(
+        answer = self.call(
             "ListNamespaceDescriptors", pb.ListNamespaceDescriptorsRequest(), pb.ListNamespaceDescriptorsResponse
         )
         return {found.name.decode() for found in answer.namespaceDescriptor}
@@ -89,7 +89,7 @@ class HBaseAdmin:
     def tables(self, namespace: str) -> dict[str, tuple[FamilySpec, ...]]:
         """The tables of a namespace, `namespace:name` → families."""
         request = pb.GetTableDescriptorsRequest(namespace=namespace, regex=".*")
-        answer = self._call("GetTableDescriptors", request, pb.GetTableDescriptorsResponse)
+        answer = self.call("GetTableDescriptors", request, pb.GetTableDescriptorsResponse)
         return {
             f"{found.table_name.namespace.decode()}:{found.table_name.qualifier.decode()}": tuple(
                 FamilySpec(
@@ -112,7 +112,7 @@ class HBaseAdmin:
     def replicate(self, table: str, family: FamilySpec) -> None:
         """Set a family of an existing table to be replicated from now on; what else is set of it stays."""
         wanted = pb.GetTableDescriptorsRequest(table_names=[_table_name(table)])
-        answer = self._call("GetTableDescriptors", wanted, pb.GetTableDescriptorsResponse)
+        answer = self.call("GetTableDescriptors", wanted, pb.GetTableDescriptorsResponse)
         for found in answer.table_schema[0].column_families:
             if found.name == family.name.encode():
                 kept = [each for each in found.attributes if each.first != b"REPLICATION_SCOPE"]
@@ -129,7 +129,7 @@ class HBaseAdmin:
 
     def peers(self) -> dict[str, PeerSpec]:
         """The replication peers by id."""
-        answer = self._call("ListReplicationPeers", pb.ListReplicationPeersRequest(), pb.ListReplicationPeersResponse)
+        answer = self.call("ListReplicationPeers", pb.ListReplicationPeersRequest(), pb.ListReplicationPeersResponse)
         return {
             peer.id: PeerSpec(
                 id=peer.id,
@@ -187,13 +187,13 @@ class HBaseAdmin:
 
     def _run(self, method: str, request: Message) -> None:
         """Call a method that starts a procedure and wait for its end."""
-        started = self._call(method, request, pb.ProcedureStarted)
+        started = self.call(method, request, pb.ProcedureStarted)
         if not started.HasField("proc_id"):
             return
         poll = pb.GetProcedureResultRequest(proc_id=started.proc_id)
         give_up = time.monotonic() + _PROCEDURE_TIMEOUT
         while time.monotonic() < give_up:
-            result = self._call("getProcedureResult", poll, pb.GetProcedureResultResponse)
+            result = self.call("getProcedureResult", poll, pb.GetProcedureResultResponse)
             if result.HasField("exception"):
                 reason = result.exception.generic_exception
                 raise Fatal(f"HBase refused {method}: {reason.class_name}: {reason.message}")
@@ -202,7 +202,8 @@ class HBaseAdmin:
             time.sleep(0.05)
         raise Retriable(f"HBase does not finish {method}", "`tailorbird stack logs hbase`, then try again")
 
-    def _call(self, method: str, request: Message, answer: type[M]) -> M:
+    def call(self, method: str, request: Message, answer: type[M]) -> M:
+        """One call of MasterService and its answer."""
         call_id = next(self._calls)
         header = pb.RequestHeader(call_id=call_id, method_name=method, request_param=True)
         try:

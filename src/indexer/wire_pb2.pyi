@@ -283,6 +283,32 @@ class GetProcedureResultResponse(_message.Message):
     exception: ForeignExceptionMessage
     def __init__(self, state: _Optional[_Union[GetProcedureResultResponse.State, str]] = ..., exception: _Optional[_Union[ForeignExceptionMessage, _Mapping]] = ...) -> None: ...
 
+class RegionSpecifier(_message.Message):
+    __slots__ = ("type", "value")
+    class RegionSpecifierType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REGION_NAME: _ClassVar[RegionSpecifier.RegionSpecifierType]
+        ENCODED_REGION_NAME: _ClassVar[RegionSpecifier.RegionSpecifierType]
+    REGION_NAME: RegionSpecifier.RegionSpecifierType
+    ENCODED_REGION_NAME: RegionSpecifier.RegionSpecifierType
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    type: RegionSpecifier.RegionSpecifierType
+    value: bytes
+    def __init__(self, type: _Optional[_Union[RegionSpecifier.RegionSpecifierType, str]] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class MoveRegionRequest(_message.Message):
+    __slots__ = ("region", "dest_server_name")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    DEST_SERVER_NAME_FIELD_NUMBER: _ClassVar[int]
+    region: RegionSpecifier
+    dest_server_name: ServerName
+    def __init__(self, region: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., dest_server_name: _Optional[_Union[ServerName, _Mapping]] = ...) -> None: ...
+
+class MoveRegionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class TableCF(_message.Message):
     __slots__ = ("table_name", "families")
     TABLE_NAME_FIELD_NUMBER: _ClassVar[int]

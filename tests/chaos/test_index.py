@@ -1,7 +1,8 @@
-"""Whatever dies, in whatever order: the collection ends equal to the table, and no barrier was visible too early.
+"""Whatever dies, in whatever order: the collections end equal to the tables, and no barrier was visible too early.
 
-The short form is part of `make test`; the long one of `make chaos`: 200,000 rows, Solr away for a minute, two region
-servers and regions that move in mid-batch.
+Two region servers, one of which may die alone, and regions that move in mid-batch; rows of the join's sink and, beside
+them, rows that an application writes cell by cell. The short form is part of `make test`; the long one of `make chaos`:
+200,000 rows, Solr away for a minute.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from itertools import cycle
 import pytest
 from confluent_kafka import Consumer
 
+from benchmarks.index.foreign_load import INDEX as PEOPLE
+from benchmarks.index.foreign_load import ForeignLoad
 from benchmarks.index.load import BarrierWatch, Load, differences
+from benchmarks.index.region_servers import Mover, SecondRegionServer
 from benchmarks.index.world import World
 from cdc.errors import UsageError
-from cdc.naming import dead_letter_topic
+from cdc.naming import dead_letter_topic, hbase_table
 from console.proc_stack import Stack
 from console.stack import ServiceName
 
@@ -29,13 +33,22 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def world(stack: Stack) -> Iterator[World]:
-    with World(stubs="5m") as made:
+def second(stack: Stack) -> Iterator[SecondRegionServer]:
+    if os.environ.get("TAILORBIRD_TESTS_USE_RUNNING_STACK") == "1" and not os.environ.get("TAILORBIRD_TESTS_MAY_KILL"):
+        pytest.skip("it kills servers; the running stack is not ours: TAILORBIRD_TESTS_MAY_KILL=1 allows it")
+    with SecondRegionServer(stack) as server:
+        yield server
+
+
+@pytest.fixture
+def world(second: SecondRegionServer) -> Iterator[World]:
+    with World(stubs="5m", foreign=True) as made:
         yield made
+        second.tend()  # what is taken down needs all regions
 
 
-def dead_rows(world: World, count: int) -> dict[bytes, str]:
-    """Rows of the dead letters with their reasons, once there are as many as that."""
+def dead_rows(world: World, count: int) -> set[tuple[str, bytes]]:
+    """Index and row of the dead letters, once there are as many as that."""
     consumer = Consumer(
         {
             "bootstrap.servers": world.topology.log.bootstrap_servers,
@@ -45,14 +58,14 @@ def dead_rows(world: World, count: int) -> dict[bytes, str]:
         }
     )
     consumer.subscribe([dead_letter_topic(world.name)])
-    found: dict[bytes, str] = {}
+    found: set[tuple[str, bytes]] = set()
     deadline = time.monotonic() + 60
     try:
         while time.monotonic() < deadline:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
                 letter = json.loads(message.value() or b"")
-                found[bytes.fromhex(letter["row"])] = letter["reason"]
+                found.add((letter["index"], bytes.fromhex(letter["row"])))
             elif message is not None and len(found) >= count:
                 break
     finally:
@@ -63,14 +76,18 @@ def dead_rows(world: World, count: int) -> dict[bytes, str]:
 class Chaos:
     """What may happen to the processes, one method each."""
 
-    def __init__(self, world: World, stack: Stack, solr_away: float) -> None:
+    def __init__(self, world: World, stack: Stack, second: SecondRegionServer, mover: Mover, solr_away: float) -> None:
         self._world, self._stack, self._solr_away = world, stack, solr_away
+        self._second_server, self._mover = second, mover
+        self._people = world.start("--index", PEOPLE)
         self._first = world.start()
         self._second: subprocess.Popen[bytes] | None = None
 
-    def kill_the_indexer(self) -> None:
+    def kill_the_indexers(self) -> None:
         self._world.kill(self._first)
+        self._world.kill(self._people)
         self._first = self._world.start()
+        self._people = self._world.start("--index", PEOPLE)
 
     def a_second_indexer_joins(self) -> None:
         self._second = self._world.start()
@@ -78,7 +95,7 @@ class Chaos:
     def the_second_indexer_leaves(self) -> None:
         if self._second is not None:
             self._second.send_signal(signal.SIGTERM)
-            assert self._second.wait(60) == 0
+            assert self._second.wait(90) == 0
             self._world.processes.remove(self._second)
             self._second = None
 
@@ -89,7 +106,17 @@ class Chaos:
         self._restart("solr", after=self._solr_away)
 
     def kill_hbase(self) -> None:
+        self._mover.wait()
         self._restart("hbase", after=0.0)
+        self._second_server.tend()
+
+    def kill_the_second_region_server(self) -> None:
+        self._mover.wait()
+        self._second_server.kill()
+        self._second_server.start()
+
+    def a_region_moves(self) -> None:
+        self._mover.move_in_mid_batch()
 
     def _restart(self, service: ServiceName, *, after: float) -> None:
         self._stack.kill(service)
@@ -104,53 +131,90 @@ class Chaos:
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
 
-    def the_indexer_lives(self) -> bool:
-        return self._first.poll() is None
+    def the_indexers_live(self) -> bool:
+        return self._first.poll() is None and self._people.poll() is None
 
 
-def run(world: World, stack: Stack, *, rows: int, size: int, keys: int, solr_away: float, every: int) -> None:
-    """Write `rows` rows in batches of `size` while something happens after each `every` rows; then compare."""
-    if os.environ.get("TAILORBIRD_TESTS_USE_RUNNING_STACK") == "1" and not os.environ.get("TAILORBIRD_TESTS_MAY_KILL"):
-        pytest.skip("it kills servers; the running stack is not ours: TAILORBIRD_TESTS_MAY_KILL=1 allows it")
-    chaos = Chaos(world, stack, solr_away)
-    load = Load(world, keys=keys)
+def run(
+    world: World,
+    stack: Stack,
+    second: SecondRegionServer,
+    *,
+    rows: int,
+    size: int,
+    keys: int,
+    solr_away: float,
+    every: int,
+) -> None:
+    """Write `rows` rows, in batches of `size` by the join and of half of that by the application, while something
+    happens after each `every` rows; then compare."""
+    mover = Mover(stack, [hbase_table(world.name, "wide"), f"{world.name}_people"])
+    chaos = Chaos(world, stack, second, mover, solr_away)
+    load, people = Load(world, keys=keys), ForeignLoad(world, keys=keys // 2)
     watch = BarrierWatch(world, load)
     watch.start()
-    events: Iterator[Callable[[], None]] = cycle(
-        [
-            chaos.kill_the_indexer,
-            chaos.a_second_indexer_joins,
-            chaos.kill_solr,
-            chaos.kill_hbase,
-            chaos.the_second_indexer_leaves,
-            chaos.solr_is_away,
-        ]
-    )
-    due = every
-    while load.written < rows:
-        load.patiently(size, poison=load.written % (10 * size) == 0)
-        if load.written >= due:
+    happenings: list[Callable[[], None]] = [
+        chaos.a_region_moves,
+        chaos.kill_the_indexers,
+        chaos.a_second_indexer_joins,
+        chaos.a_region_moves,
+        chaos.kill_solr,
+        chaos.kill_the_second_region_server,
+        chaos.a_region_moves,
+        chaos.kill_hbase,
+        chaos.the_second_indexer_leaves,
+        chaos.solr_is_away,
+    ]
+    events, happened, due, began = cycle(happenings), 0, every, time.monotonic()
+    while load.written + people.written < rows or happened < len(happenings):
+        poison = load.written % (10 * size) == 0
+        with mover.batch_under_way():
+            load.patiently(size, poison=poison)
+            people.patiently(size // 2, poison=poison)
+        if load.written + people.written >= due:
             due += every
-            next(events)()
+            event = next(events)
+            event()
+            happened += 1
+            print(f"{time.monotonic() - began:5.0f} s  {load.written + people.written} rows  {event.__name__}")
+    mover.wait()
     load.patiently(size)
-    world.wait_visible(world.solr(), seconds=240, pause=0.2)
+    world.wait_visible(world.solr(), seconds=300, pause=0.2)
     watch.stop()
-    assert set(dead_rows(world, len(load.poisoned))) == load.poisoned
+    wrong = _until_equal(people)
     assert differences(world, load) == []
+    assert wrong == []
+    expected = {("wide", row) for row in load.poisoned} | {(PEOPLE, row) for row in people.poisoned}
+    assert dead_rows(world, len(expected)) == expected
     assert watch.early == []
     assert watch.looked
-    assert chaos.the_indexer_lives()
+    assert mover.moved_in_mid_batch
+    assert chaos.the_indexers_live()
+    print(
+        f"{time.monotonic() - began:.0f} s: {load.written} rows of the join, {people.written} of the application, "
+        f"{happened} events, {mover.moved_in_mid_batch} regions moved in mid-batch; 0 lost, {len(expected)} dead "
+        f"letters as poisoned, {watch.looked} looks at barriers, 0 early"
+    )
+
+
+def _until_equal(people: ForeignLoad) -> list[str]:
+    """Nobody writes barriers for an application's rows: compare until nothing differs."""
+    deadline = time.monotonic() + 300
+    while (wrong := people.differences()) and time.monotonic() < deadline:
+        time.sleep(1.0)
+    return wrong
 
 
 @pytest.mark.timeout(900)
-def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack) -> None:
-    """kill -9 of indexer, Solr and HBase, Solr away, a second indexer joining and leaving; poison in between."""
-    run(world, stack, rows=6000, size=200, keys=3000, solr_away=4.0, every=1000)
+def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: SecondRegionServer) -> None:
+    """kill -9 of indexers, Solr and HBase, Solr away, an indexer that joins and leaves, regions that move; poison in
+    between."""
+    run(world, stack, second, rows=6000, size=200, keys=3000, solr_away=4.0, every=600)
 
 
 @pytest.mark.matrix
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
-def test_nothing_is_lost_in_200_000_rows(world: World, stack: Stack) -> None:
+def test_nothing_is_lost_in_200_000_rows(world: World, stack: Stack, second: SecondRegionServer) -> None:
     """The same for longer: Solr away for a minute, several rounds of everything."""
-    run(world, stack, rows=200_000, size=500, keys=60_000, solr_away=60.0, every=16_000)
+    run(world, stack, second, rows=200_000, size=500, keys=60_000, solr_away=60.0, every=6_500)
