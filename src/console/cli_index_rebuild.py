@@ -77,7 +77,7 @@ def _rehearse(topology: Topology, index: Index, throttle: float | None) -> dict[
     from console.solr_rebuild import Rebuilder
     from indexer.rebuild import MemoryState
 
-    with rows_told(f"rehearse {index.name}", None) as told:
+    with rows_told(f"rehearse {index.name}", Rebuilder(topology, index).expected()) as told:
         counts = Rebuilder(topology, index, told=told).rehearse(MemoryState(), rows_per_second=throttle)
     return {"index": index.name, "rows": counts.rows, "dead_letters": counts.dead, "swapped": False}
 
@@ -91,7 +91,7 @@ def _reindex(
         return {"index": index.name, "swapped": True, "note": "finished the swap that was cut off"}
     new = steps.prepare()
     wait_for_collection(topology, new, seconds=30)
-    with rows_told(f"reindex {index.name}", None) as told:
+    with rows_told(f"reindex {index.name}", Rebuilder(topology, index).expected()) as told:
         rebuilder = Rebuilder(topology, index, told=told)
         counts = rebuilder.fill(new, state, rows_per_second=throttle)
     difference = rebuilder.compare(new)

@@ -32,7 +32,7 @@ _SETTLED_SECONDS = 10
 class Rebuilder:
     """Scans the table of one index into a collection; `told` hears of the rows of each page, from several threads."""
 
-    def __init__(self, topology: Topology, index: Index, *, told: Callable[[int], None]) -> None:
+    def __init__(self, topology: Topology, index: Index, *, told: Callable[[int], None] = lambda rows: None) -> None:
         self._topology, self._index, self._told = topology, index, told
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
         foreign, table = topology.foreign_tables.get(index.table), topology.tables.get(index.table)
@@ -44,6 +44,18 @@ class Rebuilder:
         elif table is not None:
             self._rows = self._scanned = TableScan(topology, table)
             self._buckets = table.salt_buckets
+
+    def expected(self) -> int | None:
+        """About how many rows there are to read: as many as the live collection shows. None where each of its documents
+        is a cell, or while Solr is away."""
+        foreign = self._topology.foreign_tables.get(self._index.table)
+        if foreign is not None and foreign.mapping == "column":
+            return None
+        try:
+            with self._collection(self._index.collection) as live:
+                return live.count_rows(until_ms=time.time_ns() // 1_000_000)
+        except Retriable:
+            return None
 
     def fill(self, name: str, state: StateStore, *, rows_per_second: float | None = None) -> Counts:
         """Index every row of the table into a collection, going on where `state` says that an earlier attempt was.
