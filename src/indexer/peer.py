@@ -39,10 +39,7 @@ class Edit:
 
 
 class Edits:
-    """A batch of edits, decoded each time it is iterated, so that cells are objects only while they are looked at.
-
-    Iterating raises WireError for bytes that are no cells; the batch is then sent back, never half read.
-    """
+    """A batch of edits, decoded each time it is read, so that cells are objects only while they are looked at."""
 
     def __init__(self, request: pb.ReplicateWALEntryRequest, data: bytes, at: int) -> None:
         self._request, self._data, self._at = request, data, at
@@ -65,20 +62,9 @@ class Edits:
     def __len__(self) -> int:
         return len(self._request.entry)
 
-    def __iter__(self) -> Iterator[Edit]:
-        at = self._at
-        for entry in self._request.entry:
-            cells, at = wire.read_cells(self._data, at, entry.associated_cell_count)
-            yield Edit(
-                table=entry.key.table_name,
-                region=entry.key.encoded_region_name,
-                sequence=entry.key.log_sequence_number,
-                write_time=entry.key.write_time,
-                cells=cells,
-            )
-
     def writes(self) -> Iterator[tuple[bytes, list[wire.Write]]]:
-        """The same, each edit as its table and its cells grouped: what is read of every row there is."""
+        """Each edit as its table and its cells grouped; WireError for bytes that are no cells: the batch is sent back,
+        never half read."""
         at = self._at
         for entry in self._request.entry:
             writes, at = wire.read_writes(self._data, at, entry.associated_cell_count)

@@ -147,47 +147,11 @@ def count_cells(data: bytes, at: int) -> int:
     return count
 
 
-def read_cells(data: bytes, at: int, count: int) -> tuple[list[Cell], int]:
-    """The next cells from an offset, and the offset behind them; WireError when the bytes are no cells."""
-    cells: list[Cell] = []
-    # Local names: this loop runs for every cell of the table, and attribute look-ups are a third of its time.
-    head, short, long, size, add = (
-        _CELL_HEAD.unpack_from,
-        _SHORT.unpack_from,
-        _LONG.unpack_from,
-        len(data),
-        cells.append,
-    )
-    try:
-        for _ in range(count):
-            total, key_length, value_length = head(data, at)
-            key = at + 12
-            row_end = key + 2 + short(data, key)[0]
-            family_end = row_end + 1 + data[row_end]
-            key_end = key + key_length
-            at += 4 + total
-            if at > size or key_end + value_length > at or family_end > key_end - 9:
-                raise WireError("a cell longer than its block")
-            add(
-                Cell(
-                    data[key + 2 : row_end],
-                    data[row_end + 1 : family_end],
-                    data[family_end : key_end - 9],
-                    long(data, key_end - 9)[0],
-                    data[key_end - 1],
-                    data[key_end : key_end + value_length],
-                )
-            )
-    except (struct.error, IndexError) as error:
-        raise WireError(f"a cell block cut short: {error}") from error
-    return cells, at
-
-
 def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
     """The next cells from an offset as writes, and the offset behind them; WireError when the bytes are no cells.
 
-    Reads what `read_cells` reads, several times faster: of a whole-row put's cells only qualifier and value differ, so
-    the rest of their keys is compared as bytes and never taken apart.
+    Of a whole-row put's cells only qualifier and value differ, so the rest of their keys is compared as bytes and never
+    taken apart.
     """
     writes: list[Write] = []
     # Local names: the inner loop runs for every cell of the table, and attribute look-ups are a third of its time.
@@ -229,7 +193,7 @@ def read_writes(data: bytes, at: int, count: int) -> tuple[list[Write], int]:
 
 
 def write_cells(cells: list[Cell]) -> bytes:
-    """The block that holds these cells, without tags; inverse of `read_cells`, for tests and simulations."""
+    """The block that holds these cells, without tags; inverse of `read_writes`, for tests and simulations."""
     out = bytearray()
     for cell in cells:
         key = b"".join(

@@ -17,6 +17,12 @@ CELLS = [
 ]
 
 
+def read_cells(data: bytes, at: int, count: int) -> tuple[list[Cell], int]:
+    """What `read_writes` reads, cell by cell."""
+    writes, end = wire.read_writes(data, at, count)
+    return [Cell(w.row, w.family, q, w.timestamp, w.type, value) for w in writes for q, value in w.cells.items()], end
+
+
 # A cell block as a region server of HBase 2.6.1 sent it: a put of two cells, a row delete, a column delete.
 FROM_HBASE = bytes.fromhex(
     "000000260000001b00000003000a0101800000000000038401646e616d65000001a1fda30b54044164610000002d0000001d"
@@ -29,7 +35,7 @@ FROM_HBASE = bytes.fromhex(
 def test_cells_are_read_as_hbase_writes_them() -> None:
     """The layout of a cell is HBase's; a row delete comes as a marker of the family, with an empty qualifier."""
     first, second = bytes.fromhex("01018000000000000384"), bytes.fromhex("01018000000000000385")
-    assert wire.read_cells(FROM_HBASE, 0, 4)[0] == [
+    assert read_cells(FROM_HBASE, 0, 4)[0] == [
         Cell(first, b"d", b"name", 1795256683348, PUT, b"Ada"),
         Cell(first, b"d", b"_batch", 1795256683348, PUT, bytes(8)),
         Cell(first, b"d", b"", 1795256683347, DELETE_FAMILY, b""),
@@ -39,15 +45,15 @@ def test_cells_are_read_as_hbase_writes_them() -> None:
 
 def test_tags_behind_a_value_are_skipped() -> None:
     """A cell ends at its total length, not at its value: TTLs and cell ACLs come as tags."""
-    plain = wire.write_cells(CELLS[:1])
+    plain, following = wire.write_cells(CELLS[:1]), wire.write_cells(CELLS[1:2])
     tagged = (int.from_bytes(plain[:4], "big") + 6).to_bytes(4, "big") + plain[4:] + b"\x00\x04tags"
-    assert wire.read_cells(tagged + plain, 0, 2) == ([CELLS[0], CELLS[0]], len(tagged + plain))
+    assert read_cells(tagged + following, 0, 2) == (CELLS[:2], len(tagged + following))
 
 
 def test_cells_round_trip() -> None:
     """What the simulations send reads as it was meant."""
     block = wire.write_cells(CELLS)
-    assert wire.read_cells(b"head" + block, 4, 3) == (CELLS, 4 + len(block))
+    assert read_cells(b"head" + block, 4, 3) == (CELLS, 4 + len(block))
     assert wire.count_cells(b"head" + block, 4) == 3
 
 
@@ -55,7 +61,7 @@ def test_cells_round_trip() -> None:
 def test_a_block_cut_short_is_no_block(cut: int) -> None:
     """Damaged bytes never become rows: the connection is closed, HBase sends again."""
     with pytest.raises(WireError):
-        wire.read_cells(wire.write_cells(CELLS[:1])[:cut], 0, 1)
+        read_cells(wire.write_cells(CELLS[:1])[:cut], 0, 1)
     with pytest.raises(WireError):
         wire.count_cells(wire.write_cells(CELLS[:1])[:cut], 0)
 
@@ -65,7 +71,7 @@ def test_lengths_that_contradict_each_other_are_no_cell() -> None:
     block = bytearray(wire.write_cells(CELLS[:2]))
     block[7] += 60
     with pytest.raises(WireError):
-        wire.read_cells(bytes(block), 0, 2)
+        read_cells(bytes(block), 0, 2)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(1, 9))
