@@ -50,7 +50,7 @@ class SolrServer:
         [running] = [each for each in stack.status() if each.name == "solr"]
         said = Path(f"/proc/{running.pid}/cmdline").read_text().split("\0")[:-1]
         here, there = str(stack.settings.home), str(home)
-        before, self.port = stack.settings.ports.solr, _free_port()
+        before, self.port = stack.settings.ports.solr, free_port()
         self.home = home
         moved = [part.replace(here, there) if part.startswith(("-D", here)) else part for part in said]
         self._command = [part.replace(f"jetty.port={before}", f"jetty.port={self.port}") for part in moved]
@@ -138,7 +138,8 @@ def _hashed(password: str) -> str:
     return f"{base64.b64encode(twice).decode()} {base64.b64encode(salt).decode()}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
