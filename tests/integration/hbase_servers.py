@@ -20,7 +20,7 @@ from console.stack_progress import silent
 from console.stack_services import ServiceSpec, Tools, service_specs
 from tests.integration.solr_servers import free_port
 
-HBASE_25 = "2.5.13"
+HBASE_25 = "2.5.8"
 
 
 class OtherHBase:
