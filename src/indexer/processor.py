@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from cdc import fields
@@ -198,15 +199,13 @@ class Processor:
         """Post every row; the next chunks are decoded and mapped while Solr takes the last ones."""
         posts: deque[_Post] = deque()
         try:
-            for rows in windows:
-                for chunk in self._chunks(rows, batch):
-                    if self._monotonic() > give_up:
-                        raise Retriable(
-                            f"a batch takes longer than HBase waits, {len(batch.accepted)} rows are indexed"
-                        )
-                    posts.append(_Post(chunk, self._collection.begin(chunk.documents, backlog=batch.backlog)))
-                    if len(posts) > _POSTS:
-                        self._settle(posts.popleft(), batch)
+            # a chunk may be of two windows, so that few are smaller than they may be
+            for chunk in self._chunks(chain.from_iterable(windows), batch):
+                if self._monotonic() > give_up:
+                    raise Retriable(f"a batch takes longer than HBase waits, {len(batch.accepted)} rows are indexed")
+                posts.append(_Post(chunk, self._collection.begin(chunk.documents, backlog=batch.backlog)))
+                if len(posts) > _POSTS:
+                    self._settle(posts.popleft(), batch)
             while posts:
                 self._settle(posts.popleft(), batch)
         except TailorbirdError:

@@ -186,11 +186,13 @@ def test_no_barrier_passes_when_letters_can_not_be_held(
 def test_a_batch_is_merged_window_by_window(
     indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However large a batch is, few of its cells are objects at a time; barriers still come last, the newest only."""
+    """However large a batch is, few of its cells are objects at a time; chunks are full across windows; barriers still
+    come last, the newest only."""
     monkeypatch.setattr(processor, "WINDOW_CELLS", 12)
+    monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 3)
     batch = [edit(*row(1)), edit(barrier(10)), edit(*row(2)), edit(*row(3)), edit(barrier(12)), edit(*row(4))]
     tally = indexer.process(Edits.of(batch), give_up=NEVER)
-    assert [len(post) for post in solr.posts] == [2, 2, 1]
+    assert [len(post) for post in solr.posts] == [3, 1, 1]
     assert solr.posts[-1][0]["_fence"] == 26
     assert (tally.accepted, tally.barriers) == (4, 1)
 
