@@ -114,9 +114,9 @@ class Script:
         yield CaughtUp()
 
 
-def transaction(number: int, *ids: int) -> list[Fact]:
+def transaction(number: int, *ids: int, commit_us: int = 1_000_000_000) -> list[Fact]:
     rows = [RowsLogged(TABLE, "insert", [{"id": i}], True, "f", number) for i in ids]
-    return [TransactionBegan(f"{UUID}:{number}", number, 1, "f", number), *rows, TransactionEnded("f", number)]
+    return [TransactionBegan(f"{UUID}:{number}", commit_us, 1, "f", number), *rows, TransactionEnded("f", number)]
 
 
 def run(
@@ -165,6 +165,17 @@ def test_a_group_ends_at_its_limits() -> None:
     slow: list[Fact | float | Exception] = [*transaction(1, 1), *transaction(2, 2)[:-1], 0.06, transaction(2)[-1]]
     run(Script(told=[*slow, *transaction(3, 3)]), broker)
     assert commits(broker) == [("", 0), (":1-2", 2), (":1-3", 3)]
+
+
+def test_a_capture_that_is_behind_commits_larger_groups() -> None:
+    """Once a commit comes late, the next ones hold more, until one is in time again."""
+    broker = Broker()
+    late: list[Fact | float | Exception] = []
+    for number in range(1, 8):
+        late += [*transaction(number, number, commit_us=900_000_000), 0.06]
+    in_time = [*transaction(8, 8), *transaction(9, 9), *transaction(10, 10)]
+    run(Script(told=[*late, *in_time]), broker, limits=Limits(rows=2, catch_up=4, behind=0.5))
+    assert commits(broker) == [("", 0), (":1-2", 2), (":1-6", 6), (":1-10", 10)]
 
 
 def test_foreign_changes_move_the_position_now_and_then() -> None:

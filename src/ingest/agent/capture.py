@@ -16,7 +16,7 @@ from cdc.event import Position
 from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
-from ingest.agent.facts import CaughtUp, TableDescribed, TransactionBegan, TransactionEnded
+from ingest.agent.facts import CaughtUp, TableDescribed, TransactionBegan, TransactionEnded, TransactionLogged
 from ingest.agent.marks import REPLAYED, SLACK, Marks, check_replay, reached_before, replayed, restated
 from ingest.agent.records import Recorder
 from ingest.agent.redecode import waiting
@@ -31,14 +31,18 @@ from ingest.agent.transactions import Transactions
 class Limits:
     """How commits are grouped: a commit is made at the first transaction end behind `rows` rows or `linger` seconds.
 
-    An idle source's transaction is committed at once. A source transaction of more than `largest` records takes several
-    commits. In seconds: `idle_commit` is how often the position alone is committed while only tables change that are
-    not captured; `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle server is
-    asked for the columns of tables in quarantine.
+    A commit that comes more than `behind` seconds after the source's is followed by a larger one, of `catch_up` rows or
+    `behind` seconds: until the capture has caught up, commits cost more than they make fresh. An idle source's
+    transaction is committed at once. A source transaction of more than `largest` records takes several commits. In
+    seconds: `idle_commit` is how often the position alone is committed while only tables change that are not captured;
+    `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle server is asked for the
+    columns of tables in quarantine.
     """
 
     rows: int = 5000
     linger: float = 0.05
+    catch_up: int = 10_000
+    behind: float = 1.0
     idle_commit: float = 1.0
     largest: int = 20_000
     ask: float = 5.0
@@ -234,6 +238,7 @@ class _Follower:
         self._appended = 0
         self._changes, self._quarantined = snapshots.rows, snapshots.quarantined
         self._progressed = False
+        self._rows, self._linger = session.limits.rows, session.limits.linger
         self._first = self._last = session.clock()
         self._signals: int | None = None
         self._asked = 0.0
@@ -258,7 +263,7 @@ class _Follower:
         self._replayed = reached_before(checkpoint)
         for fact in self._stream:
             kind = type(fact)
-            if kind is TransactionBegan:
+            if kind is TransactionBegan or kind is TransactionLogged:
                 now = clock()
             records = records_of(fact, int(now * 1000))
             if records:
@@ -266,10 +271,16 @@ class _Follower:
                     self._first = now
                 extend(records)
                 self._appended += len(records)
-            whole = kind is TransactionEnded or kind is CaughtUp
-            if not whole and self._appended < limits.largest:
-                continue
-            now = clock()
+            if kind is TransactionLogged:
+                small = 0 < self._appended < self._rows and now - self._first < self._linger
+                if small and not snapshots and self._replayed is None:
+                    continue  # nothing is due yet: what most of the transactions of a busy source come to
+                whole = True
+            else:
+                whole = kind is TransactionEnded or kind is CaughtUp
+                if not whole and self._appended < limits.largest:
+                    continue
+                now = clock()
             if whole:
                 if self._replayed is not None and self._stream.reached(self._replayed):
                     self._transactions.count_on(self._replayed.sequence)
@@ -365,8 +376,8 @@ class _Follower:
     def _due(self, now: float, caught_up: bool, stopped: bool, whole: bool) -> bool:
         limits = self._session.limits
         if self._appended:
-            late = now - self._first >= limits.linger
-            return caught_up or stopped or not whole or late or self._appended >= limits.rows
+            late = now - self._first >= self._linger
+            return caught_up or stopped or not whole or late or self._appended >= self._rows
         if self._progressed:
             return True
         if limits.heartbeat and caught_up and now - self._last >= limits.heartbeat:
@@ -387,6 +398,10 @@ class _Follower:
         session.observer.quarantined(transactions.quarantined + self._snapshots.quarantined - self._quarantined)
         self._quarantined = transactions.quarantined + self._snapshots.quarantined
         self._last = session.clock()
-        session.observer.lag(max(0.0, self._last - checkpoint.ts_ms / 1000) if self._appended else 0.0)
+        lag = max(0.0, self._last - checkpoint.ts_ms / 1000) if self._appended else 0.0
+        session.observer.lag(lag)
+        limits, catching_up = session.limits, lag > session.limits.behind
+        self._rows = limits.catch_up if catching_up else limits.rows
+        self._linger = limits.behind if catching_up else limits.linger
         self._appended, self._progressed = 0, False
         return checkpoint

@@ -1,8 +1,9 @@
 """What a source's log tells, in commit order: the facts that a source yields and `transactions` turns into records.
 
-A source yields, per transaction, one TransactionBegan, any number of the others, and one TransactionEnded; CaughtUp
-stands between transactions wherever nothing more is waiting at the moment. A transaction that is cut off (a lost
-connection) never gets its TransactionEnded: whoever reads the facts drops what belongs to it.
+A source yields, per transaction, one TransactionBegan, any number of the others, and one TransactionEnded, or one
+TransactionLogged for all of these; CaughtUp stands between transactions wherever nothing more is waiting at the
+moment. A transaction that is cut off (a lost connection) never gets its TransactionEnded: whoever reads the facts drops
+what belongs to it.
 """
 
 from __future__ import annotations
@@ -93,9 +94,26 @@ class TransactionEnded(NamedTuple):
     pos: int
 
 
+class TransactionLogged(NamedTuple):
+    """A whole transaction of one event of rows; the same as its three facts one by one."""
+
+    began: TransactionBegan
+    rows: RowsLogged
+    ended: TransactionEnded
+
+
 class CaughtUp(NamedTuple):
     """Nothing more is waiting: what has been read may be committed at once. Repeated while the source is idle."""
 
 
 CAUGHT_UP = CaughtUp()
-Fact = TransactionBegan | StatementLogged | TableDescribed | RowsLogged | RowsKept | TransactionEnded | CaughtUp
+Fact = (
+    TransactionBegan
+    | StatementLogged
+    | TableDescribed
+    | RowsLogged
+    | RowsKept
+    | TransactionEnded
+    | TransactionLogged
+    | CaughtUp
+)

@@ -32,7 +32,7 @@ def snapshot_records(
         sequence=low.sequence,
         snapshot="true",
     )
-    source = writer.source(info)
+    source = writer.read(now_ms, low)
     records: list[Record] = []
     if writer.shape:
         for image in images:

@@ -35,6 +35,8 @@ from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 # How long a transaction may stay open: the broker's default limit. It bounds the largest source transaction.
 TRANSACTION_TIMEOUT_MS = 900_000
+# Records that are appended before the client is asked for delivery reports.
+_POLL_EVERY = 200
 
 
 class KafkaLog:
@@ -50,6 +52,7 @@ class KafkaLog:
         }
         self._ensured = set(topics.changes)
         self._open = False
+        self._unpolled = 0
         self._failure: Any = None
         # Where the history is read from: the offset of the first record that was restated last.
         self._history_start = 0
@@ -114,6 +117,7 @@ class KafkaLog:
         try:
             self._begin()
             for record in records:
+                self._unpolled += 1
                 topic, key, value, partition = record
                 if partition is None:
                     try:
@@ -124,7 +128,9 @@ class KafkaLog:
                     every = partition == EVERY_PARTITION
                     for one in range(self._topics.partitions) if every else (partition,):
                         self._patiently(record, one)
-            self._producer.poll(0)
+            if self._unpolled >= _POLL_EVERY:
+                self._unpolled = 0
+                self._producer.poll(0)
         except (KafkaException, SystemError) as exception:
             raise self._translation(exception, "append") from exception
 

@@ -23,6 +23,7 @@ from ingest.agent.facts import (
     TableDescribed,
     TransactionBegan,
     TransactionEnded,
+    TransactionLogged,
 )
 from ingest.agent.tables import Tables
 from ingest.agent.values import judged
@@ -34,7 +35,7 @@ from ingest.binlog.errors import BinlogError, MissingTableMap
 from ingest.binlog.events import Query, RawEvent
 from ingest.binlog.gtid import GtidSet, MariaGtidSet
 from ingest.binlog.packed import U32, U64
-from ingest.binlog.parse import parse_event
+from ingest.binlog.parse import commit_micros, parse_event
 from ingest.binlog.position import GTID_EVENTS
 from ingest.binlog.rows import TableDecoder
 
@@ -42,7 +43,6 @@ T = EventType
 ENVELOPE = Flavour(json="canonical", temporal="canonical", binary="base64", bit="canonical")
 _SHOWN = Flavour(json="canonical", temporal="text", binary="base64", bit="canonical")
 _QUERIES = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
-_PLAIN_GTIDS = frozenset({int(T.GTID), int(T.ANONYMOUS_GTID)})
 OPERATION: dict[int, Operation] = {
     code: "insert" if code in INSERTS else "delete" if code in DELETES else "update" for code in ROWS_EVENTS
 }
@@ -55,6 +55,8 @@ class LoggedFacts:
         self._reader, self._tables, self._idle = reader, tables, idle
         self._stream = reader.stream
         self._described: dict[tuple[str, str], TableDecoder] = {}
+        # Of the decoders that serve captured tables: whose rows they read, and how many columns a whole row has.
+        self._known: dict[TableDecoder, tuple[TableId, int]] = {}
         self._kept: dict[bytes, tuple[TableId, str]] = {}
         self._maps: dict[bytes, bytes] = {}
         self._touched = False
@@ -98,6 +100,7 @@ class LoggedFacts:
                 continue
             if code == 16:  # XID
                 yield TransactionEnded(progress.file, progress.position)
+                yield from self._transactions()
             elif code in GTID_EVENTS:
                 self._touched = False
                 yield self._began(raw)
@@ -116,16 +119,36 @@ class LoggedFacts:
                 yield CAUGHT_UP
 
     def _began(self, raw: RawEvent) -> TransactionBegan:
-        data = raw.data
-        commit_us = 0
-        if raw.code in _PLAIN_GTIDS:
-            if len(data) >= 68 and data[44] == 2:
-                commit_us = int.from_bytes(data[61:68], "little") & (1 << 55) - 1
-        elif raw.code == T.GTID_TAGGED:
-            commit_us = getattr(parse_event(raw), "immediate_commit", 0)
         return TransactionBegan(
-            self._stream.progress.gtid, commit_us or U32(data, 0)[0] * 1_000_000, U32(data, 5)[0], raw.file, raw.offset
+            self._stream.progress.gtid, commit_micros(raw), U32(raw.data, 5)[0], raw.file, raw.offset
         )
+
+    def _transactions(self) -> Iterator[Fact]:
+        """The transactions of one event of rows that have arrived: what they tell one by one, and much sooner."""
+        window = self._reader.whole_window()
+        if window is None:
+            return
+        progress, known, file, new = self._stream.progress, self._known, window.file, tuple.__new__
+        for found in self._reader.whole.transactions(window):
+            identity, commit_us, server_id, decoder, code, rows, begin, pos, xid_at, end, data, _ = found
+            gtid = f"{identity[0]}:{identity[2]}" if identity is not None else ""
+            began = new(TransactionBegan, (gtid, commit_us, server_id, file, begin))
+            ended = new(TransactionEnded, (file, end))
+            if rows is None:
+                yield began
+                progress.close(identity, file, end)
+                yield ended
+                continue
+            table, width = known[decoder]
+            operation = OPERATION[code]
+            image = rows[0][1] if operation == "update" else rows[0]
+            if len(image) < width:
+                progress.begin(identity)
+                self._partial(RawEvent(code, data, file, pos, xid_at), decoder)
+            progress.close(identity, file, end)
+            logged = new(RowsLogged, (table, operation, rows, True, file, pos))
+            yield new(TransactionLogged, (began, logged, ended))
+        self._reader.took_whole()
 
     def _statement(self, raw: RawEvent) -> Iterator[Fact]:
         """A statement is a transaction of its own, unless it stands inside one."""
@@ -167,15 +190,24 @@ class LoggedFacts:
         except BinlogError as error:
             self._kept[key] = (self._id(table), error.reason)
             return None
-        self._kept.pop(key, None)
-        if self._described.get(table) is decoder:
+        before = self._described.get(table)
+        if before is decoder:
+            self._kept.pop(key, None)
             return None
-        self._described[table] = decoder
         columns = [column for column in decoder.table.columns if not is_hidden(column.name)]
-        if decoder.table.described and all(column.named for column in columns):
-            return TableDescribed(self._id(table), *described(decoder.table))
         if not all(column.named for column in columns):
+            decoder.whole = False
             self._kept[key] = (self._id(table), "the log does not name its columns, and no statement told them")
+            return None
+        self._kept.pop(key, None)
+        if before is not None:
+            # Each change from one to the other is told.
+            before.whole = False
+            self._known.pop(before, None)
+        decoder.whole = True
+        self._described[table], self._known[decoder] = decoder, (self._id(table), len(columns))
+        if decoder.table.described:
+            return TableDescribed(self._id(table), *described(decoder.table))
         return None
 
     def _id(self, table: tuple[str, str]) -> TableId:
@@ -191,7 +223,7 @@ class LoggedFacts:
             return None
         if code == T.PARTIAL_UPDATE_ROWS:
             self._fatal(raw, "a partial JSON update", "SET PERSIST binlog_row_value_options = ''")
-        table = self._id((decoder.table.database, decoder.table.table))
+        table, width = self._known[decoder]
         plain = True
         try:
             rows = decoder.decode(code, data, self._stream.id_size)
@@ -202,18 +234,17 @@ class LoggedFacts:
         except BinlogError as error:
             return self._keep(raw, key, table, error.reason)
         operation = OPERATION[code]
-        if plain:
-            self._whole(raw, decoder, rows[0] if operation != "update" else rows[0][1])
+        image = rows[0][1] if operation == "update" else rows[0]
+        if plain and len(image) < width:
+            self._partial(raw, decoder)
         return RowsLogged(table, operation, rows, plain, raw.file, raw.offset)
 
-    def _whole(self, raw: RawEvent, decoder: TableDecoder, image: dict[str, Any]) -> None:
-        columns = decoder.table.columns
-        if len(image) < len(columns) and len(image) < sum(not is_hidden(column.name) for column in columns):
-            self._fatal(
-                raw,
-                f"rows of {decoder.table.name} were logged with partial images",
-                "SET PERSIST binlog_row_image = FULL",
-            )
+    def _partial(self, raw: RawEvent, decoder: TableDecoder) -> NoReturn:
+        self._fatal(
+            raw,
+            f"rows of {decoder.table.name} were logged with partial images",
+            "SET PERSIST binlog_row_image = FULL",
+        )
 
     def _keep(self, raw: RawEvent, key: bytes, table: TableId, why: str) -> RowsKept:
         return RowsKept(table, why, self._stream.dialect.server, self._maps[key], raw.data, raw.file, raw.offset)

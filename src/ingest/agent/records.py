@@ -1,7 +1,7 @@
 """Changes, schemas, checkpoints and what is quarantined as records of the log's topics; pure, per topology.
 
-`TableWriter` is the path that every change takes: it writes the bytes of Debezium's envelope around the two images
-without building the envelope first. `cdc.envelope` says what they must be, and a test compares the two.
+`CHANGE` and `TableWriter` are the path that every change takes: they write the bytes of Debezium's envelope around the
+two images without building the envelope first. `cdc.envelope` says what they must be, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record
 
 FORMAT = 1
 _dumps = orjson.dumps
-# before, after, source up to its row, row, sequence, op, ts_ms, transaction
-_ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":%b}'
-_TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}'
+# The envelope of a change, images and names as JSON: before, after, source up to its row (`TableWriter.logged`), row,
+# sequence, op, ts_ms, transaction: id, total_order, data_collection_order.
+_ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
+TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}'
+CHANGE = _ENVELOPE + TRANSACTION + b"}"
 
 
 def _text(value: object) -> str:
@@ -53,23 +55,23 @@ class TableWriter:
             '"file":%b,"pos":%d,"row":'
         ).encode()
 
-    def source(self, info: SourceInfo) -> bytes:
-        """The envelope's source block up to the row's number, the same for all rows of an event."""
-        return self._begins % (
-            info.ts_ms, info.snapshot.encode(), info.server_id, _dumps(info.gtid), _dumps(info.file), info.pos,
-        )  # fmt: skip
+    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int) -> bytes:
+        """The envelope's source block up to the row's number, the same for all rows of an event of the log.
+
+        `gtid` and `file` are JSON.
+        """
+        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos)
+
+    def read(self, ts_ms: int, position: Position) -> bytes:
+        """The same for rows that a snapshot reads."""
+        return self._begins % (ts_ms, b"true", 0, b"null", _dumps(position.file), position.pos)
 
     @staticmethod
     def value(
         op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes
     ) -> bytes:
-        """An envelope; `before` and `after` are JSON."""
-        return _ENVELOPE % (before, after, source, row, sequence, op, ts_ms, transaction)
-
-    @staticmethod
-    def transaction(gtid: bytes, total: int, order: int) -> bytes:
-        """The envelope's transaction block; `gtid` is JSON."""
-        return _TRANSACTION % (gtid, total, order)
+        """An envelope; images and `transaction` are JSON. Changes of the log are written by `CHANGE`."""
+        return (_ENVELOPE + b"%b}") % (before, after, source, row, sequence, op, ts_ms, transaction)
 
     def truncated(self, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes) -> Record:
         """The marker that all rows of smaller sequence are gone; it goes to every partition under a reserved key."""
@@ -78,12 +80,7 @@ class TableWriter:
 
     def marker(self, position: Position, number: int, ts_ms: int) -> Record:
         """The marker that ends a snapshot: rows of smaller sequence that it did not see again are gone."""
-        source = self.source(
-            SourceInfo(
-                table_id=self.schema.table_id, ts_ms=ts_ms, server_id=0, gtid=None, file=position.file,
-                pos=position.pos, row=0, sequence=number, snapshot="true",
-            )
-        )  # fmt: skip
+        source = self.read(ts_ms, position)
         return self.truncated(source, 0, number, ts_ms, b"null")
 
 

@@ -27,9 +27,10 @@ from ingest.agent.facts import (
     TableDescribed,
     TransactionBegan,
     TransactionEnded,
+    TransactionLogged,
 )
 from ingest.agent.images import MAX_IMAGE, events, shaped, tellable
-from ingest.agent.records import Recorder, TableWriter
+from ingest.agent.records import CHANGE, TRANSACTION, Recorder, TableWriter
 from ingest.agent.redecode import decoded
 from ingest.agent.seams import Checkpoint, Record, Stream
 from ingest.agent.tables import Change, Tables
@@ -72,7 +73,9 @@ class Transactions:
         self._ts_ms = start.ts_ms
         self._open: TransactionBegan | None = None
         self._row = self._total = self._skip = 0
-        self._gtid_json = _NULL
+        # As JSON: the open transaction's GTID, what it is called, and the file that was named last.
+        self._gtid = self._id = self._file_json = _NULL
+        self._file_named = ""
         self._touched = False
         self._orders: dict[TableId, int] = {}
         self._resumed = start.open
@@ -121,18 +124,18 @@ class Transactions:
 
     def records(self, fact: Fact, now_ms: int) -> list[Record]:
         """Records to append because of a fact; `now_ms` becomes the events' time of publication."""
-        kind = type(fact)
-        if kind is RowsLogged:
-            return self._rows(fact, now_ms)  # type: ignore[arg-type]  # its type was just looked at
+        if isinstance(fact, TransactionLogged):
+            self._begin(fact.began)
+            records = self._rows(fact.rows, now_ms)
+            self._end(fact.ended)
+            return records
+        if isinstance(fact, RowsLogged):
+            return self._rows(fact, now_ms)
         match fact:
             case TransactionBegan():
                 self._begin(fact)
             case TransactionEnded():
-                assert self._open is not None, "a transaction ends that never began"
-                if self._skip:
-                    raise Fatal(f"transaction {self._open.gtid} is shorter than what was published of it", "report it")
-                self._file, self._pos = fact.file, fact.pos
-                self._open, self.moved = None, True
+                self._end(fact)
             case StatementLogged():
                 return self._statement(fact, now_ms)
             case TableDescribed():
@@ -145,7 +148,10 @@ class Transactions:
         self._open, self._touched = fact, False
         self._row = self._total = self._skip = 0
         self._orders.clear()
-        self._gtid_json = _dumps(fact.gtid or f"{fact.file}:{fact.pos}")
+        if fact.gtid:
+            self._gtid = self._id = _dumps(fact.gtid)
+        else:
+            self._gtid, self._id = _NULL, _dumps(f"{fact.file}:{fact.pos}")
         if self._resumed is None:
             return
         found = fact.gtid or f"{fact.file}:{fact.pos}"
@@ -158,6 +164,13 @@ class Transactions:
         source = self.tables.source
         self._orders = {TableId(source=source, database=d, table=t): n for d, t, n in self._resumed["orders"]}
         self._resumed, self._touched = None, True
+
+    def _end(self, fact: TransactionEnded) -> None:
+        assert self._open is not None, "a transaction ends that never began"
+        if self._skip:
+            raise Fatal(f"transaction {self._open.gtid} is shorter than what was published of it", "report it")
+        self._file, self._pos = fact.file, fact.pos
+        self._open, self.moved = None, True
 
     def _next(self) -> Position:
         """The position behind a change that takes the next number."""
@@ -189,8 +202,8 @@ class Transactions:
             self._watcher.void(table)
         order = self._counted(table)
         assert self._open is not None, "a statement outside a transaction"
-        source = writer.source(self._info(table, self._open.file, self._open.pos))
-        transaction = writer.transaction(self._gtid_json, self._total, order)
+        source = self._source(writer, self._open.file, self._open.pos)
+        transaction = TRANSACTION % (self._id, self._total, order)
         return [writer.truncated(source, self._row, self._sequence, now_ms, transaction)]
 
     def _counted(self, table: TableId) -> int:
@@ -276,7 +289,7 @@ class Transactions:
                 return []
         opened = self._open
         assert opened is not None, "rows outside a transaction"
-        table = fact.table
+        table, operation = fact.table, fact.operation
         writer = self._writers.get(table) or self._writer(table)
         if writer.shape:
             shaped(writer.shape, fact)
@@ -284,48 +297,43 @@ class Transactions:
             return self._one_by_one(fact, rows, writer, now_ms)
         self._touched = True
         self._ts_ms = opened.commit_us // 1000
-        first = self._row, self._sequence, self._total
-        row, sequence, total = first
-        order = self._orders.get(table, 0)
-        key_of, topic, value_of, gtid, transaction = (
-            writer.key, writer.topic, writer.value, self._gtid_json, writer.transaction,
-        )  # fmt: skip
-        source = writer.source(self._info(table, fact.file, fact.pos))
+        row, sequence, total, orders = self._row, self._sequence, self._total, self._orders
+        order = orders.get(table, 0) if orders else 0
+        key_of, topic, name, source = writer.key, writer.topic, self._id, self._source(writer, fact.file, fact.pos)
         out: list[Record] = []
         largest = 0
         before: Any
         for change in rows:
-            before, after = change if fact.operation == "update" else (None, change)
+            before, after = change if operation == "update" else (None, change)
             sequence, total, order = sequence + 1, total + 1, order + 1
-            if fact.operation == "insert":
-                key, images, op = key_of(after), (_NULL, _dumps(after)), b"c"
-            elif fact.operation == "delete":
-                key, images, op = key_of(after), (_dumps(after), _NULL), b"d"
+            key, image = key_of(after), _dumps(after)
+            if operation == "insert":
+                value = CHANGE % (_NULL, image, source, row, sequence, b"c", now_ms, name, total, order)
+            elif operation == "delete":
+                value = CHANGE % (image, _NULL, source, row, sequence, b"d", now_ms, name, total, order)
             else:
-                key, images, op = key_of(after), (_dumps(before), _dumps(after)), b"u"
-                old_key = key_of(before)
-                if old_key != key:
-                    value = value_of(
-                        b"d", images[0], _NULL, source, row, sequence, now_ms, transaction(gtid, total, order)
-                    )
+                old, old_key = _dumps(before), key_of(before)
+                if old_key == key:
+                    value = CHANGE % (old, image, source, row, sequence, b"u", now_ms, name, total, order)
+                else:
+                    value = CHANGE % (old, _NULL, source, row, sequence, b"d", now_ms, name, total, order)
                     out.append(_new(Record, (topic, old_key, value, None)))
                     out.append(_new(Record, (topic, old_key, None, None)))
                     sequence, total, order = sequence + 1, total + 1, order + 1
-                    largest = max(largest, len(images[0]))
-                    images, op = (_NULL, images[1]), b"c"
-            value = value_of(op, *images, source, row, sequence, now_ms, transaction(gtid, total, order))
+                    largest = max(largest, len(value))
+                    value = CHANGE % (_NULL, image, source, row, sequence, b"c", now_ms, name, total, order)
             if len(value) > largest:
                 largest = len(value)
             out.append(_new(Record, (topic, key, value, None)))
-            if op == b"d":
+            if operation == "delete":
                 out.append(_new(Record, (topic, key, None, None)))
             row += 1
         if largest >= MAX_IMAGE:
             return self._one_by_one(fact, rows, writer, now_ms)
         self.changes += total - self._total
         self._row, self._sequence, self._total = row, sequence, total
-        self._orders[table] = order
-        if table in self._windows:
+        orders[table] = order
+        if self._windows and table in self._windows:
             self._windows[table].update(record.key for record in out)
         return out
 
@@ -334,24 +342,22 @@ class Transactions:
         assert self._open is not None, "rows outside a transaction"
         self._touched = True
         records: list[Record] = []
+        source = self._source(writer, fact.file, fact.pos)
         for change in rows:
             pair = change if fact.operation == "update" else (None, change)
             if fact.operation == "delete":
                 pair = (change, None)
             images: list[Image | None] = [None if image is None else tellable(image) for image in pair]
-            info = self._info(fact.table, fact.file, fact.pos)
             for image in images:
                 if isinstance(image, Refused):
                     self.quarantined += 1
+                    info = self._info(fact.table, fact.file, fact.pos)
                     records.append(self._recorder.dead_letter(image, info, now_ms))
-            source = writer.source(info)
             for op, old, new in events(writer, *(None if isinstance(i, Refused) else i for i in images)):
                 order = self._counted(fact.table)
-                transaction = writer.transaction(self._gtid_json, self._total, order)
                 key = writer.key(new or old or {})
-                value = writer.value(
-                    op, _dumps(old), _dumps(new), source, self._row, self._sequence, now_ms, transaction
-                )
+                place = source, self._row, self._sequence
+                value = CHANGE % (_dumps(old), _dumps(new), *place, op, now_ms, self._id, self._total, order)
                 records.append(Record(writer.topic, key, value))
                 if op == b"d":
                     records.append(Record(writer.topic, key, None))
@@ -359,6 +365,14 @@ class Transactions:
         if fact.table in self._windows:
             self._windows[fact.table].update(record.key for record in records)
         return records
+
+    def _source(self, writer: TableWriter, file: str, pos: int) -> bytes:
+        """The source block of an event's rows."""
+        opened = self._open
+        assert opened is not None, "rows outside a transaction"
+        if file != self._file_named:
+            self._file_named, self._file_json = file, _dumps(file)
+        return writer.logged(opened.commit_us // 1000, opened.server_id, self._gtid, self._file_json, pos)
 
     def _info(self, table: TableId, file: str, pos: int) -> SourceInfo:
         assert self._open is not None, "rows outside a transaction"

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Final
 
 import orjson
 
+from ingest.binlog.temporal import DATETIME_DAYS as DAYS_OF_DATETIME
 from ingest.binlog.temporal import date_text
 
 _LIMIT: Final = 1 << 17
 # Doubles between these are written without an exponent, as some writers do and others do not.
 _SMALL, _LARGE = 1e-20, 1e22
-_EXPONENT: Final = re.compile(r"\d[eE][-+]?\d")
+# As the decoder's writer prints it; beginning with a plain letter, it is searched for much faster.
+_EXPONENT: Final = re.compile(r"e(?<=\de)[-+]?\d")
 _TOKEN: Final = re.compile(r'("(?:[^"\\]|\\.)*")|\s+|(-?\d+(?:\.\d+)?[eE][-+]?\d+)')
 
 
@@ -56,6 +57,17 @@ class _PackedDays(dict[bytes, str]):
         return found
 
 
+class _DatetimeDays(dict[int, str]):
+    """The first 23 of a DATETIME2's bits → `YYYY-MM-DD`; only of days that exist."""
+
+    def __missing__(self, packed: int) -> str:
+        if len(self) > _LIMIT:
+            self.clear()
+        found = self[packed] = _day(DAYS_OF_DATETIME[packed])
+        return found
+
+
+DATETIME_DAYS: Final = _DatetimeDays()
 _DAYS: Final = _Days()
 PACKED_DAYS: Final = _PackedDays()
 
@@ -102,8 +114,3 @@ def _token(match: re.Match[str]) -> str:
         return orjson.dumps(number).decode()
     plain = format(Decimal(repr(number)), "f")
     return plain if "." in plain else plain + ".0"
-
-
-def json_reader(read: Callable[[bytes], str]) -> Callable[[bytes], str]:
-    """A reader of a JSON column's bytes whose texts are canonical."""
-    return lambda document: logged_json(read(document))

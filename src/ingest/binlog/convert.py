@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import zlib
+from binascii import b2a_base64
 from collections.abc import Callable
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv6Address
@@ -11,10 +11,10 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
+from ingest.binlog.canonical import logged_json
 from ingest.binlog.columns import Column
 from ingest.binlog.errors import UndecodableValue
 from ingest.binlog.jsonb import JSON_NULL
-from ingest.binlog.jsondocument import document_reader
 from ingest.binlog.temporal import timestamp_text
 
 MAX_INFLATED: Final = 1 << 30
@@ -44,7 +44,7 @@ def timestamp(packed: bytes) -> str:
 
 def base64_text(raw: bytes) -> str:
     """Bytes as base64 text."""
-    return base64.b64encode(raw).decode("ascii")
+    return b2a_base64(raw, newline=False).decode("ascii")
 
 
 def _default(value: Any) -> Any:
@@ -60,16 +60,9 @@ def json_dumps(value: Any) -> str:
     return orjson.dumps(value, default=_default).decode()
 
 
-def json_text_reader() -> Callable[[bytes], str]:
-    """A reader for one column: a JSON column's bytes → JSON text."""
-    read = document_reader()
-    dumps = orjson.dumps
-
-    def text(document: bytes) -> str:
-        value = read(document)
-        return "null" if value is JSON_NULL else dumps(value, default=_default).decode()
-
-    return text
+def canonical_json(value: Any) -> str:
+    """The same in canonical form."""
+    return logged_json(json_dumps(value))
 
 
 def inflate(raw: bytes) -> bytes:

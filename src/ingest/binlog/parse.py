@@ -30,6 +30,10 @@ from ingest.binlog.packed import (
 
 HEADER: Final = Struct("<IBIIIH")
 _QUERY: Final = Struct("<IIBHH")
+# Bytes of a GTID event that has a commit time, and the bits of its microseconds: above them stands whether the time of
+# the original commit follows.
+DATED_GTID: Final = 68
+COMMIT_MICROS: Final = (1 << 55) - 1
 T = EventType
 Facts = dict[str, Any]
 
@@ -45,6 +49,21 @@ def parse_header(data: bytes, next_position: int | None = None) -> e.EventHeader
         next_position=position if next_position is None else next_position,
         flags=flags,
     )
+
+
+def commit_micros(raw: e.RawEvent) -> int:
+    """When the transaction was committed at the server that sends it, in µs since 1970, by the event that begins it.
+
+    Whole seconds where the event states no more.
+    """
+    data = raw.data
+    stated = 0
+    if raw.code in (T.GTID, T.ANONYMOUS_GTID):
+        if len(data) >= DATED_GTID and data[44] == 2:
+            stated = U64(data, 60)[0] >> 8 & COMMIT_MICROS
+    elif raw.code == T.GTID_TAGGED:
+        stated = getattr(parse_event(raw), "immediate_commit", 0)
+    return stated or U32(data, 0)[0] * 1_000_000
 
 
 def format_description(body: bytes, checksum: int) -> Facts:

@@ -141,6 +141,18 @@ class Reader:
                 start, repeated = replace(progress.checkpoint, batches=0), self._open_events
                 stream.checksum = transport.checksum
 
+    def whole_window(self) -> Window | None:
+        """Between transactions: where those may be taken whole that were received; None where each must be looked at.
+
+        Whoever takes some says so with `took_whole` before the next raw event is asked for.
+        """
+        selected = self._transport.selects_gtids or self._start.gtids is None
+        return self._transport.window if selected else None
+
+    def took_whole(self) -> None:
+        """Transactions were taken out of the window."""
+        self._ended = self.stream.progress.transactions
+
     def _unfolded(self, raw: RawEvent) -> Iterator[RawEvent]:
         """The events of a compressed transaction; one packet, so that no connection can be lost between them."""
         for inner in self.stream.unfold(raw):
@@ -165,7 +177,6 @@ class Reader:
         UnsupportedEvent: the binlog holds row changes that are logged as statements, or in an unknown form.
         """
         stream, progress = self.stream, self.stream.progress
-        selects = self._transport.selects_gtids
         skip = self._start.batches
         open_before = False
         progress.batches = 0
@@ -184,11 +195,11 @@ class Reader:
             elif code == 16 or code == 38:  # XID, XA_PREPARE
                 open_before, skip = False, 0
                 yield _new(Committed, (progress.ended, raw))
-                window = self._transport.window
-                if window is not None and (selects or self._start.gtids is None):
+                window = self.whole_window()
+                if window is not None:
                     del raw
                     yield from self.whole.changes(window)
-                    self._ended = progress.transactions
+                    self.took_whole()
             elif code in _QUERIES:
                 if progress.framing:
                     open_before = True

@@ -155,20 +155,23 @@ def _blob(code: RowCode, column: Column, name: str) -> str:
     return name
 
 
+_JSON_TEXTS: Final = {"text": convert.json_dumps, "canonical": convert.canonical_json}
+
+
 def _json(code: RowCode, column: Column, name: str) -> str:
-    layouts, read = code.readers.get(column.index, (None, None))
-    if read is None:
-        layouts, read = layout_reader() if code.flavour.json == "value" else (None, convert.json_text_reader())
-        read = canonical.json_reader(read) if code.flavour.json == "canonical" else read
-        code.readers[column.index] = (layouts, read)
+    if column.index not in code.readers:
+        code.readers[column.index] = layout_reader()
+    layouts, read = code.readers[column.index]
     document, reader = code.variable(column.size, name), code.bind(f"json{column.index}", read)
-    if layouts is None or column.size != 4:
+    if column.size != 4:
         code.add(f"{name}={reader}({document})")
-        return name
-    miss = code.bind("MISS", MISS)
-    code.add(f"f={code.bind(f'layouts{column.index}', layouts)}.get(l)")
-    code.add(f"{name}=f(b,q) if f else {miss}")
-    code.add(f"if {name} is {miss}: {name}={reader}({document})")
+    else:
+        miss = code.bind("MISS", MISS)
+        code.add(f"f={code.bind(f'layouts{column.index}', layouts)}.get(l)")
+        code.add(f"{name}=f(b,q) if f else {miss}")
+        code.add(f"if {name} is {miss}: {name}={reader}({document})")
+    if code.flavour.json != "value":
+        code.add(f"{name}={code.bind('json_text', _JSON_TEXTS[code.flavour.json])}({name})")
     return name
 
 

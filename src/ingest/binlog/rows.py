@@ -80,7 +80,8 @@ class _Image:
 class TableDecoder:
     """Decodes the rows events of one table definition; kept by the stream until the TABLE_MAP's bytes change.
 
-    `refusal` is why the rows of a table that nobody wanted cannot be decoded: raised if somebody asks after all.
+    `refusal` is why the rows of a table that nobody wanted cannot be decoded: raised if somebody asks after all. Who
+    must see each of the table's TABLE_MAPs sets `whole` to False, so that no transaction is taken whole.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class TableDecoder:
         wanted: bool = True,
         refusal: BinlogError | None = None,
     ) -> None:
-        self.wanted = wanted
+        self.wanted, self.whole = wanted, True
         self._refusal = refusal
         self.table = table
         self.flavour = flavour

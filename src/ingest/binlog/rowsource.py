@@ -11,7 +11,7 @@ from ingest.binlog.jsonlayout import Layouts
 
 RowFunction = Callable[[bytes, int], tuple[Any, int]]
 # What learns from the values of a column, by the column's index: shared by all functions of a table.
-Readers = dict[int, tuple[Layouts | None, Callable[[bytes], Any]]]
+Readers = dict[int, tuple[Layouts, Callable[[bytes], Any]]]
 
 _LENGTHS: Final = {1: "B", 2: "H", 4: "I"}
 

@@ -27,13 +27,13 @@ def _iso(code: RowCode, value: str, zone: str) -> str:
     if code.flavour.temporal == "text":
         return value
     if code.flavour.temporal == "canonical":
-        return _moment(code, value)
+        return f"{code.bind('moment', canonical.moment)}({value})"
     return f"({value}).replace(' ','T')+'{zone}'" if zone else f"({value}).replace(' ','T')"
 
 
-def _moment(code: RowCode, value: str) -> str:
-    """The canonical form of a date and time, where that is asked for."""
-    return f"{code.bind('moment', canonical.moment)}({value})" if code.flavour.temporal == "canonical" else value
+def _canonical(text: str, digits: int) -> str:
+    """Source text of the canonical form, given the inside of an f-string that makes date and time with a T."""
+    return f"f'{text}'.rstrip('0').rstrip('.')+'Z'" if digits else f"f'{text}Z'"
 
 
 def _duration(code: RowCode, column: Column, value: str) -> str:
@@ -45,20 +45,23 @@ def _duration(code: RowCode, column: Column, value: str) -> str:
 
 def _clock(code: RowCode) -> tuple[str, str]:
     """The separator of date and time, and what ends a time that is UTC."""
-    return ("T", "Z") if code.flavour.temporal == "iso" else (" ", "")
+    mark = " " if code.flavour.temporal == "text" else "T"
+    return mark, "Z" if code.flavour.temporal == "iso" else ""
 
 
 def datetime2(code: RowCode, column: Column, name: str) -> str:
     bits = 8 * ((column.digits + 1) // 2)
     code.fixed(f"{5 + bits // 8}s", name)
-    days, seconds = code.bind("DATETIME_DAYS", temporal.DATETIME_DAYS), code.bind("SECONDS", temporal.SECONDS)
+    exact = code.flavour.temporal == "canonical"
+    days = code.bind("DATETIME_DAYS", canonical.DATETIME_DAYS if exact else temporal.DATETIME_DAYS)
+    seconds = code.bind("SECONDS", temporal.SECONDS)
     minutes = code.bind("HOURS", temporal.HOURS[_clock(code)[0]])
     code.later(f"x=I({name},'big')")
     code.later(f"y=x>>{bits}&131071")
     if bits:
         code.later(f"u=x&{(1 << bits) - 1}")
     text = f"{{{days}[x>>{17 + bits}]}}{{{minutes}[y>>6]}}{{{seconds}[y&63]}}" + _fraction(code, column.digits, "u")
-    code.later(f"{name}=" + _moment(code, f"f'{text}'"))
+    code.later(f"{name}=" + (_canonical(text, column.digits) if exact else f"f'{text}'"))
     return name
 
 
@@ -75,7 +78,11 @@ def timestamp2(code: RowCode, column: Column, name: str) -> str:
     code.later("m=x//60")
     fraction = _fraction(code, column.digits, "u") + zone
     text = f"{{{days}[m//1440]}}{{{minutes}[m%1440]}}{{{seconds}[x%60]}}{fraction}"
-    code.later(f"{name}=" + _moment(code, f"f'{text}' if x else f'{zero}{fraction}'"))
+    if code.flavour.temporal == "canonical":
+        refuse = code.bind("moment", canonical.moment)
+        code.later(f"{name}={_canonical(text, column.digits)} if x else {refuse}('{temporal.ZERO_DATETIME}')")
+    else:
+        code.later(f"{name}=f'{text}' if x else f'{zero}{fraction}'")
     return name
 
 

@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from ingest.binlog.canonical import Unrepresentable
 from ingest.binlog.codes import CHECKSUM_SIZE, HEADER_SIZE, EventType
 from ingest.binlog.errors import BinlogError
 from ingest.binlog.events import RawEvent
 from ingest.binlog.packed import U32
-from ingest.binlog.parse import query_text
-from ingest.binlog.position import UUIDS
+from ingest.binlog.parse import COMMIT_MICROS, DATED_GTID, query_text
+from ingest.binlog.position import UUIDS, Identity
+from ingest.binlog.rows import TableDecoder
 from ingest.binlog.stream import CRC32, CRC_RESIDUE, Committed, EventStream, Operation, RowBatch
 
 T = EventType
@@ -39,6 +41,28 @@ _SMALLEST: Final = (HEADER_SIZE + 25 + CHECKSUM_SIZE, HEADER_SIZE + 13 + CHECKSU
 _SKIPPED: Final = 8
 _GTIDS: Final = frozenset({int(T.GTID), int(T.ANONYMOUS_GTID)})
 _ROWS: Final[dict[int, Operation]] = {30: "insert", 31: "update", 32: "delete"}
+
+
+class Whole(NamedTuple):
+    """A transaction of one event of rows, in one file: GTID, BEGIN, TABLE_MAP, rows, XID.
+
+    `commit_us` and `server_id` are what its GTID says; `rows` (None: nobody wants them) what the event `code` holds.
+    `begin`, `rows_at`, `xid_at` and `end` are offsets of the GTID, the rows, the XID, and what is behind; `data` and
+    `xid` the last two events' bytes.
+    """
+
+    identity: Identity | None
+    commit_us: int
+    server_id: int
+    decoder: TableDecoder
+    code: int
+    rows: list[Any] | None
+    begin: int
+    rows_at: int
+    xid_at: int
+    end: int
+    data: bytes
+    xid: bytes
 
 
 class Window:
@@ -119,16 +143,20 @@ class _Template:
     need: int
     unpack: Callable[..., tuple[Any, ...]]
     sums: _Sums
+    server_id: int
 
 
 def _make_template(gap: int, sizes: tuple[int, int, int], marks: tuple[bytes, bytes, bytes]) -> _Template:
     gtid, query, table = sizes
     # Per event: mark, next position, what is compared or kept of the body. The CRC32 tells that gaps are right.
     between = f"{gap}x4x9sI2x"
+    # Of a GTID that has a commit time: the code that says so, and eight bytes of which the last seven are the time.
+    rest = gtid - HEADER_SIZE - 25
+    dated = f"B15xQ{rest - 24}x" if gtid - CHECKSUM_SIZE >= DATED_GTID else f"0s0s{rest}x"
     form = Struct(
         "<"
         + ("3x1sx" if gap else "0s")
-        + f"4x9sI2xx16sq{gtid - HEADER_SIZE - 25}x"
+        + f"I9sI2xx16sq{dated}"
         + f"{between}{_SKIPPED}x{query - HEADER_SIZE - _SKIPPED - CHECKSUM_SIZE}s4x"
         + f"{between}{table - HEADER_SIZE - CHECKSUM_SIZE}s4x"
         + ("3s2x" if gap else "0s")
@@ -136,7 +164,8 @@ def _make_template(gap: int, sizes: tuple[int, int, int], marks: tuple[bytes, by
     )
     xid = bytes((T.XID,)) + marks[0][1:5] + _XID_SIZE.to_bytes(4, "little")
     size = sum(sizes) + 4 * gap
-    return _Template(sizes, (*marks, xid), size, form.size, form.unpack_from, _Sums(gap, sizes))
+    server_id = U32(marks[0], 1)[0]
+    return _Template(sizes, (*marks, xid), size, form.size, form.unpack_from, _Sums(gap, sizes), server_id)
 
 
 class WholeTransactions:
@@ -150,13 +179,27 @@ class WholeTransactions:
 
     def changes(self, window: Window) -> Iterator[RowBatch | Committed]:
         """The rows and the end of each transaction that can be taken; the stream's position follows as they are."""
+        progress, file, new = self._stream.progress, window.file, tuple.__new__
+        for found in self.transactions(window):
+            identity, _, _, decoder, code, rows, _, rows_at, xid_at, end, data, xid = found
+            if rows is not None:
+                progress.in_transaction, progress.identity, progress.batches = True, identity, 1
+                yield new(RowBatch, (_ROWS[code], decoder, rows, new(RawEvent, (code, data, file, rows_at, xid_at))))
+            progress.close(identity, file, end)
+            yield new(Committed, (identity, new(RawEvent, (16, xid, file, xid_at, end))))
+
+    def transactions(self, window: Window) -> Iterator[Whole]:
+        """Each transaction that can be taken, as it is taken out of the window.
+
+        The stream's position is left to the caller, who knows when it has handed out what it got.
+        """
         stream, gap = self._stream, window.gap
         if not stream.options.verify or stream.checksum != CRC32 or stream.id_size != _ID_SIZE:
             return
-        block, at, file, position = window.block, window.at, window.file, window.position
+        block, at, position = window.block, window.at, window.position
         if self._template(block, at, gap) is None:
             return
-        progress, decoders, tails, uuids = stream.progress, stream.decoders_by_map, self._tails, UUIDS
+        decoders, tails, uuids = stream.decoders_by_map, self._tails, UUIDS
         common = self._common.get(gap)
         if common is None:
             common = self._common[gap] = _Common(gap)
@@ -166,13 +209,16 @@ class WholeTransactions:
         decoder = decoders.get(known)
         # One loop with everything in local names: it is what a change of an OLTP binlog costs.
         while (template := self._template(block, at, gap)) is not None:
-            size, need, unpack, sums = template.size, template.need, template.unpack, template.sums
+            size, need, unpack, sums, server_id = (
+                template.size, template.need, template.unpack, template.sums, template.server_id,
+            )  # fmt: skip
             (n1, n2, n3), (mark1, mark2, mark3, mark5) = template.sizes, template.marks
             anonymous = mark1[0] == T.ANONYMOUS_GTID
             while end - at >= need:
-                (sequence, m1, p1, source, number, m2, p2, tail, m3, p3, body, length, code, n4, p4, table) = unpack(
-                    block, at
-                )
+                (
+                    sequence, seconds, m1, p1, source, number, dated, stamp, m2, p2, tail, m3, p3, body, length, code,
+                    n4, p4, table,
+                ) = unpack(block, at)  # fmt: skip
                 if m1 != mark1 or m2 != mark2 or m3 != mark3:
                     break
                 if tail != begins:
@@ -183,7 +229,13 @@ class WholeTransactions:
                     known, decoder = body, decoders.get(body)
                 start = at + size
                 stop = start + n4
-                if decoder is None or table != body[:6] or code not in names or end - stop < behind:
+                if (
+                    decoder is None
+                    or not decoder.whole
+                    or table != body[:6]
+                    or code not in names
+                    or end - stop < behind
+                ):
                     return
                 m5, p5 = unpack_xid(block, stop)
                 if (
@@ -198,20 +250,20 @@ class WholeTransactions:
                     or crc32(block[start : stop + behind]) != xid_sums[sequence]
                 ):
                     return
-                identity = None if anonymous else (uuids[source], "", number)
                 data = block[start : stop - CHECKSUM_SIZE]
+                rows = None
                 if decoder.wanted:
                     try:
                         rows = decoder.decode(code, data)
-                    except BinlogError:
+                    except (BinlogError, Unrepresentable):
                         return
-                    progress.in_transaction, progress.identity, progress.batches = True, identity, 1
-                    yield new(RowBatch, (names[code], decoder, rows, new(RawEvent, (code, data, file, p3, p4))))
-                progress.close(identity, file, p5)
-                xid = new(RawEvent, (16, block[stop + gap : stop + behind - CHECKSUM_SIZE], file, p4, p5))
+                identity = None if anonymous else (uuids[source], "", number)
+                commit_us = (stamp >> 8 & COMMIT_MICROS if dated == 2 else 0) or seconds * 1_000_000
+                begin = position
                 window.at = at = stop + behind
                 window.position = position = p5
-                yield new(Committed, (identity, xid))
+                xid = block[stop + gap : at - CHECKSUM_SIZE]
+                yield new(Whole, (identity, commit_us, server_id, decoder, code, rows, begin, p3, p4, p5, data, xid))
             else:
                 return
 

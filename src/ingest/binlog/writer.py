@@ -96,9 +96,20 @@ class BinlogWriter:
         pack_into("<II", data, 9, size, self.position & 0xFFFFFFFF)
         return bytes(data) + (pack("<I", crc32(data)) if self.checksum else b"")
 
-    def gtid(self, source: str, number: int, timestamp: int, *, last_committed: int = 0, sequence: int = 1) -> bytes:
-        """The beginning of a transaction with an identity."""
+    def gtid(
+        self,
+        source: str,
+        number: int,
+        timestamp: int,
+        *,
+        last_committed: int = 0,
+        sequence: int = 1,
+        commit_us: int = 0,
+    ) -> bytes:
+        """The beginning of a transaction with an identity; `commit_us`, µs since 1970, is left out where it is 0."""
         body = bytes((1,)) + UUID(source).bytes + pack("<qBqq", number, 2, last_committed, sequence)
+        if commit_us:
+            body += commit_us.to_bytes(7, "little") + b"\0"
         return self.event(T.GTID, body, timestamp)
 
     def anonymous(self, timestamp: int) -> bytes:

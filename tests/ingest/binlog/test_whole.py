@@ -2,110 +2,25 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_binlogs import NOW, TABLES, UUIDS, a_binlog, a_row, damage
 
 from cdc.errors import TailorbirdError
 from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, StreamOptions
-from ingest.binlog.codes import ColumnType as T
-from ingest.binlog.columns import Column
 from ingest.binlog.errors import ConnectionLost
 from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.gtid import GtidSet
 from ingest.binlog.mysql_transport import MysqlTransport, _Source
 from ingest.binlog.uri import ServerAddress, parse_uri
 from ingest.binlog.whole import PACKET_GAP, WholeTransactions, Window
 from ingest.binlog.writer import BinlogWriter
-
-NOW = 1_700_000_000
-UUIDS = ("11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555")
-TABLES: dict[str, list[Column]] = {
-    "short": [Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)],
-    "wide": [
-        Column(index=0, name="id", type=T.LONG, named=True, unsigned=True),
-        Column(index=1, name="name", type=T.VARCHAR, named=True, width=300, size=2, charset="utf8mb4"),
-        Column(index=2, name="price", type=T.NEWDECIMAL, named=True, precision=12, scale=2, unsigned=False),
-        Column(index=3, name="made", type=T.DATETIME2, named=True, digits=6),
-    ],
-}
-
-
-def a_row(rng: Random, table: str) -> dict[str, Any]:
-    if table == "short":
-        return {"id": rng.randrange(1000)}
-    return {
-        "id": rng.randrange(1 << 32),
-        "name": "ñ" * rng.choice((0, 1, 5, 5, 5, 200)) if rng.random() < 0.9 else None,
-        "price": f"{rng.choice(('', '-'))}{rng.randrange(1, 10**10)}.{rng.randrange(100):02d}",
-        "made": f"2024-02-{rng.randrange(1, 29):02d} 10:11:{rng.randrange(60):02d}.{rng.randrange(10**6):06d}",
-    }
-
-
-def transaction(rng: Random, writer: BinlogWriter, number: int) -> list[bytes]:
-    """Mostly one row; now and then several, another writer, no GTID, a statement, a failing shape."""
-    kind = rng.choice(("one",) * 12 + ("rows", "events", "anonymous", "other", "ddl", "commit", "server", "unmapped"))
-    table = rng.choice(list(TABLES))
-    columns, table_id = TABLES[table], 70 + list(TABLES).index(table)
-    source = UUIDS[kind == "other"]
-    parts = [writer.anonymous(NOW) if kind == "anonymous" else writer.gtid(source, number, NOW)]
-    if kind == "ddl":
-        return [*parts, writer.query("d", f"CREATE TABLE x{number} (i INT)", NOW)]
-    parts.append(writer.query(rng.choice("de"), "BEGIN", NOW))
-    if kind != "unmapped" or rng.random() < 0.8:
-        parts.append(writer.table_map(table_id, "d", table, columns, NOW))
-    for _ in range(2 if kind == "events" else 1):
-        operation: Any = rng.choice(("insert", "update", "delete"))
-        many = [a_row(rng, table) for _ in range(3 if kind == "rows" else 1)]
-        images = [(row, a_row(rng, table)) for row in many] if operation == "update" else many
-        if operation == "update":
-            images = [(old, {**new, "id": old["id"]}) for old, new in images]
-        parts.append(writer.rows(operation, table_id, columns, images, NOW))
-    parts.append(writer.query("d", "COMMIT", NOW) if kind == "commit" else writer.xid(number, NOW))
-    if kind == "server":
-        writer.server_id = 3 - writer.server_id
-    return parts
-
-
-def a_binlog(rng: Random, transactions: int) -> list[bytes]:
-    writer = BinlogWriter()
-    events = [writer.begin(NOW, GtidSet.parse(f"{UUIDS[0]}:1-4"))]
-    events[:1] = [events[0][4 : 4 + struct.unpack_from("<I", events[0], 13)[0]], events[0]]
-    events[1] = events[1][4 + len(events[0]) :]
-    for number in range(5, 5 + transactions):
-        events += transaction(rng, writer, number)
-    return events
-
-
-def damage(rng: Random, events: list[bytes]) -> None:
-    """One of the ways in which a binlog can be wrong, behind its first two events."""
-    at = rng.randrange(2, len(events))
-    event = bytearray(events[at])
-    match rng.choice(("flip", "resealed", "twice", "lost", "torn", "swapped")):
-        case "flip":
-            event[rng.randrange(len(event))] ^= 1 << rng.randrange(8)
-            events[at] = bytes(event)
-        case "resealed":
-            event[rng.choice((4, 13, rng.randrange(19, len(event) - 4)))] = rng.randrange(256)
-            events[at] = bytes(event[:-4]) + struct.pack("<I", crc32(event[:-4]))
-        case "twice":
-            events.insert(at, events[at])
-        case "lost":
-            del events[at]
-        case "torn":
-            events[at] = events[at][: rng.randrange(len(events[at]))]
-            del events[at + 1 :]
-        case "swapped":
-            other = rng.randrange(2, len(events))
-            events[at], events[other] = events[other], events[at]
 
 
 class Socket:

@@ -1,0 +1,141 @@
+"""What a capture is told of a binlog does not depend on the way in which it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_binlogs import a_binlog, damage
+
+from cdc.errors import TailorbirdError
+from cdc.event import Position
+from ingest.agent.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged
+from ingest.agent.logged import ENVELOPE, LoggedFacts
+from ingest.agent.records import Recorder
+from ingest.agent.seams import Checkpoint, Record
+from ingest.agent.tables import Tables
+from ingest.agent.transactions import Transactions
+from ingest.binlog import Reader, StreamOptions
+from ingest.binlog.file_transport import FileTransport
+from ingest.binlog.whole import Whole, WholeTransactions, Window
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.dialect import dialect_of
+
+Told = tuple[list[tuple[Fact, object]], str]
+
+
+def table(**columns: str) -> Table:
+    return Table(
+        columns=tuple(
+            ColumnDefinition(name=name, column_type=kind, nullable=True, charset="utf8mb4" if "char" in kind else None)
+            for name, kind in columns.items()
+        ),
+        keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),),
+    )
+
+
+CATALOG = Catalog(
+    databases={"d": "utf8mb4"},
+    tables={
+        ("d", "short"): table(id="int"),
+        ("d", "wide"): table(id="int unsigned", name="varchar(75)", price="decimal(12,2)", made="datetime(6)"),
+    },
+)
+
+
+def facts_of(path: Path, captured: set[str], *, known: bool = True) -> tuple[LoggedFacts, Tables]:
+    tables = Tables("s", ["d"], lambda database, name: name in captured, dialect_of("mysql"))
+    tables.begin(CATALOG if known else Catalog(databases={"d": "utf8mb4"}))
+    options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
+    return LoggedFacts(Reader(FileTransport(path), None, options), tables, lambda: False), tables
+
+
+def told(path: Path, captured: set[str]) -> tuple[Told, int]:
+    """All facts one by one, with the GTIDs behind each transaction, and the error at the end; how many came whole."""
+    stream, _ = facts_of(path, captured)
+    found: list[tuple[Fact, object]] = []
+    whole, error = 0, ""
+    try:
+        for fact in stream:
+            whole += isinstance(fact, TransactionLogged)
+            parts: tuple[Fact, ...] = fact if isinstance(fact, TransactionLogged) else (fact,)
+            found += [(part, stream.gtid_set if isinstance(part, TransactionEnded) else None) for part in parts]
+    except TailorbirdError as raised:
+        error = str(raised)
+    return (found, error), whole
+
+
+def recorded(path: Path) -> list[tuple[Fact | None, list[Record], Checkpoint | None]]:
+    """Records and checkpoint of each transaction."""
+    stream, tables = facts_of(path, {"short", "wide"})
+    start = Checkpoint(position=Position(file="", pos=4, gtid_set="", sequence=7), snapshot="done", ts_ms=0)
+    transactions = Transactions(Recorder("top"), tables, start)
+    found: list[Any] = []
+    records: list[Record] = []
+    for fact in stream:
+        records += transactions.records(fact, 1_700_000_000_000)
+        if transactions.whole and not isinstance(fact, CaughtUp):
+            found.append((records, transactions.checkpoint(stream), transactions.changes))
+            records = []
+    return found
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Calls a function while no transaction is taken whole."""
+
+    def none(self: WholeTransactions, window: Window) -> Iterator[Whole]:
+        return iter(())
+
+    def run(function: Any, *arguments: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(WholeTransactions, "transactions", none)
+            return function(*arguments)
+
+    return run
+
+
+SETTINGS = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+randoms = st.randoms(use_true_random=False)
+
+
+@SETTINGS
+@given(randoms, st.booleans(), st.sampled_from([{"short", "wide"}, {"wide"}, {"short", "wide", "nameless"}]))
+def test_facts_are_the_same_whole_and_one_by_one(
+    tmp_path: Path, one_by_one: Any, rng: Random, damaged: bool, captured: set[str]
+) -> None:
+    """The same facts with the same GTIDs behind each transaction, and the same error: also of rows that are kept."""
+    events = a_binlog(rng, 30)
+    if damaged:
+        damage(rng, events)
+    path = tmp_path / "binlog.000001"
+    path.write_bytes(b"\xfebin" + b"".join(events))
+    expected, none = one_by_one(told, path, captured)
+    assert told(path, captured)[0] == expected
+    assert none == 0
+
+
+@SETTINGS
+@given(randoms)
+def test_records_are_the_same_whole_and_one_by_one(tmp_path: Path, one_by_one: Any, rng: Random) -> None:
+    """Bytes of every record, and the checkpoint behind every transaction."""
+    path = tmp_path / "binlog.000001"
+    path.write_bytes(b"\xfebin" + b"".join(a_binlog(rng, 30, unmapped=False)))
+    assert recorded(path) == one_by_one(recorded, path)
+
+
+def test_most_transactions_of_one_row_come_whole(tmp_path: Path) -> None:
+    """The two ways are compared above only if the fast one is taken."""
+    path = tmp_path / "binlog.000001"
+    path.write_bytes(b"\xfebin" + b"".join(a_binlog(Random(3), 200, unmapped=False)))
+    (found, error), whole = told(path, {"short", "wide"})
+    assert error == ""
+    assert len(found) > 400
+    assert whole > 80
