@@ -14,20 +14,32 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.capture.kafka_topics import count, make_topic, stamp_by_broker, wait_for_records
-from benchmarks.capture.proc_captures import Watched, debezium_command, our_command, running
-from benchmarks.capture.report import SIDES, TASKS, Pass, Side, Task, as_json, document, missing, table, verdicts
+from benchmarks.capture.proc_captures import Watched, debezium_command, our_command, running, stage_costs
+from benchmarks.capture.report import (
+    SIDES,
+    TASKS,
+    Pass,
+    Side,
+    Stages,
+    Task,
+    as_json,
+    document,
+    missing,
+    table,
+    verdicts,
+    where,
+)
 from benchmarks.decode.mysql_log import LogServer, serve_logs
-from benchmarks.decode.proc_peers import check_tools, load, machine, runtimes
+from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.decode.workload import DATABASE, Shape, shape
+from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
 from cdc.artefacts import cache_folder
 from cdc.errors import TailorbirdError
 from cdc.event import Position
@@ -39,9 +51,6 @@ from console.stack import CAPTURE_LOGIN, Ports, StackSettings
 from ingest.agent.kafka_log import KafkaLog
 from ingest.agent.kafka_topics import make_topics
 from ingest.agent.seams import Checkpoint
-
-BULK_CHANGES, OLTP_CHANGES = 500_000, 200_000
-RESULTS = Path(__file__).parent.parent / "docs" / "results" / "capture.md"
 
 NOTES = (
     "One MySQL 8.0 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve columns"
@@ -103,15 +112,8 @@ class Bench:
 
     def _ours(self, task: Task, table_name: str, turn: int) -> tuple[list[str], str]:
         name = f"bench_{task}_{turn}"
-        mode = "initial" if task == "snapshot" else "never"
         file = self.folder / f"{name}.yml"
-        file.write_text(
-            f"name: {name}\nlog: {{bootstrap_servers: '{self.brokers}'}}\nsources:\n"
-            f"  bench: {{type: mysql, hostname: 127.0.0.1, port: {self.server.port}, username: {CAPTURE_LOGIN.user}, "
-            f"password: {CAPTURE_LOGIN.password}, database: {DATABASE}, tables: [{table_name}], server_id: 9505, "
-            f"snapshot_mode: {mode}}}\n"
-            f"tables:\n  t: {{query: SELECT t.id FROM bench.{table_name} t, row_key: [id]}}\n"
-        )
+        file.write_text(_topology(name, self.brokers, self.server.port, table_name, task))
         topology = read_topology(file.read_text(), file=str(file), environ={})
         source = topology.sources["bench"]
         topics = make_topics(topology, source)
@@ -144,54 +146,55 @@ class Bench:
         return [*self.java, *(part for key, value in given.items() for part in (f"--{key}", str(value)))], topic
 
 
+def _topology(name: str, brokers: str, port: int, table_name: str, task: Task) -> str:
+    mode = "initial" if task == "snapshot" else "never"
+    return (
+        f"name: {name}\nlog: {{bootstrap_servers: '{brokers}'}}\nsources:\n"
+        f"  bench: {{type: mysql, hostname: 127.0.0.1, port: {port}, username: {CAPTURE_LOGIN.user}, "
+        f"password: {CAPTURE_LOGIN.password}, database: {DATABASE}, tables: [{table_name}], server_id: 9505, "
+        f"snapshot_mode: {mode}}}\n"
+        f"tables:\n  t: {{query: SELECT t.id FROM bench.{table_name} t, row_key: [id]}}\n"
+    )
+
+
+def _stages(server: LogServer, shapes: tuple[Shape, ...], tasks: Sequence[Task], folder: Path) -> list[Stages]:
+    """Where our time goes, by running the first stages by themselves."""
+    found: list[Stages] = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in (one for one in shapes if one.name in tasks):
+        file = folder / f"stages_{one.name}.yml"
+        file.write_text(_topology(f"stages_{one.name}", "127.0.0.1:1", server.port, one.table, one.name))
+        costs = stage_costs(file, server.places[one.name], one.changes)
+        tell(f"{one.name}: {costs['decoded']:.1f} µs to decode a change, {costs['recorded']:.1f} µs with its envelope")
+        found.append(Stages(task=one.name, decoded=costs["decoded"], recorded=costs["recorded"]))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="make bench-capture", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=2, help="passes of each side over each task (default 2)")
-    parser.add_argument("--bulk", type=int, default=BULK_CHANGES, metavar="CHANGES", help="size of the bulk binlog")
-    parser.add_argument("--oltp", type=int, default=OLTP_CHANGES, metavar="CHANGES", help="size of the OLTP binlog")
+    parser = options_of("bench-capture", __doc__, 2)
     parser.add_argument("--task", action="append", choices=TASKS, help="only this; may be repeated")
     parser.add_argument("--side", action="append", choices=SIDES, help="only this side; may be repeated")
     parser.add_argument("--idle", type=float, default=10.0, help="seconds of idling that are measured; 0: none")
     parser.add_argument("--port", type=int, default=13500, help="of the private MySQL; Kafka takes the next (13500)")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, progress on standard error")
-    parser.add_argument("--output", type=Path, help="the results as Markdown (a full run: docs/results/capture.md)")
-    options = parser.parse_args(arguments)
-    try:
-        return _run(options, shlex.join(sys.argv[1:] if arguments is None else arguments))
-    except TailorbirdError as error:
-        print(f"bench-capture: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("bench-capture: interrupted; the servers are stopped", file=sys.stderr)
-        return 130
+    return sit(parser, arguments, _run)
 
 
 def _run(options: argparse.Namespace, given: str) -> int:
-    if options.rounds < 1 or options.bulk < 1 or options.oltp < 1:
-        print("bench-capture: --rounds, --bulk and --oltp begin at 1", file=sys.stderr)
-        return 2
     sides: list[Side] = [side for side in SIDES if not options.side or side in options.side]
     tasks: list[Task] = [task for task in TASKS if not options.task or task in options.task]
     cache = cache_folder(os.environ)
     java: list[str] = []
     if "Debezium" in sides:
         check_tools(["Debezium"])
-        _tell("building Debezium's side")
+        tell("building Debezium's side")
         java = debezium_command(cache)
-    if load() > 1:
-        _tell(f"the load of this machine is {load():.1f}: repeat on a quiet one before believing the figures")
+    warn_if_busy()
     shapes = (shape("bulk", options.bulk), shape("oltp", options.oltp))
     passes: list[Pass] = []
-    with serve_logs(cache, shapes, options.port, _tell) as server:
-        facts = {
-            "command": f'`make bench-capture ARGS="{given}"`' if given else "`make bench-capture`",
-            "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            "machine": f"{machine()}; load before {load():.1f}",
-            "versions": f"MySQL {server.version}, Kafka 4.3.1, Debezium 3.6.1, {runtimes(['Debezium'])}",
-        }
+    with serve_logs(cache, shapes, options.port, tell) as server:
+        versions = f"MySQL {server.version}, Kafka 4.3.1, Debezium 3.6.1, {runtimes(['Debezium'])}"
+        facts = facts_of("bench-capture", given, versions)
         for turn in range(options.rounds):
             for task in tasks:
                 for side in sides:
@@ -207,25 +210,30 @@ def _run(options: argparse.Namespace, given: str) -> int:
                         )
                         done = bench.one(task, side, turn)
                     passes.append(done)
-                    _tell(f"{task}: round {turn + 1} of {options.rounds}, {side}: {done.counted.rate:,.0f} changes/s")
-    full = (options.bulk, options.oltp) == (BULK_CHANGES, OLTP_CHANGES) and options.rounds >= 2
+                    tell(f"{task}: round {turn + 1} of {options.rounds}, {side}: {done.counted.rate:,.0f} changes/s")
+        stages = _stages(server, shapes, tasks, _home(cache)) if "tailorbird" in sides else []
     complete = (tasks, sides) == (list(TASKS), list(SIDES))
-    output: Path | None = options.output or (RESULTS if full and complete else None)
+    output = output_of(options, "capture.md", full=complete and options.rounds >= 2)
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(document(passes, facts, NOTES))
+        output.write_text(document(passes, stages, facts, NOTES))
     if options.json:
-        print(json.dumps(as_json(passes, facts), ensure_ascii=False, indent=2))
+        print(json.dumps(as_json(passes, stages, facts), ensure_ascii=False, indent=2))
     else:
         print(*(f"{name}: {value}" for name, value in facts.items()), *table(passes), sep="\n")
+        print(*where(passes, stages), sep="\n")
         print(*(line for line, _ in verdicts(passes)), sep="\n")
     return int(any(failed for _, failed in verdicts(passes)))
+
+
+def _home(cache: Path) -> Path:
+    return cache / "bench-capture" / "stack"
 
 
 @contextmanager
 def _broker(cache: Path, port: int) -> Iterator[tuple[str, Path]]:
     """A Kafka of its own, empty; and a folder for what a pass writes."""
-    home = cache / "bench-capture" / "stack"
+    home = _home(cache)
     stack = Stack(StackSettings(home=home, cache=cache, ports=Ports(kafka=port, kafka_controller=port + 1)))
     stack.down(purge=True)
     stack.up(services=["kafka"])
@@ -235,10 +243,6 @@ def _broker(cache: Path, port: int) -> Iterator[tuple[str, Path]]:
         yield f"127.0.0.1:{port}", folder
     finally:
         stack.down()
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 
 from benchmarks.decode.mysql_log import LogServer, serve_logs
-from benchmarks.decode.proc_peers import build_readers, check_tools, load, machine, read_once, runtimes
+from benchmarks.decode.proc_peers import build_readers, check_tools, read_once, runtimes
 from benchmarks.decode.report import (
     LIBRARIES,
     Library,
@@ -34,11 +31,8 @@ from benchmarks.decode.report import (
     ratios,
 )
 from benchmarks.decode.workload import SHAPES, Shape, ShapeName, shape
+from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
 from cdc.artefacts import cache_folder
-from cdc.errors import TailorbirdError
-
-BULK_CHANGES = 500_000
-OLTP_CHANGES = 200_000
 
 NOTES = (
     "One MySQL 8.0 on the loopback address, ROW, FULL images, FULL metadata, GTID, CRC32, no TLS; all libraries read"
@@ -62,56 +56,32 @@ NOTES = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="make bench-decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="timed passes of each library (default 3)")
-    parser.add_argument("--bulk", type=int, default=BULK_CHANGES, metavar="CHANGES", help="size of the bulk binlog")
-    parser.add_argument("--oltp", type=int, default=OLTP_CHANGES, metavar="CHANGES", help="size of the OLTP binlog")
+    parser = options_of("bench-decode", __doc__, 3)
     parser.add_argument("--shape", action="append", choices=SHAPES, help="only this binlog; may be repeated")
     parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this library; may be repeated")
     parser.add_argument("--port", type=int, default=13500, help="of the private MySQL server (default 13500)")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, progress on standard error")
-    parser.add_argument("--output", type=Path, help="the results as Markdown (a full run: docs/results/decode.md)")
-    options = parser.parse_args(arguments)
-    try:
-        return _run(options, shlex.join(sys.argv[1:]) if arguments is None else shlex.join(arguments))
-    except TailorbirdError as error:
-        print(f"bench-decode: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("bench-decode: interrupted; the server is stopped", file=sys.stderr)
-        return 130
+    return sit(parser, arguments, _run)
 
 
 def _run(options: argparse.Namespace, given: str) -> int:
-    if options.rounds < 1 or options.bulk < 1 or options.oltp < 1:
-        print("bench-decode: --rounds, --bulk and --oltp begin at 1", file=sys.stderr)
-        return 2
     libraries: list[Library] = [name for name in LIBRARIES if not options.library or name in options.library]
     names: list[ShapeName] = [name for name in SHAPES if not options.shape or name in options.shape]
     shapes = (shape("bulk", options.bulk), shape("oltp", options.oltp))
     check_tools(libraries)
     cache = cache_folder(os.environ)
-    if load() > 1:
-        _tell(f"the load of this machine is {load():.1f}: repeat on a quiet one before believing the figures")
-    _tell("building the readers")
+    warn_if_busy()
+    tell("building the readers")
     commands = build_readers(cache, libraries)
     checked: dict[ShapeName, list[Reading]] = {}
     measurements: list[Measurement] = []
-    with serve_logs(cache, shapes, options.port, _tell) as server:
-        facts = {
-            "command": f'`make bench-decode ARGS="{given}"`' if given else "`make bench-decode`",
-            "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-            "machine": f"{machine()}; load before {load():.1f}",
-            "versions": f"MySQL {server.version}, {runtimes(libraries)}",
-        }
+    with serve_logs(cache, shapes, options.port, tell) as server:
+        facts = facts_of("bench-decode", given, f"MySQL {server.version}, {runtimes(libraries)}")
         for chosen in (one for one in shapes if one.name in names):
             checked[chosen.name] = _check(commands, server, chosen)
             if lines := differences(checked[chosen.name], chosen.changes):
                 print(*(f"{chosen.name}: {line}" for line in lines), sep="\n", file=sys.stderr)
                 return 1
-            _tell(f"{chosen.name}: {' = '.join(commands)} in every value of {chosen.changes:,} changes")
+            tell(f"{chosen.name}: {' = '.join(commands)} in every value of {chosen.changes:,} changes")
             measurements += _measure(commands, server, chosen, options.rounds)
     return _show(options, libraries, measurements, checked, facts)
 
@@ -119,7 +89,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
 def _check(commands: dict[Library, list[str]], server: LogServer, chosen: Shape) -> list[Reading]:
     readings = []
     for library, command in commands.items():
-        _tell(f"{chosen.name}: summing the values of {library}")
+        tell(f"{chosen.name}: summing the values of {library}")
         readings.append(read_once(library, command, server, server.places[chosen.name], chosen, check=True))
     return readings
 
@@ -131,7 +101,7 @@ def _measure(commands: dict[Library, list[str]], server: LogServer, chosen: Shap
             reading = read_once(library, command, server, server.places[chosen.name], chosen, check=False)
             readings[library].append(reading)
             rate = reading.changes / reading.seconds
-            _tell(f"{chosen.name}: round {turn + 1} of {rounds}, {library}: {rate:,.0f} changes/s")
+            tell(f"{chosen.name}: round {turn + 1} of {rounds}, {library}: {rate:,.0f} changes/s")
     return [Measurement(shape=chosen.name, readings=tuple(passes)) for passes in readings.values()]
 
 
@@ -142,11 +112,8 @@ def _show(
     checked: dict[ShapeName, list[Reading]],
     facts: dict[str, str],
 ) -> int:
-    full = (options.bulk, options.oltp) == (BULK_CHANGES, OLTP_CHANGES) and options.rounds >= 3
     complete = len(libraries) == len(LIBRARIES) and len(checked) == len(SHAPES)
-    output: Path | None = options.output
-    if output is None and full and complete:
-        output = Path(__file__).parent.parent / "docs" / "results" / "decode.md"
+    output = output_of(options, "decode.md", full=complete and options.rounds >= 3)
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(document(measurements=measurements, checked=checked, facts=facts, notes=NOTES))
@@ -159,10 +126,6 @@ def _show(
         if "missed" in ratio.verdict:
             print(f"{ratio.line}: {ratio.verdict}", file=sys.stderr)
     return int(any(ratio.failed for ratio in ratios(measurements)))
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

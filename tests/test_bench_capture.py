@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.bench_capture import main
-from benchmarks.capture.report import Counted, Pass, Side, Task, as_json, document, missing, table, verdicts
+from benchmarks.capture.report import (
+    Counted,
+    Pass,
+    Side,
+    Stages,
+    Task,
+    as_json,
+    document,
+    missing,
+    table,
+    verdicts,
+    where,
+)
 
 
 def done(task: Task, side: Side, *, rate: int, changes: int = 10_000, memory: float = 80.0) -> Pass:
@@ -48,11 +60,20 @@ def test_a_missing_or_repeated_change_is_named() -> None:
 def test_the_document_has_every_pass() -> None:
     """Table, verdicts and facts are the same for people and programs."""
     passes = [done("bulk", "tailorbird", rate=1000), done("bulk", "Debezium", rate=500)]
-    text = document(passes, {"machine": "m"}, ["a note"])
+    stages = [Stages(task="bulk", decoded=100.0, recorded=250.0)]
+    text = document(passes, stages, {"machine": "m"}, ["a note"])
     assert "- machine: m" in text
     assert "bulk: 2.00× Debezium" in text
     assert len(table(passes)) == 4
-    assert [one["side"] for one in as_json(passes, {})["passes"]] == ["tailorbird", "Debezium"]
+    assert [one["side"] for one in as_json(passes, stages, {})["passes"]] == ["tailorbird", "Debezium"]
+
+
+def test_the_parts_of_a_change_add_up() -> None:
+    """What a pass takes beyond its first stages is Kafka's; tasks that were not run have no line."""
+    stages = [Stages(task="bulk", decoded=100.0, recorded=250.0), Stages(task="oltp", decoded=1.0, recorded=2.0)]
+    (_, _, line) = where([done("bulk", "tailorbird", rate=1000)], stages)
+    assert line == "| bulk | 100.0 | 150.0 | 750.0 | 1000.0 |"
+    assert where([done("bulk", "tailorbird", rate=1000)], []) == []
 
 
 def test_wrong_sizes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

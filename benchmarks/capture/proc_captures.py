@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.decode.mysql_log import LogPlace
 from benchmarks.decode.proc_peers import build_with_maven
 from cdc.errors import TailorbirdError
 from console.proc_stack_tools import find_java
 from console.stack_progress import silent
 
 _HERE = Path(__file__).parent
+_ROOT = _HERE.parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -32,6 +35,17 @@ def debezium_command(cache: Path) -> list[str]:
 def our_command(topology: Path) -> list[str]:
     """The capture as it is deployed."""
     return [sys.executable, "-m", "ingest", str(topology), "--source", "bench"]
+
+
+def stage_costs(topology: Path, place: LogPlace, changes: int) -> dict[str, float]:
+    """What `mysql_stages` measures, in a process of its own."""
+    given = [str(topology), place.file, str(place.position), place.gtids, str(changes)]
+    command = [sys.executable, "-m", "benchmarks.capture.mysql_stages", *given]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=_ROOT, check=False)
+    if done.returncode:
+        raise TailorbirdError(f"the stages could not be timed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+    costs: dict[str, float] = json.loads(done.stdout)
+    return costs
 
 
 class Watched:

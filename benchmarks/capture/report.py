@@ -56,6 +56,15 @@ class Pass:
     idle: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Microseconds of wall time that one of our changes takes until it is decoded, and until its records are made."""
+
+    task: Task
+    decoded: float
+    recorded: float
+
+
 def missing(done: Pass, expected: Mapping[str, int]) -> str:
     """What is wrong with what a pass wrote; empty when every change is there exactly once."""
     found = {kind: number for kind, number in done.counted.kinds.items() if number or kind in expected}
@@ -124,15 +133,33 @@ def table(passes: Sequence[Pass]) -> list[str]:
     return rows
 
 
-def document(passes: Sequence[Pass], facts: Mapping[str, str], notes: Sequence[str]) -> str:
+def where(passes: Sequence[Pass], stages: Sequence[Stages]) -> list[str]:
+    """A Markdown table of where our time goes, in microseconds of wall time a change."""
+    rows = [
+        "| where our time goes, µs a change | reading, decoding | envelopes, positions | Kafka, commits | all |",
+        "|---|---|---|---|---|",
+    ]
+    for one in stages:
+        rate = rate_of(passes, one.task, "tailorbird")
+        if rate:
+            whole = 1e6 / rate
+            parts = (one.decoded, one.recorded - one.decoded, whole - one.recorded, whole)
+            rows.append(f"| {one.task} | {' | '.join(f'{part:.1f}' for part in parts)} |")
+    return rows if len(rows) > 2 else []
+
+
+def document(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[str, str], notes: Sequence[str]) -> str:
     """docs/results/capture.md."""
     lines = ["# Binlog to Kafka, acknowledged, beside Debezium", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
-    lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), "", *(f"- {n}" for n in notes)]
+    lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), ""]
+    if spent := where(passes, stages):
+        lines += [*spent, ""]
+    lines += [f"- {note}" for note in notes]
     return "\n".join(lines) + "\n"
 
 
-def as_json(passes: Sequence[Pass], facts: Mapping[str, str]) -> dict[str, Any]:
+def as_json(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[str, str]) -> dict[str, Any]:
     """The same for programs."""
     return {
         "facts": dict(facts),
@@ -148,5 +175,6 @@ def as_json(passes: Sequence[Pass], facts: Mapping[str, str]) -> dict[str, Any]:
             }
             for one in passes
         ],
+        "stages": [{"task": s.task, "decoded_us": s.decoded, "recorded_us": s.recorded} for s in stages],
         "verdicts": [{"text": text, "failed": failed} for text, failed in verdicts(passes)],
     }

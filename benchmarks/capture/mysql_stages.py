@@ -1,0 +1,125 @@
+"""Where the time of a capture goes: its first stages by themselves, over the binlog of a pass.
+
+    python -m benchmarks.capture.mysql_stages TOPOLOGY FILE POSITION GTIDS CHANGES
+
+Prints microseconds of wall time a change: of reading and decoding, and of this with the envelopes, keys, numbers and
+checkpoints that a log would get. What a pass takes beyond is Kafka's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sized
+from pathlib import Path
+from typing import Any
+
+from cdc.event import Position
+from cdc.reader import read_topology
+from cdc.topology import Source
+from ingest.agent.capture import Observer, Session
+from ingest.agent.facts import RowsLogged, TransactionLogged
+from ingest.agent.mysql_source import MySqlSource
+from ingest.agent.records import Recorder
+from ingest.agent.run import tables_of
+from ingest.agent.seams import Checkpoint, Record, Recovered
+
+_WARM = 0.02  # of the changes; until then code is generated and the server is waited for
+
+
+class Clock:
+    """Times the changes from a first part on that is left out."""
+
+    def __init__(self, changes: int) -> None:
+        self._changes, self._warm = changes, int(changes * _WARM)
+        self._began = 0.0
+        self.done = 0
+
+    def count(self, changes: int) -> None:
+        """So many more are done."""
+        self.done += changes
+        if not self._began and self.done >= self._warm:
+            self._began, self._warm = time.perf_counter(), self.done
+
+    @property
+    def over(self) -> bool:
+        """Whether all are done."""
+        return self.done >= self._changes
+
+    @property
+    def microseconds(self) -> float:
+        """A change's."""
+        return (time.perf_counter() - self._began) / (self.done - self._warm) * 1e6
+
+
+class Dropped:
+    """A log that keeps nothing; implements `seams.ChangeLog`."""
+
+    def __init__(self, start: Checkpoint, clock: Clock) -> None:
+        self._start, self._clock = start, clock
+        self._sequence = 0
+
+    def recover(self) -> Recovered:
+        return Recovered(checkpoint=self._start)
+
+    def append(self, record: Record) -> None: ...
+
+    def extend(self, records: Iterable[Record]) -> None:
+        assert isinstance(records, Sized), "records come in lists"
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        self._clock.count(checkpoint.position.sequence - self._sequence)
+        self._sequence = checkpoint.position.sequence
+
+    def kept(self) -> list[Mapping[str, Any]]:
+        return []
+
+    def abort(self) -> None: ...
+
+
+def decoded(topology: str, source: Source, start: Checkpoint, clock: Clock) -> None:
+    """Facts, and nothing made of them."""
+    server = MySqlSource(source)
+    tables = tables_of(source)(server.seen())
+    tables.begin(server.seen().catalog)
+    with server.stream(start, tables, busy=False) as stream:
+        for fact in stream:
+            rows = fact.rows if isinstance(fact, TransactionLogged) else fact
+            if isinstance(rows, RowsLogged):
+                clock.count(len(rows.rows))
+            if clock.over:
+                return
+
+
+def recorded(topology: str, source: Source, start: Checkpoint, clock: Clock) -> None:
+    """A whole session, but for Kafka."""
+    Session(
+        source=MySqlSource(source),
+        log=Dropped(start, clock),
+        recorder=Recorder(topology),
+        tables=tables_of(source),
+        mode="never",
+        clock=time.time,
+        stopped=lambda: clock.over,
+        observer=Observer(),
+    ).run()
+
+
+STAGES: dict[str, Callable[[str, Source, Checkpoint, Clock], None]] = {"decoded": decoded, "recorded": recorded}
+
+
+def main(file: str, log_file: str, position: str, gtids: str, changes: str) -> None:
+    """Print the costs of both as JSON."""
+    topology = read_topology(Path(file).read_text(), file=file, environ={})
+    place = Position(file=log_file, pos=int(position), gtid_set=gtids, sequence=0)
+    costs = {}
+    for name, stage in STAGES.items():
+        clock = Clock(int(changes))
+        stage(topology.name, topology.sources["bench"], Checkpoint(position=place, snapshot="done", ts_ms=0), clock)
+        costs[name] = clock.microseconds
+    print(json.dumps(costs))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

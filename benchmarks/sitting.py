@@ -1,0 +1,85 @@
+"""What the benchmarks over the kept binlogs share: their options, how they speak, and how they end.
+
+A benchmark starts servers; SIGTERM ends it as Ctrl-C does, so that it stops them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.decode.proc_peers import load, machine
+from cdc.errors import TailorbirdError
+
+BULK_CHANGES, OLTP_CHANGES = 500_000, 200_000
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+
+
+def options_of(name: str, description: str | None, rounds: int) -> argparse.ArgumentParser:
+    """The parser of a benchmark, with the options that all have."""
+    parser = argparse.ArgumentParser(
+        prog=f"make {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"timed passes of each (default {rounds})")
+    parser.add_argument("--bulk", type=int, default=BULK_CHANGES, metavar="CHANGES", help="size of the bulk binlog")
+    parser.add_argument("--oltp", type=int, default=OLTP_CHANGES, metavar="CHANGES", help="size of the OLTP binlog")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, progress on standard error")
+    parser.add_argument("--output", type=Path, help=f"the results as Markdown (a full run: docs/results/{name[6:]}.md)")
+    return parser
+
+
+def sit(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    run: Callable[[argparse.Namespace, str], int],
+) -> int:
+    """Run a benchmark with its options and the arguments as they were given; its exit code."""
+    options = parser.parse_args(arguments)
+    name = parser.prog.removeprefix("make ")
+    if options.rounds < 1 or options.bulk < 1 or options.oltp < 1:
+        print(f"{name}: --rounds, --bulk and --oltp begin at 1", file=sys.stderr)
+        return 2
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return run(options, shlex.join(sys.argv[1:] if arguments is None else arguments))
+    except TailorbirdError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; the servers are stopped", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def facts_of(name: str, given: str, versions: str) -> dict[str, str]:
+    """What was run, when, and where."""
+    return {
+        "command": f'`make {name} ARGS="{given}"`' if given else f"`make {name}`",
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "machine": f"{machine()}; load before {load():.1f}",
+        "versions": versions,
+    }
+
+
+def output_of(options: argparse.Namespace, file: str, *, full: bool) -> Path | None:
+    """Where the results go: where they are wanted, else to the documents if all was measured as these ask for it."""
+    given: Path | None = options.output
+    whole = full and (options.bulk, options.oltp) == (BULK_CHANGES, OLTP_CHANGES)
+    return given or (RESULTS / file if whole else None)
+
+
+def warn_if_busy() -> None:
+    """Say so when the machine has other things to do."""
+    if load() > 1:
+        tell(f"the load of this machine is {load():.1f}: repeat on a quiet one before believing the figures")
+
+
+def tell(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)
