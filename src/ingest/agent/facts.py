@@ -117,3 +117,8 @@ Fact = (
     | TransactionLogged
     | CaughtUp
 )
+
+
+def one_by_one(fact: Fact) -> tuple[Fact, ...]:
+    """The facts that a fact stands for."""
+    return fact if isinstance(fact, TransactionLogged) else (fact,)

@@ -14,7 +14,7 @@ from made_binlogs import a_binlog, damage
 
 from cdc.errors import TailorbirdError
 from cdc.event import Position
-from ingest.agent.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged
+from ingest.agent.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
 from ingest.agent.logged import ENVELOPE, LoggedFacts
 from ingest.agent.records import Recorder
 from ingest.agent.seams import Checkpoint, Record
@@ -63,8 +63,8 @@ def told(path: Path, captured: set[str]) -> tuple[Told, int]:
     try:
         for fact in stream:
             whole += isinstance(fact, TransactionLogged)
-            parts: tuple[Fact, ...] = fact if isinstance(fact, TransactionLogged) else (fact,)
-            found += [(part, stream.gtid_set if isinstance(part, TransactionEnded) else None) for part in parts]
+            ends = (TransactionEnded, TransactionLogged)
+            found += [(part, stream.gtid_set if isinstance(fact, ends) else None) for part in one_by_one(fact)]
     except TailorbirdError as raised:
         error = str(raised)
     return (found, error), whole
@@ -86,7 +86,7 @@ def recorded(path: Path) -> list[tuple[Fact | None, list[Record], Checkpoint | N
 
 
 @pytest.fixture
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Any:
+def general(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Calls a function while no transaction is taken whole."""
 
     def none(self: WholeTransactions, window: Window) -> Iterator[Whole]:
@@ -109,7 +109,7 @@ randoms = st.randoms(use_true_random=False)
 @SETTINGS
 @given(randoms, st.booleans(), st.sampled_from([{"short", "wide"}, {"wide"}, {"short", "wide", "nameless"}]))
 def test_facts_are_the_same_whole_and_one_by_one(
-    tmp_path: Path, one_by_one: Any, rng: Random, damaged: bool, captured: set[str]
+    tmp_path: Path, general: Any, rng: Random, damaged: bool, captured: set[str]
 ) -> None:
     """The same facts with the same GTIDs behind each transaction, and the same error: also of rows that are kept."""
     events = a_binlog(rng, 30)
@@ -117,18 +117,18 @@ def test_facts_are_the_same_whole_and_one_by_one(
         damage(rng, events)
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfebin" + b"".join(events))
-    expected, none = one_by_one(told, path, captured)
+    expected, none = general(told, path, captured)
     assert told(path, captured)[0] == expected
     assert none == 0
 
 
 @SETTINGS
 @given(randoms)
-def test_records_are_the_same_whole_and_one_by_one(tmp_path: Path, one_by_one: Any, rng: Random) -> None:
+def test_records_are_the_same_whole_and_one_by_one(tmp_path: Path, general: Any, rng: Random) -> None:
     """Bytes of every record, and the checkpoint behind every transaction."""
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfebin" + b"".join(a_binlog(rng, 30, unmapped=False)))
-    assert recorded(path) == one_by_one(recorded, path)
+    assert recorded(path) == general(recorded, path)
 
 
 def test_most_transactions_of_one_row_come_whole(tmp_path: Path) -> None:
