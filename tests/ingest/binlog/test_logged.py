@@ -63,8 +63,8 @@ def told(path: Path, captured: set[str]) -> tuple[Told, int]:
     try:
         for fact in stream:
             whole += isinstance(fact, TransactionLogged)
-            ends = (TransactionEnded, TransactionLogged)
-            found += [(part, stream.gtid_set if isinstance(fact, ends) else None) for part in one_by_one(fact)]
+            parts = one_by_one(fact)
+            found += [(part, stream.gtid_set if isinstance(part, TransactionEnded) else None) for part in parts]
     except TailorbirdError as raised:
         error = str(raised)
     return (found, error), whole
