@@ -41,7 +41,7 @@ class Limits:
 
     rows: int = 5000
     linger: float = 0.05
-    catch_up: int = 10_000
+    catch_up: int = 20_000
     behind: float = 1.0
     idle_commit: float = 1.0
     largest: int = 20_000
@@ -235,7 +235,8 @@ class _Follower:
     def __init__(self, session: Session, stream: Stream, transactions: Transactions, snapshots: Snapshots) -> None:
         self._session, self._stream = session, stream
         self._transactions, self._snapshots = transactions, snapshots
-        self._appended = 0
+        # Records in the open commit, and those of it that came before the open transaction.
+        self._appended = self._before = 0
         self._changes, self._quarantined = snapshots.rows, snapshots.quarantined
         self._progressed = False
         self._rows, self._linger = session.limits.rows, session.limits.linger
@@ -264,7 +265,7 @@ class _Follower:
         for fact in self._stream:
             kind = type(fact)
             if kind is TransactionBegan or kind is TransactionLogged:
-                now = clock()
+                now, self._before = clock(), self._appended
             records = records_of(fact, int(now * 1000))
             if records:
                 if not self._appended:
@@ -278,7 +279,7 @@ class _Follower:
                 whole = True
             else:
                 whole = kind is TransactionEnded or kind is CaughtUp
-                if not whole and self._appended < limits.largest:
+                if not whole and self._appended - self._before < limits.largest:
                     continue
                 now = clock()
             if whole:
@@ -403,5 +404,5 @@ class _Follower:
         limits, catching_up = session.limits, lag > session.limits.behind
         self._rows = limits.catch_up if catching_up else limits.rows
         self._linger = limits.behind if catching_up else limits.linger
-        self._appended, self._progressed = 0, False
+        self._appended, self._before, self._progressed = 0, 0, False
         return checkpoint
