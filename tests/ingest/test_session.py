@@ -16,8 +16,9 @@ from cdc.history import history_from_records
 from cdc.naming import TRUNCATE_KEY, history_topic, schemas_topic
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
-from ingest.agent.capture import Limits, Observer, Session
+from ingest.agent.capture import Observer, Session
 from ingest.agent.facts import CaughtUp, Fact, Image, RowsLogged, StatementLogged, TransactionBegan, TransactionEnded
+from ingest.agent.groups import Limits
 from ingest.agent.marks import SLACK
 from ingest.agent.memory_log import Broker, MemoryLog
 from ingest.agent.records import Recorder

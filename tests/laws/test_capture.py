@@ -16,8 +16,9 @@ from cdc.errors import Retriable
 from cdc.event import Position
 from cdc.naming import change_topic, history_topic, schemas_topic
 from cdc.schema import TableId
-from ingest.agent.capture import Limits, Observer, Session
+from ingest.agent.capture import Observer, Session
 from ingest.agent.facts import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
+from ingest.agent.groups import Limits
 from ingest.agent.memory_log import Broker, MemoryLog
 from ingest.agent.records import Recorder
 from ingest.agent.seams import Checkpoint, Record, Seen, Stream

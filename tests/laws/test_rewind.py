@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cdc.event import Position
 from cdc.naming import history_topic, schemas_topic
-from ingest.agent.capture import Limits, Observer, Session
+from ingest.agent.capture import Observer, Session
+from ingest.agent.groups import Limits
 from ingest.agent.marks import MOST, REPLAYED, Marks, marks_of, rewound
 from ingest.agent.memory_log import Broker, MemoryLog
 from ingest.agent.records import Recorder

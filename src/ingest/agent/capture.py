@@ -17,6 +17,7 @@ from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
 from ingest.agent.facts import CaughtUp, TableDescribed, TransactionBegan, TransactionEnded, TransactionLogged
+from ingest.agent.groups import Group, Limits
 from ingest.agent.marks import REPLAYED, SLACK, Marks, check_replay, reached_before, replayed, restated
 from ingest.agent.records import Recorder
 from ingest.agent.redecode import waiting
@@ -25,28 +26,6 @@ from ingest.agent.signals import Signals
 from ingest.agent.snapshots import ChunkReader, Snapshots
 from ingest.agent.tables import Tables
 from ingest.agent.transactions import Transactions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How commits are grouped: a commit is made at the first transaction end behind `rows` rows or `linger` seconds.
-
-    A commit that comes more than `behind` seconds after the source's is followed by a larger one, of `catch_up` rows or
-    `behind` seconds: until the capture has caught up, commits cost more than they make fresh. An idle source's
-    transaction is committed at once. A source transaction of more than `largest` records takes several commits. In
-    seconds: `idle_commit` is how often the position alone is committed while only tables change that are not captured;
-    `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle server is asked for the
-    columns of tables in quarantine.
-    """
-
-    rows: int = 5000
-    linger: float = 0.05
-    catch_up: int = 20_000
-    behind: float = 1.0
-    idle_commit: float = 1.0
-    largest: int = 20_000
-    ask: float = 5.0
-    heartbeat: float = 0.0
 
 
 class Observer:
@@ -97,7 +76,7 @@ class Session:
     clock: Callable[[], float]
     stopped: Callable[[], bool]
     observer: Observer
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     position_lost: Literal["fail", "resnapshot"] = "fail"
     signals: Signals | None = None
     parallel: int = 2
@@ -235,12 +214,10 @@ class _Follower:
     def __init__(self, session: Session, stream: Stream, transactions: Transactions, snapshots: Snapshots) -> None:
         self._session, self._stream = session, stream
         self._transactions, self._snapshots = transactions, snapshots
-        # Records in the open commit, and those of it that came before the open transaction.
-        self._appended = self._before = 0
         self._changes, self._quarantined = snapshots.rows, snapshots.quarantined
         self._progressed = False
-        self._rows, self._linger = session.limits.rows, session.limits.linger
-        self._first = self._last = session.clock()
+        self._last = session.clock()
+        self._group = Group(session.limits, self._last)
         self._signals: int | None = None
         self._asked = 0.0
         self._reopen = False
@@ -251,7 +228,7 @@ class _Follower:
         try:
             return self._follow(chunks, checkpoint)
         except Fatal:
-            if self._transactions.clean and self._appended:  # what came before the trouble is whole: publish it
+            if self._transactions.clean and self._group.size:  # what came before the trouble is whole: publish it
                 self._commit()
             raise
 
@@ -259,27 +236,25 @@ class _Follower:
         session, limits, clock = self._session, self._session.limits, self._session.clock
         extend, records_of, snapshots = session.log.extend, self._transactions.records, self._snapshots
         session_tables = self._transactions.tables
-        busy, now = bool(snapshots), clock()
+        group, busy, now = self._group, bool(snapshots), clock()
         self._signals = checkpoint.state.get("signals")
         self._replayed = reached_before(checkpoint)
         for fact in self._stream:
             kind = type(fact)
             if kind is TransactionBegan or kind is TransactionLogged:
-                now, self._before = clock(), self._appended
+                now = clock()
+                group.begin()
             records = records_of(fact, int(now * 1000))
             if records:
-                if not self._appended:
-                    self._first = now
                 extend(records)
-                self._appended += len(records)
+                group.add(len(records), now)
             if kind is TransactionLogged:
-                small = 0 < self._appended < self._rows and now - self._first < self._linger
-                if small and not snapshots and self._replayed is None:
-                    continue  # nothing is due yet: what most of the transactions of a busy source come to
+                if group.size and not (group.due(now) or snapshots or self._replayed):
+                    continue  # nothing is to be done yet: what most transactions of a busy source come to
                 whole = True
             else:
                 whole = kind is TransactionEnded or kind is CaughtUp
-                if not whole and self._appended - self._before < limits.largest:
+                if not whole and not group.huge:
                     continue
                 now = clock()
             if whole:
@@ -314,10 +289,8 @@ class _Follower:
         place = self._transactions.place
         records = snapshots.turn(chunks, lambda: place(self._stream), self._stream.reached, int(now * 1000))
         if records:
-            if not self._appended:
-                self._first = now
             session.log.extend(records)
-            self._appended += len(records)
+            self._group.add(len(records), now)
         if snapshots.moved:
             snapshots.moved, self._progressed = False, True
             session.observer.snapshot(snapshots.progress())
@@ -351,10 +324,10 @@ class _Follower:
                 records += transactions.replay(letters, table, int(session.clock() * 1000))
             except Skippable as error:
                 session.log.extend(records)
-                self._appended += len(records)
+                self._group.add(len(records), session.clock())
                 return str(error)
         session.log.extend(records)
-        self._appended += len(records)
+        self._group.add(len(records), session.clock())
         return ""
 
     def _ask_the_server(self, now: float) -> None:
@@ -376,9 +349,8 @@ class _Follower:
 
     def _due(self, now: float, caught_up: bool, stopped: bool, whole: bool) -> bool:
         limits = self._session.limits
-        if self._appended:
-            late = now - self._first >= self._linger
-            return caught_up or stopped or not whole or late or self._appended >= self._rows
+        if self._group.size:
+            return caught_up or stopped or not whole or self._group.due(now)
         if self._progressed:
             return True
         if limits.heartbeat and caught_up and now - self._last >= limits.heartbeat:
@@ -399,10 +371,8 @@ class _Follower:
         session.observer.quarantined(transactions.quarantined + self._snapshots.quarantined - self._quarantined)
         self._quarantined = transactions.quarantined + self._snapshots.quarantined
         self._last = session.clock()
-        lag = max(0.0, self._last - checkpoint.ts_ms / 1000) if self._appended else 0.0
+        lag = max(0.0, self._last - checkpoint.ts_ms / 1000) if self._group.size else 0.0
         session.observer.lag(lag)
-        limits, catching_up = session.limits, lag > session.limits.behind
-        self._rows = limits.catch_up if catching_up else limits.rows
-        self._linger = limits.behind if catching_up else limits.linger
-        self._appended, self._before, self._progressed = 0, 0, False
+        self._group.committed(lag)
+        self._progressed = False
         return checkpoint

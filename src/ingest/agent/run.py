@@ -16,7 +16,8 @@ from cdc.errors import Retriable, UsageError
 from cdc.reader import read_topology
 from cdc.schema import TableId
 from cdc.topology import Source, Topology
-from ingest.agent.capture import Limits, Session
+from ingest.agent.capture import Session
+from ingest.agent.groups import Limits
 from ingest.agent.http_metrics import serve_operation
 from ingest.agent.http_reports import RESTARTS, Reports, log_lines
 from ingest.agent.kafka_log import KafkaLog
