@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from xml.etree import ElementTree
@@ -33,8 +34,8 @@ class SecondRegionServer:
     """
 
     def __init__(self, stack: Stack) -> None:
+        self._stack, self._home = stack, stack.settings.home
         self._zookeeper = stack.addresses()["zookeeper"]
-        self._home = stack.settings.home
         conf = self._home / "conf" / "hbase-2"
         conf.mkdir(parents=True, exist_ok=True)
         self._port = _free_port()
@@ -59,6 +60,11 @@ class SecondRegionServer:
                 self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
+        deadline = time.monotonic() + _START_SECONDS
+        while problem := self._stack.problem("hbase"):
+            if time.monotonic() > deadline:
+                raise Fatal(f"HBase does not recover from the end of its second region server: {problem}")
+            time.sleep(0.3)
 
     def start(self) -> None:
         """Have it running and known to the master."""
@@ -97,7 +103,7 @@ class Mover:
         self.moved_in_mid_batch = 0
 
     @contextlib.contextmanager
-    def batch_under_way(self):  # type: ignore[no-untyped-def]  # a context manager of nothing
+    def batch_under_way(self) -> Iterator[None]:
         """What is written within may have a region moved under it."""
         self._writing.set()
         try:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -56,7 +57,7 @@ class OtherHBase:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
-    def _launch(self, spec: ServiceSpec, problem) -> None:  # type: ignore[no-untyped-def]  # says why it is not ready
+    def _launch(self, spec: ServiceSpec, problem: Callable[[], str]) -> None:
         for path, text in spec.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

@@ -148,7 +148,8 @@ def free_port() -> int:
 def cloud(stack: Stack, home: Path) -> SolrServer:
     """A SolrCloud of one node, whose ZooKeeper is HBase's."""
     zookeeper = f"-DzkHost={stack.addresses()['zookeeper']}/solr-{home.name}"
-    made = SolrServer(stack, home, flags=(zookeeper, "-DcreateZkChroot=true"))
+    # HTTP/1: Solr's nodes speak HTTP/2 to one another, which the stack's Jetty has not
+    made = SolrServer(stack, home, flags=(zookeeper, "-DcreateZkChroot=true", "-Dsolr.http1=true"))
     settings = home / "data" / "solr" / "solr.xml"
     section = (
         f'<solrcloud><str name="host">127.0.0.1</str><int name="hostPort">{made.port}</int>'

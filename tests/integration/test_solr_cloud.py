@@ -74,7 +74,9 @@ def test_an_index_in_solr_cloud(server: SolrServer) -> None:
         watch.stop()
         assert watch.early == []
         assert watch.looked
-        world.kill(process)
+        process.terminate()  # killed, it would stay announced until its session with ZooKeeper ends
+        assert process.wait(60) == 0
+        world.processes.remove(process)
         told("index", "rm", file, "--yes")
         assert not admin.exists(world.index.collection)
         told("apply", file)
