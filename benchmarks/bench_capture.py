@@ -152,7 +152,7 @@ def _topology(name: str, brokers: str, port: int, table_name: str, task: Task) -
         f"name: {name}\nlog: {{bootstrap_servers: '{brokers}'}}\nsources:\n"
         f"  bench: {{type: mysql, hostname: 127.0.0.1, port: {port}, username: {CAPTURE_LOGIN.user}, "
         f"password: {CAPTURE_LOGIN.password}, database: {DATABASE}, tables: [{table_name}], server_id: 9505, "
-        f"snapshot_mode: {mode}}}\n"
+        f"snapshot_mode: {mode}, ssl_mode: disabled}}\n"
         f"tables:\n  t: {{query: SELECT t.id FROM bench.{table_name} t, row_key: [id]}}\n"
     )
 

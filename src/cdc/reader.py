@@ -256,6 +256,7 @@ def _source(name: str, s: _Section) -> Source:
         position_lost=s.take("position_lost", lambda v: v.one_of("fail", "resnapshot"), "fail"),
         snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
         snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
+        ssl_mode=s.take("ssl_mode", lambda v: v.one_of("preferred", "required", "disabled"), "preferred"),
         heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
         server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
         snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),

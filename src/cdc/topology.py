@@ -64,6 +64,7 @@ class Source:
     position_lost: Literal["fail", "resnapshot"] = "fail"
     snapshot_max_threads: int = 2
     snapshot_locking_mode: Literal["none", "minimal"] = "none"
+    ssl_mode: Literal["preferred", "required", "disabled"] = "preferred"
     heartbeat_interval_ms: int = 0
 
     @property

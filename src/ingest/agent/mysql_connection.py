@@ -12,6 +12,8 @@ from pymysql.converters import conversions
 
 from cdc.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.topology import Source
+from ingest.binlog.mysql_transport import tls_options
+from ingest.binlog.uri import Ssl
 
 # Values stay the text that the server sent; only parameters are converted.
 _TEXT_ONLY: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
@@ -47,6 +49,11 @@ _LOG_REMEDIES = {
 Connection = pymysql.connections.Connection
 
 
+def ssl_of(source: Source) -> Ssl:
+    """How connections to a source are encrypted."""
+    return "off" if source.ssl_mode == "disabled" else source.ssl_mode
+
+
 def settings(source: Source) -> dict[str, Any]:
     """Keyword arguments of a connection to a source; the caller adds timeouts."""
     return {
@@ -57,6 +64,7 @@ def settings(source: Source) -> dict[str, Any]:
         "charset": "utf8mb4",
         "connect_timeout": 10,
         "autocommit": True,
+        **tls_options(ssl_of(source)),
     }
 
 

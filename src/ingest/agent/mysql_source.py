@@ -9,7 +9,7 @@ from cdc.event import Position
 from cdc.topology import Source as Settings
 from ingest.agent import mysql_schema
 from ingest.agent.logged import ENVELOPE, LoggedFacts
-from ingest.agent.mysql_connection import connected
+from ingest.agent.mysql_connection import connected, ssl_of
 from ingest.agent.mysql_snapshot import MySqlChunks
 from ingest.agent.seams import Checkpoint, PositionLost, Seen, Stream
 from ingest.agent.tables import Tables
@@ -80,6 +80,7 @@ class MySqlSource:
             user=source.username,
             password=source.password,
             server_id=source.server_id,
+            ssl=ssl_of(source),
             heartbeat=heartbeat,
             reconnect=False,
         )

@@ -27,7 +27,7 @@ from ingest.binlog.gtid import AnyGtidSet, GtidSet, MariaGtidSet
 from ingest.binlog.packed import U16, U64
 from ingest.binlog.position import Checkpoint
 from ingest.binlog.stream import CRC32, Packet
-from ingest.binlog.uri import ServerAddress
+from ingest.binlog.uri import ServerAddress, Ssl
 from ingest.binlog.whole import PACKET_GAP, Window
 
 _DUMP: Final = 0x12
@@ -59,16 +59,6 @@ _ACCESS: Final = frozenset(
 
 def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Connection[Any]:
     """An ordinary client connection to the address; UsageError for refused ones, ConnectionLost for absent servers."""
-    tls: dict[str, Any] = {}
-    if address.ssl == "off":
-        tls = {"ssl_disabled": True}
-    elif address.ssl != "preferred":
-        context = ssl.create_default_context(cafile=address.ca or None)
-        if address.ssl == "required" and not address.ca:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if address.cert:
-            context.load_cert_chain(address.cert, address.key or None)
-        tls = {"ssl": context}
     try:
         return pymysql.connect(
             host=address.host,
@@ -78,7 +68,7 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=max(1, int(address.timeout)),
-            **tls,
+            **tls_options(address.ssl, address.ca, address.cert, address.key),
             **options,
         )
     except pymysql.err.OperationalError as error:
@@ -91,6 +81,20 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
         raise ConnectionLost(f"{address.host}:{address.port} cannot be reached: {error.args[-1]}") from error
     except (OSError, RuntimeError, ssl.SSLError) as error:
         raise ConnectionLost(f"{address.host}:{address.port} cannot be reached: {error}") from error
+
+
+def tls_options(mode: Ssl, ca: str = "", cert: str = "", key: str = "") -> dict[str, Any]:
+    """PyMySQL's arguments for a way to encrypt; it prefers to, where nothing is said."""
+    if mode == "preferred":
+        return {}
+    if mode == "off":
+        return {"ssl_disabled": True}
+    context = ssl.create_default_context(cafile=ca or None)
+    if mode == "required" and not ca:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if cert:
+        context.load_cert_chain(cert, key or None)
+    return {"ssl": context}
 
 
 class MysqlTransport:
@@ -290,13 +294,18 @@ class _Source:
 
     def __init__(self, sock: socket.socket, window: Window) -> None:
         self._sock, self._window = sock, window
+        self._encrypted = isinstance(sock, ssl.SSLSocket)
 
     def empty(self) -> bool:
         """Whether reading would block."""
         if self._window.at < len(self._window.block):
             return False
+        return not self._arrived()
+
+    def _arrived(self) -> bool:
+        """Whether more is at hand."""
         pending = self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
-        return not pending and not select.select([self._sock], [], [], 0)[0]
+        return bool(pending or select.select([self._sock], [], [], 0)[0])
 
     def packet(self) -> tuple[int, bytes]:
         """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""
@@ -334,7 +343,8 @@ class _Source:
         parts = [window.block[window.at :]]
         have = len(parts[0])
         window.block, window.at = b"", 0
-        while have < size:
+        # TLS delivers a record of 16 KiB at most at a time: too few for whole transactions to be taken from.
+        while have < size or (self._encrypted and have < _BUFFER and self._arrived()):
             part = self._sock.recv(max(_BUFFER, min(size - have, 1 << 24)))
             if not part:
                 raise ConnectionError("the server closed the connection")

@@ -155,6 +155,18 @@ def test_most_of_an_oltp_binlog_is_taken_whole(server: bool, tmp_path: Path, mon
     assert taken["RowBatch"] == taken["Committed"] >= least
 
 
+def test_small_pieces_of_tls_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS delivers one record at a time: what has arrived is gathered, so that transactions can be taken whole."""
+    sock = Socket(Random(1), [bytes(100)] * 1000, 0)
+    sizes = iter([1000] * 1000)
+    monkeypatch.setattr(sock, "_rng", type("Sizes", (), {"choice": lambda self, _: next(sizes)})())
+    source = _Source(sock, window := Window(PACKET_GAP))  # type: ignore[arg-type]  # it delivers bytes, and does no more
+    monkeypatch.setattr(source, "_encrypted", True)
+    monkeypatch.setattr(source, "_arrived", lambda: bool(sock._data))
+    source.packet()
+    assert len(window.block) == 1000 * 105 + 9
+
+
 def test_a_reader_may_stop_between_rows_and_their_end(tmp_path: Path, general: Any) -> None:
     """Stopped after any number of changes, the checkpoint is that of the general way."""
     path = tmp_path / "binlog.000001"
