@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cdc.reader import read_topology
 from cdc.schema import TableId, TableSchema
 from cdc.values import decoder, encoder
 from ingest.agent.facts import CaughtUp, Image, Refused, RowsKept, RowsLogged, TableDescribed, one_by_one
+from ingest.agent.mysql_connection import connected, query
 from ingest.agent.mysql_source import MySqlSource
 from ingest.agent.run import tables_of
 from ingest.agent.seams import Checkpoint
@@ -168,3 +170,12 @@ def test_zero_dates_go_to_the_dead_letters(capture: Callable[..., Any]) -> None:
     ]
     letters = [json.loads(value) for _, _, value in captured.read(f"{captured.name}.deadletters", 1)]
     assert [(letter["values"]["id"], letter["why"].split(":")[0]) for letter in letters] == [(1, "column d")] * 2
+
+
+@pytest.mark.parametrize(("mode", "encrypted"), [("disabled", False), ("preferred", True), ("required", True)])
+def test_connections_are_encrypted_as_asked(capture: Callable[..., Any], mode: Any, encrypted: bool) -> None:
+    """`ssl_mode` holds for the connections that ask; the server of the stack offers TLS."""
+    source = read_topology(capture("t").file.read_text(), file="t.yml", environ={}).sources["shop"]
+    with connected(replace(source, ssl_mode=mode)) as connection:
+        ((_, cipher),) = query(connection, "SHOW STATUS LIKE 'Ssl_cipher'")
+    assert bool(cipher) == encrypted
