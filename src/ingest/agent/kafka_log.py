@@ -66,7 +66,7 @@ class KafkaLog:
                 enable_idempotence=True,
                 compression_type="lz4",
                 partitioner="murmur2_random",
-                linger_ms=5,
+                linger_ms=20,  # a commit waits for nothing: its flush sends at once
                 message_max_bytes=MAX_MESSAGE,
                 queue_buffering_max_messages=100_000,
                 queue_buffering_max_kbytes=64 * 1024,
