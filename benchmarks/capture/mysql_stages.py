@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ class Dropped:
     def append(self, record: Record) -> None: ...
 
     def extend(self, records: Iterable[Record]) -> None:
-        assert isinstance(records, Sized), "records come in lists"
+        for _ in records:
+            pass
 
     def commit(self, checkpoint: Checkpoint) -> None:
         self._clock.count(checkpoint.position.sequence - self._sequence)
