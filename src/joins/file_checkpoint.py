@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -27,7 +27,8 @@ class QueryRecord:
 
     `fingerprint` and `partitions` are what the state depends on. `first_stamp` is older than every write of the run.
     `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
-    swept away and barriers begin. From then on the barriers keep how far each source has come.
+    swept away and barriers begin. From then on the barriers keep how far each source has come. `floors`: topic →
+    partition → sequence (`joins.truncation`).
     """
 
     id: str
@@ -36,6 +37,7 @@ class QueryRecord:
     first_stamp: int
     target: Mapping[str, Mapping[int, int]]
     complete: bool
+    floors: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class Checkpoint:
@@ -56,7 +58,8 @@ class Checkpoint:
             value = json.loads(self._record.read_text())
             if value.pop("format") != FORMAT:
                 raise ValueError("of an unknown format")
-            value["target"] = {t: {int(p): o for p, o in ends.items()} for t, ends in value["target"].items()}
+            for name in ("target", "floors"):
+                value[name] = {t: {int(p): o for p, o in found.items()} for t, found in value.get(name, {}).items()}
             return QueryRecord(**value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Fatal(f"{self._record}: {error}", "start with --rebuild, which makes the state anew") from error

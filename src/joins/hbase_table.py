@@ -43,7 +43,11 @@ _MISSING = ("TableNotFoundException", "NamespaceNotFoundException", "NoSuchColum
 
 
 class HBase:
-    """One connection to HBase's Thrift server, made when first used and again after it was lost. For one thread."""
+    """One connection to HBase's Thrift server, made when first used and again after it was lost. For one thread.
+
+    An executor's pool is its Python workers: each is a process, which can share no socket, and keeps its connection
+    from batch to batch.
+    """
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")

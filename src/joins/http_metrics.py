@@ -33,7 +33,7 @@ class Metrics:
         self._state_rows = gauge(
             "state_rows", "Rows in each stateful operator's store (RocksDB's estimate).", "operator"
         )
-        self._state_bytes = gauge("state_bytes", "Size of each stateful operator's store on disk.", "operator")
+        self._state_bytes = gauge("state_bytes", "Size of each stateful operator's store.", "operator")
         self._behind = gauge("lag_changes", "Changes in the log that no batch has read yet.").labels(table)
         self._seconds = gauge("lag_seconds", "Age of the oldest source position the table does not show.", "source")
         self._positions = gauge("lag_positions", "Source positions that the table does not show.", "source")
@@ -59,7 +59,8 @@ class Metrics:
         for phase, seconds in progress.phases.items():
             self._phase.labels(self._table, phase).set(seconds)
         for operator in progress.operators:
-            self._state_rows.labels(self._table, operator.name).set(operator.rows)
+            if operator.rows is not None:
+                self._state_rows.labels(self._table, operator.name).set(operator.rows)
             self._state_bytes.labels(self._table, operator.name).set(operator.bytes)
 
     def lag(self, lags: Mapping[str, Lag]) -> None:

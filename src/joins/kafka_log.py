@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from cdc.errors import Fatal, Retriable
 from cdc.naming import schemas_topic
@@ -14,6 +14,8 @@ from cdc.schema import TableId, TableSchema, schema_from_json
 
 _TIMEOUT = 20.0
 _POLL = 0.25
+_ASK = 5.0
+_PATIENCE = 60.0
 _RUNNING = "is Kafka running? `tailorbird stack status`"
 Waiting = Callable[[str], None]
 
@@ -66,7 +68,7 @@ def _remember(value: bytes | None, wanted: frozenset[TableId], found: dict[Table
 
 def _assign(consumer: Consumer, topic: str) -> bool:
     try:
-        partitions = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions
     except KafkaException:
         return False
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
@@ -114,6 +116,32 @@ def young_offsets(servers: str, ends: Mapping[str, Mapping[int, int]], since_ms:
             end = ends[at.topic][at.partition]
             found.setdefault(at.topic, {})[at.partition] = at.offset if 0 <= at.offset <= end else end
         return found
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
+    finally:
+        consumer.close()
+
+
+def past(servers: str, topic: str, partition: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of what a partition holds below offset `end`, in order. Retriable when Kafka is away."""
+    consumer = _consumer(servers)
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            message = consumer.poll(_POLL)
+            if message is None:
+                if time.monotonic() > deadline:
+                    what = f"{topic}, partition {partition}: Kafka does not give what is below offset {end}"
+                    raise Retriable(what, _RUNNING)
+                continue
+            deadline = time.monotonic() + _PATIENCE
+            error, offset = message.error(), message.offset() or 0
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise Retriable(f"{topic}, partition {partition}: {error.str()}", _RUNNING)
+            if offset >= end or error is not None:
+                return
+            yield offset, message.key(), message.value()
     except KafkaException as error:
         raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
     finally:

@@ -19,7 +19,7 @@ from cdc.errors import Retriable
 from cdc.layout import Layout
 from cdc.topology import SchemaChangeBehavior
 from joins.cuts import Positions
-from joins.records import ROW_GONE, ROW_PUT, Message, Refused, record_of, values_of_text
+from joins.records import ROW_GONE, ROW_PUT, Floor, Message, Refused, record_of, values_of_text
 
 _TIMEOUT = 30.0
 _RUN = "run"
@@ -121,19 +121,19 @@ def _remember(found: dict[bytes, str], message: Any) -> None:
 
 def upserts(
     messages: Iterable[Message], layout: Layout, indexes: Sequence[int]
-) -> tuple[list[tuple[bytes, bytes | None]], list[Refused], str | None]:
-    """Messages of one partition of a batch → records, dead letters, why to halt. Of a row, put beats gone."""
+) -> tuple[list[tuple[bytes, bytes | None]], list[Refused], list[Floor]]:
+    """Messages of one partition of a batch → records, dead letters, floors. Of a row, put beats gone."""
     records: dict[bytes, bytes | None] = {}
     refused: list[Refused] = []
-    halted: str | None = None
+    floors: list[Floor] = []
     names = [column.name for column in layout.columns]
     for message in messages:
         if message.op not in (ROW_PUT, ROW_GONE):
             found = record_of(message, indexes)
             if isinstance(found, Refused):
                 refused.append(found)
-            else:
-                halted = str(found[0])
+            elif isinstance(found, Floor):
+                floors.append(found)
             continue
         key = orjson.dumps(dict(zip(layout.row_key, values_of_text(message.k[1:]), strict=True)))
         if message.op == ROW_GONE:
@@ -141,7 +141,7 @@ def upserts(
         else:
             put: Any = record_of(message, indexes)
             records[key] = orjson.dumps(dict(zip(names, put.values, strict=True)))
-    return list(records.items()), refused, halted
+    return list(records.items()), refused, floors
 
 
 _producers: dict[str, Producer] = {}  # of this Python worker, kept from batch to batch

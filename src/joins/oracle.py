@@ -16,14 +16,21 @@ Rows = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
 
 def tables_after(events: Iterable[ChangeEvent], keys: Mapping[TableId, tuple[str, ...]]) -> dict[TableId, Rows]:
-    """Each table's rows by primary key, after events in the order of their source."""
+    """Each table's rows by primary key, after events in the order of their source.
+
+    A marker that a table was emptied (op `t`) leaves the rows that a snapshot has seen since.
+    """
     tables: dict[TableId, Rows] = {table: {} for table in keys}
+    seen: dict[TableId, dict[tuple[Canonical, ...], int]] = {table: {} for table in keys}
     for event in events:
         rows, key = tables[event.source.table_id], keys[event.source.table_id]
         if event.op == "t":
-            rows.clear()
+            younger = seen[event.source.table_id]
+            for row in [row for row in rows if younger[row] < event.source.sequence]:
+                del rows[row]
         if event.before is not None:
             rows.pop(tuple(event.before[name] for name in key), None)
         if event.after is not None:
-            rows[tuple(event.after[name] for name in key)] = dict(event.after)
+            row = tuple(event.after[name] for name in key)
+            rows[row], seen[event.source.table_id][row] = dict(event.after), event.source.sequence
     return tables

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from joins.plan import SINK, STAR, Assemble, Hop, Node, Plan
+from joins.plan import SINK, STAR, Assemble, Hop, Node, Plan, Source
 
 Settled = Mapping[str, Mapping[int, int]]
+Floors = Mapping[str, Mapping[int, int]]
+WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +30,31 @@ class Level:
     program: str
 
 
-def program_of(plan: Plan, settled: Settled) -> tuple[Level, ...]:
-    """The levels, lowest first. `settled` as in `joins.route`: topic → partition → offset."""
+def program_of(
+    plan: Plan,
+    settled: Settled,
+    *,
+    servers: str = "",
+    floors: Floors | None = None,
+    tombstone_ms: int = WEEK_MS,
+) -> tuple[Level, ...]:
+    """The levels, lowest first. `settled` as in `joins.route`: topic → partition → offset; `servers` of the log, which
+    markers read again, and its `floors` (`joins.truncation`): topic → partition → sequence. `latest` remembers deleted
+    rows for `tombstone_ms`.
+    """
     places = list(_walk(plan.root, None))
     stars = {step.of: step.number & ~STAR for step in plan.steps if isinstance(step, Assemble)}
     highest = max(1, _height(plan.root))
-    return tuple(_level(height, places, stars, settled) for height in range(1, highest + 1))
+    log = _Log(servers=servers, settled=settled, floors=floors or {}, tombstone_ms=tombstone_ms)
+    return tuple(_level(height, places, stars, log) for height in range(1, highest + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    servers: str
+    settled: Settled
+    floors: Floors
+    tombstone_ms: int
 
 
 def _height(node: Node) -> int:
@@ -47,7 +68,7 @@ def _walk(node: Node, above: tuple[Node, Hop] | None) -> Iterator[tuple[Node, tu
 
 
 def _level(
-    height: int, places: Sequence[tuple[Node, tuple[Node, Hop] | None]], numbers: Mapping[str, int], settled: Settled
+    height: int, places: Sequence[tuple[Node, tuple[Node, Hop] | None]], numbers: Mapping[str, int], log: _Log
 ) -> Level:
     sources: dict[str, dict[str, Any]] = {}
     hops: list[dict[str, Any]] = []
@@ -58,10 +79,7 @@ def _level(
         if at != height:
             continue
         topic = node.source.topic
-        columns = list(node.source.columns)
-        latest = [columns.index(name) for name in node.source.key] if node.source.needs_latest else []
-        first = {"topic": topic, "columns": columns, "settled": settled.get(topic, {}), "latest": latest, "nodes": []}
-        source = sources.setdefault(topic, first)
+        source = sources.setdefault(topic, _source(node.source, log))
         source["nodes"].append(_reader(node, target))
         star = numbers.get(node.alias, -1)
         if star >= 0:
@@ -70,9 +88,23 @@ def _level(
         for part, hop in enumerate(node.hops):
             one = {"hop": hop.number, "star": star, "part": part, "target": target}
             hops.append({**one, "inner": hop.inner, "width": hop.child.width})
-    program = json.dumps({"sources": list(sources.values()), "hops": hops, "stars": stars})
+    own = {"sources": list(sources.values()), "hops": hops, "stars": stars}
+    program = json.dumps({"servers": log.servers, "tombstone_ms": log.tombstone_ms, **own})
     unordered = any(source["latest"] for source in sources.values())
     return Level(topics=tuple(sorted(sources)), latest=unordered, hops=bool(hops), stars=bool(stars), program=program)
+
+
+def _source(source: Source, log: _Log) -> dict[str, Any]:
+    """A captured table: which values its envelopes hold, and what is known of its partitions."""
+    return {
+        "topic": source.topic,
+        "columns": list(source.columns),
+        "key": [source.columns.index(name) for name in source.key],
+        "latest": source.needs_latest,
+        "settled": log.settled.get(source.topic, {}),
+        "floors": log.floors.get(source.topic, {}),
+        "nodes": [],
+    }
 
 
 def _reader(node: Node, target: int) -> dict[str, Any]:

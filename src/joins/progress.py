@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One stateful operator: entries and bytes of its store, after its last batch."""
+    """One stateful operator: entries of its store (None where nobody counts them) and bytes, after a batch."""
 
     name: str
-    rows: int
+    rows: int | None
     bytes: int
 
 
@@ -28,15 +28,18 @@ class Progress:
     behind: int
 
 
-def progress_of(report: Mapping[str, Any]) -> Progress:
-    """From the JSON of a `StreamingQueryProgress`; KeyError when it is none."""
+def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> Progress:
+    """From the JSON of a `StreamingQueryProgress`; KeyError when it is none.
+
+    `state` stands for the report's own operators where it is known: Spark counts rows only by a read before each write.
+    """
     operators = report["stateOperators"]
     return Progress(
         batch=report["batchId"],
         changes=report["numInputRows"],
         changes_per_second=report.get("processedRowsPerSecond") or 0.0,
         phases={name: milliseconds / 1000 for name, milliseconds in report["durationMs"].items()},
-        operators=tuple(_operator(number, one) for number, one in enumerate(operators)),
+        operators=tuple(state) or tuple(_operator(number, one) for number, one in enumerate(operators)),
         behind=sum(_behind(source) for source in report["sources"]),
     )
 
@@ -44,7 +47,7 @@ def progress_of(report: Mapping[str, Any]) -> Progress:
 def _operator(number: int, report: Mapping[str, Any]) -> Operator:
     custom = report.get("customMetrics", {})
     size = custom.get("rocksdbSstFileSize", custom.get("rocksdbTotalBytesWritten", 0))
-    return Operator(name=f"operator {number}", rows=int(report["numRowsTotal"]), bytes=int(size))
+    return Operator(name=f"operator {number}", rows=int(report["numRowsTotal"]) or None, bytes=int(size))
 
 
 def _behind(source: Mapping[str, Any]) -> int:

@@ -32,7 +32,7 @@ PART = 5  # row k of a star: its hop r reads p now (empty: there is no such row)
 ROW_GONE = 6  # to the sink: row k is gone
 ROW_PUT = 7  # to the sink: row k reads p
 REFUSED = 8  # p = JSON array of the fields of `Refused`
-HALTED = 9  # p = the reason
+FLOOR = 9  # p = JSON array of the fields of `Floor`
 NEW = 10  # PUT of a row that was not there before
 
 SINK = 0xFF
@@ -81,17 +81,19 @@ class RowGone(NamedTuple):
     row_key: Values
 
 
-class Halted(NamedTuple):
-    """The join must not go on: what was met, and where."""
+class Floor(NamedTuple):
+    """Of a partition whose log may reorder: what is older than `sequence` comes too late from here on."""
 
-    reason: str
+    topic: str
+    partition: int
+    sequence: int
 
     def message(self) -> Message:
         """As it travels to the sink."""
-        return Message(bytes([SINK]), HALTED, b"", 0, self.reason.encode())
+        return Message(bytes([SINK]), FLOOR, b"", 0, orjson.dumps(tuple(self)))
 
 
-Record = RowPut | RowGone | Refused | Halted
+Record = RowPut | RowGone | Refused | Floor
 
 
 def record_of(message: Message, outputs: Iterable[int]) -> Record:
@@ -105,7 +107,7 @@ def record_of(message: Message, outputs: Iterable[int]) -> Record:
         case 8:
             return Refused(*orjson.loads(message.p))
         case 9:
-            return Halted(message.p.decode())
+            return Floor(*orjson.loads(message.p))
     raise AssertionError(f"op {message.op} at the sink")
 
 

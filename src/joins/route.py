@@ -42,8 +42,9 @@ Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
 class Changed(NamedTuple):
     """One change of a source's row: values in the order of `Source.columns`, None where there is no row.
 
-    `v` orders changes of one row: the offset, or the source's sequence for `latest`. `told`: the change may be all that
-    the log still holds of the row, so that nothing may be left out because it was said before.
+    `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
+    markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
+    it was said before. `sequence` is the source's.
     """
 
     source: Source
@@ -53,14 +54,20 @@ class Changed(NamedTuple):
     ts_ms: int
     told: bool
     new: bool
+    sequence: int
 
 
 class Truncated(NamedTuple):
-    """A partition's marker that a source's table was emptied; `sequence` is the source's."""
+    """A partition's marker that rows of a source's table are gone (`joins.truncation`); `sequence` is the source's."""
 
     source: Source
     partition: int
+    offset: int
     sequence: int
+
+    def ends(self, change: Changed) -> bool:
+        """Whether a row is gone whose newest change this is. A log without sequences has nothing younger in front."""
+        return change.sequence < self.sequence or not self.sequence
 
 
 class Reader:
@@ -82,14 +89,15 @@ class Reader:
         try:
             event = from_envelope(orjson.loads(value))
             source = self._sources[topic]
+            sequence = int(event.source.sequence or 0)
             if event.op == "t":
-                return Truncated(source, partition, int(event.source.sequence))
+                return Truncated(source, partition, offset, sequence)
             before, after = _images(event, source, key)
-            v = int(event.source.sequence) if source.needs_latest else offset
+            v = 2 * sequence if source.needs_latest else offset
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             return _refused(topic, partition, offset, key, value, error)
         told = offset < self._settled.get(topic, {}).get(partition, offset + 1)
-        return Changed(source, before, after, v, event.source.ts_ms, told, event.op == "c" and not told)
+        return Changed(source, before, after, v, event.source.ts_ms, told, event.op == "c" and not told, sequence)
 
 
 def _images(event: ChangeEvent, source: Source, key: bytes | None) -> tuple[Values | None, Values | None]:

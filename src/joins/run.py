@@ -36,6 +36,7 @@ from joins.submit import submit_command
 
 _TELL_EVERY = 10.0
 _FOLLOW_EVERY = 0.2
+_INSPECT_PATIENCE = 15.0
 
 log = structlog.get_logger()
 
@@ -95,7 +96,9 @@ def cluster_command(file: str, table_name: str | None, *, master: str) -> list[s
 
 
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
-    """What a table's join holds under a key; UsageError for a key that is no JSON, an engine or a table without it."""
+    """What a table's join holds under a key; UsageError for a key that is no JSON, an engine or a table without it, and
+    where Kafka does not tell the tables' schemas.
+    """
     from joins.spark_inspect import entries  # imported here: pyspark costs a second
     from joins.spark_session import open_session
 
@@ -104,8 +107,12 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     checkpoint = _home() / "checkpoints" / topology.name / table.name / "spark"
     if table.engine != "jvm" or not (checkpoint / "state").is_dir():
         raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
-    servers = topology.log.bootstrap_servers
-    schemas = read_schemas(servers, topology.name, tables_of(topology, table), lambda _: None, lambda: False)
+    servers, wanted = topology.log.bootstrap_servers, tables_of(topology, table)
+    deadline = time.monotonic() + _INSPECT_PATIENCE
+    schemas = read_schemas(servers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline)
+    if missing := sorted(str(table_id) for table_id in wanted - set(schemas)):
+        what = f"Kafka at {servers} does not tell the schema of {', '.join(missing)}"
+        raise UsageError(what, "is it running, and is this the topology that the join has run with?")
     plan = compile_plan(topology, table, schemas)
     try:
         keys = keys_of(plan, key)
@@ -214,18 +221,21 @@ class _Join:
         name = f"{self.topology.name}.{self.table.name}"
         spark = open_session(name, partitions=record.partitions, scratch=self.scratch, engine=self.table.engine)
         try:
-            query = start_query(
-                spark,
-                plan,
-                settled,
-                servers=self.topology.log.bootstrap_servers,
-                partitions=record.partitions,
-                checkpoint=str(self.checkpoint.spark),
-                sink=sink,
-                engine=self.table.engine,
-                max_changes=self.table.max_changes_per_batch,
-            )
-            self._watch(query, sink)
+            while not self.stop.is_set():
+                sink.raised = False
+                query = start_query(
+                    spark,
+                    plan,
+                    settled,
+                    servers=self.topology.log.bootstrap_servers,
+                    partitions=record.partitions,
+                    checkpoint=str(self.checkpoint.spark),
+                    sink=sink,
+                    engine=self.table.engine,
+                    max_changes=self.table.max_changes_per_batch,
+                    tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
+                )
+                self._watch(query, sink)
         except TailorbirdError:
             if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
                 raise
@@ -239,11 +249,19 @@ class _Join:
                 spark.stop()
 
     def _watch(self, query: Any, sink: Any) -> None:
-        """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails."""
+        """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails.
+
+        It ends as well where the query must be started anew.
+        """
         told, batch = time.monotonic(), -1
-        while not self.stop.is_set():
-            if query.awaitTermination(_FOLLOW_EVERY):
-                return
+        while not self.stop.is_set() and not sink.raised:
+            try:
+                if query.awaitTermination(_FOLLOW_EVERY):
+                    return
+            except Exception:
+                if sink.raised:  # the batch behind a marker was begun, and left to the next query
+                    return
+                raise
             sink.follow_positions()
             self.metrics.lag(sink.lags())
             if time.monotonic() - told < _TELL_EVERY:
@@ -256,7 +274,7 @@ class _Join:
         query.stop()
 
     def _tell(self, progress: Any, sink: Any) -> None:
-        told = progress_of(json.loads(progress.json))
+        told = progress_of(json.loads(progress.json), sink.state)
         self.metrics.progress(told)
         log.info(
             "batch",
@@ -268,7 +286,7 @@ class _Join:
             dead_letters=sink.total.refused,
             changes_per_second=round(told.changes_per_second),
             behind=told.behind,
-            state_rows=sum(operator.rows for operator in told.operators),
+            state_rows=sum(operator.rows or 0 for operator in told.operators),
             state_bytes=sum(operator.bytes for operator in told.operators),
             milliseconds=progress.durationMs,
         )

@@ -19,6 +19,7 @@ from joins.records import (
     ROW_GONE,
     ROW_PUT,
     SINK,
+    Floor,
     Message,
     Record,
     Refused,
@@ -29,9 +30,8 @@ from joins.records import (
     record_of,
     ts_of,
     values_of,
-    values_of_text,
 )
-from joins.route import Changed, Reader, Router, Settled, latest_message
+from joins.route import Changed, Reader, Router, Settled, Truncated, latest_message
 from joins.sink import Cells, next_stamp, writes_of
 from joins.state import (
     JoinState,
@@ -42,7 +42,7 @@ from joins.state import (
     hop_step,
     latest_step,
 )
-from joins.truncation import Truncations, retractions
+from joins.truncation import Past, vanished
 
 
 class Evaluates(Protocol):
@@ -91,16 +91,16 @@ class StoredTable:
 
 @dataclass(slots=True)
 class States:
-    """What commits with a batch: the states by k, those of `latest` by (topic, key), and what TRUNCATE left."""
+    """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition)."""
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
     stars: dict[bytes, StarState] = field(default_factory=dict)
     latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
-    truncations: Truncations = field(default_factory=Truncations)
+    floors: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def copy(self) -> States:
         """A copy that a batch may change; the steps replace states and change none in place."""
-        return States(dict(self.joins), dict(self.stars), dict(self.latest), self.truncations.copy())
+        return States(dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors))
 
 
 S = TypeVar("S")
@@ -110,47 +110,32 @@ Shuffle = Callable[[list[Message]], list[Message]]
 class Simulation:
     """One query: `run_batch` as often as wished; `commit=False` is a driver that died after its last write.
 
-    `partitions` = how many the topics have, which TRUNCATE needs to know. `halted` = why it must not go on.
+    It keeps the log that it was given, from which markers read again.
     """
 
-    def __init__(
-        self, plan: Plan, settled: Settled, evaluator: Evaluates, *, partitions: int = 2, shuffle: Shuffle = list
-    ) -> None:
-        self.plan, self.evaluator, self.partitions, self.shuffle = plan, evaluator, partitions, shuffle
+    def __init__(self, plan: Plan, settled: Settled, evaluator: Evaluates, *, shuffle: Shuffle = list) -> None:
+        self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
         self.reader, self.router = Reader(plan, settled), Router(plan, evaluator.holds)
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.finish.outputs]
         self.states = States()
         self.table = StoredTable()
         self.refused: list[Refused] = []
-        self.halted: str | None = None
         self.batch, self.stamp = 0, 0
         self._bound: dict[int, int] = {}
+        self._log: dict[tuple[str, int], dict[int, Logged]] = {}
 
     def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
         """Run one batch; its records may come in any order that keeps each partition's."""
         states = self.states.copy()
         stamp = self._bound.setdefault(self.batch, next_stamp(now_ms, self.stamp))
-        messages, changes = self._truncated(states)
-        for one in records:
-            found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
-            if isinstance(found, Changed):
-                changes.append(found)
-                states.truncations.changed(found, one.partition)
-            elif isinstance(found, Refused):
-                messages.append(found.message())
-            elif found is not None:
-                states.truncations.met(found)
-        states.truncations.close_batch(self.partitions)
-        messages += self.router.route(self._latest(changes, states))
-        messages = self._steps(messages, states)
+        messages = self._steps(self.routed(records, states), states)
         writes = writes_of(self._finished(messages), self.codec, self.batch)
         for row in writes.deletes:
             self.table.delete(row, stamp)
         for row, cells in writes.puts:
             self.table.put(row, cells, stamp + 1)
         self.refused += writes.refused
-        self.halted = self.halted or writes.halted
         if commit:
             self.states, self.stamp = states, stamp
             self.batch += 1
@@ -160,28 +145,27 @@ class Simulation:
         decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
         return {tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded}
 
-    @property
-    def settled(self) -> bool:
-        """Whether nothing of a TRUNCATE is left for the next batch."""
-        return not self.states.truncations.due
-
-    def _truncated(self, states: States) -> tuple[list[Message], list[Changed]]:
-        """What the batch begins with: rows that a TRUNCATE removed, for the steps or, before them, for `latest`."""
+    def routed(self, records: Sequence[Logged], states: States) -> list[Message]:
+        """What the steps, and the sink, hear of some records."""
         messages: list[Message] = []
         changes: list[Changed] = []
-        shown = list(self.live())
-        for due in states.truncations.take():
-            source = next(source for source in self.plan.sources if source.topic == due.topic)
-            if not source.needs_latest:
-                messages += retractions(self.plan, due, states.joins, states.stars, shown)
-                changes += due.again()
-                continue
-            for (topic, key), state in states.latest.items():
-                if topic == due.topic and state.v < due.sequence:
-                    values = dict(zip(source.key, values_of_text(key), strict=True))
-                    row = [values.get(column) for column in source.columns]
-                    changes.append(Changed(source, row, None, due.sequence, 0, False, False))
-        return messages, changes
+        for one in records:
+            at = (one.topic, one.partition)
+            self._log.setdefault(at, {})[one.offset] = one
+            found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
+            if isinstance(found, Refused):
+                messages.append(found.message())
+            elif isinstance(found, Truncated):
+                changes += vanished(self.reader, found, self._before(at, one.offset))
+                if found.source.needs_latest:
+                    states.floors[at] = max(found.sequence, states.floors.get(at, 0))
+                    messages.append(Floor(one.topic, one.partition, found.sequence).message())
+            elif found is not None and (not found.source.needs_latest or found.sequence >= states.floors.get(at, 0)):
+                changes.append(found)
+        return messages + list(self.router.route(self._latest(changes, states)))
+
+    def _before(self, at: tuple[str, int], offset: int) -> list[Past]:
+        return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]
 
     def _latest(self, changes: Iterable[Changed], states: States) -> list[Changed]:
         """Changes of sources whose log has no order of its own, through their `latest` step."""
@@ -191,8 +175,6 @@ class Simulation:
             if not change.source.needs_latest:
                 passed.append(change)
                 continue
-            if change.v < states.truncations.floors.get(change.source.topic, 0):
-                continue  # of before a TRUNCATE
             message = latest_message(change)
             groups.setdefault((change.source.topic, message.k), []).append((change, message))
         for at, some in groups.items():
@@ -204,7 +186,7 @@ class Simulation:
                 before, after = (None if p is None else values_of(p) for p in found)
                 ts_ms = max(change.ts_ms for change, _ in some)
                 source = some[0][0].source
-                passed.append(Changed(source, before, after, 0, ts_ms, False, False))
+                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0))
         return passed
 
     def _steps(self, messages: list[Message], states: States) -> list[Message]:

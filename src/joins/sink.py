@@ -15,7 +15,7 @@ import orjson
 
 from cdc.cells import Barrier, RowCodec
 from joins.cuts import Positions
-from joins.records import Halted, Record, Refused, RowGone, RowPut
+from joins.records import Floor, Record, Refused, RowGone, RowPut
 
 Cells = Mapping[bytes, bytes]
 
@@ -27,17 +27,17 @@ class Writes:
     deletes: list[bytes] = field(default_factory=list)
     puts: list[tuple[bytes, Cells]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
-    halted: str | None = None
+    floors: list[Floor] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What became of a batch: counts, and why the join must not go on, if so."""
+    """What became of a batch: counts, and the floors that its markers set."""
 
     rows_put: int = 0
     rows_gone: int = 0
     refused: int = 0
-    halted: str | None = None
+    floors: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, writes: Writes) -> None:
         """Count what was written."""
@@ -46,7 +46,7 @@ class Report:
                 rows_put=len(writes.puts),
                 rows_gone=len(writes.deletes),
                 refused=len(writes.refused),
-                halted=writes.halted,
+                floors=plain(writes.floors),
             )
         )
 
@@ -55,7 +55,12 @@ class Report:
         self.rows_put += other.rows_put
         self.rows_gone += other.rows_gone
         self.refused += other.refused
-        self.halted = self.halted or other.halted
+        self.floors += other.floors
+
+
+def plain(floors: Iterable[Floor]) -> list[tuple[str, int, int]]:
+    """Floors as a report carries them: JSON knows no named tuples."""
+    return [(topic, partition, sequence) for topic, partition, sequence in floors]
 
 
 def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
@@ -79,8 +84,8 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     writes.refused.append(_unstorable(layout.table, record.row_key, error))
             case Refused():
                 writes.refused.append(record)
-            case Halted():
-                writes.halted = record.reason
+            case Floor():
+                writes.floors.append(record)
             case _:
                 raise AssertionError(f"{type(record).__name__} in the result")
     return writes

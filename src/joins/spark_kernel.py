@@ -19,7 +19,7 @@ Read = Callable[[tuple[str, ...]], DataFrame]
 
 
 def kernel_flow(read: Read, levels: Sequence[Level]) -> DataFrame:
-    """Rows (k binary, m binary) of the result: `ROW_PUT`, `ROW_GONE`, `REFUSED`, `HALTED`.
+    """Rows (k binary, m binary) of the result: `ROW_PUT`, `ROW_GONE`, `REFUSED`, `FLOOR`.
 
     `read(topics)` gives the log's records of these topics: topic, partition, offset, key, value.
     """

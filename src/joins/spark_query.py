@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.cells import RowCodec
-from cdc.errors import Fatal, Retriable, TailorbirdError
+from cdc.errors import Retriable, TailorbirdError
 from cdc.layout import Layout
 from cdc.naming import dead_letter_topic, hbase_table
 from cdc.topology import Engine
@@ -36,15 +36,18 @@ from joins.kafka_log import send_dead_letters
 from joins.kafka_positions import PositionsLog
 from joins.kafka_table import UpsertTopic, produce, upserts
 from joins.plan import Plan
-from joins.program import Settled, program_of
+from joins.program import Level, Settled, program_of
+from joins.progress import Operator
 from joins.records import ROW_GONE, ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
-from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from joins.sink import Report, barriers, dead_letter, next_stamp, plain, writes_of
 from joins.spark_kernel import finished, kernel_flow
+from joins.spark_state import stores
 from joins.spark_steps import dataflow
 
 # The fault that tests inject: the driver dies by SIGKILL right after the HBase writes of the first batch ≥ this number.
 CRASH_AFTER_WRITE = "TAILORBIRD_CRASH_AFTER_WRITE"
 _STAMPS_KEPT = 200
+_ASK_STATE_EVERY_MS = 5_000
 
 log = structlog.get_logger()
 Clock = Callable[[], int]
@@ -64,12 +67,16 @@ def start_query(
     sink: BatchSink,
     engine: Engine,
     max_changes: int,
+    tombstone_ms: int,
 ) -> StreamingQuery:
     """Start the query; it goes on where its checkpoint ends, or at the log's beginning.
 
-    A batch has at most about `max_changes` changes, however far the log is ahead.
+    A batch has at most about `max_changes` changes, however far the log is ahead. `tombstone_ms` as in `program_of`.
     """
-    levels = program_of(plan, settled) if engine == "jvm" else ()
+    levels: tuple[Level, ...] = ()
+    if engine == "jvm":
+        floors = sink.record.floors
+        levels = program_of(plan, settled, servers=servers, floors=floors, tombstone_ms=tombstone_ms)
     sources = sum(1 for level in levels if level.topics) or 1
 
     def read(topics: tuple[str, ...]) -> DataFrame:
@@ -87,14 +94,18 @@ def start_query(
             .load()
         )
 
-    rows = kernel_flow(read, levels) if levels else dataflow(read(plan.topics), plan, settled, partitions)
+    rows = kernel_flow(read, levels) if levels else dataflow(read(plan.topics), plan, settled, partitions, servers)
     rows = finished(rows.select("k", "m"), plan)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
 
 
 class BatchSink:
-    """Writes batches; called by Spark on the driver, one at a time. `failure` = what ended the query, if we did."""
+    """Writes batches; called by Spark on the driver, one at a time. `failure` = what ended the query, if we did.
+
+    `state`: what the stateful operators hold, asked now and then. `raised`: a batch has set floors that the running
+    query does not know: it must be started anew.
+    """
 
     def __init__(
         self,
@@ -116,6 +127,9 @@ class BatchSink:
         self.thrift, self.servers, self.positions, self.clock_ms = thrift, servers, positions, clock_ms
         self.metrics, self.stopped = metrics, stopped
         self.failure: TailorbirdError | None = None
+        self.raised = False
+        self.state: tuple[Operator, ...] = ()
+        self._state_at = 0
         self.total = Report()
         self._last_stamp = max(record.first_stamp, self._patiently(table.last_stamp))
         # of a run that is not complete yet, the barriers are a former run's
@@ -130,6 +144,8 @@ class BatchSink:
         """Write one batch whole, then its barriers."""
         try:
             with self._busy:
+                if self.raised:
+                    raise Retriable("the query must know the floors of the batch before", "it starts anew by itself")
                 self._write(rows, batch)
         except TailorbirdError as error:
             self.failure = error
@@ -146,12 +162,23 @@ class BatchSink:
         report = Report()
         for row in rows.mapInArrow(write, _REPORT).collect():
             report.merge(Report(**orjson.loads(row["report"])))
-        if report.halted:
-            raise Fatal(report.halted, "the join can not follow it yet: rebuild the table with `--rebuild`")
         self._crash_on_demand(batch)
+        self._raise(report.floors)
         self._finish(batch, stamp)
         self.total.merge(report)
         self.metrics.written(batch, report)
+        if self.clock_ms() - self._state_at > _ASK_STATE_EVERY_MS:
+            self._state_at, self.state = self.clock_ms(), stores(rows.sparkSession)
+
+    def _raise(self, floors: Sequence[Sequence[Any]]) -> None:
+        """Keep what markers have set, before the batch is committed that met them."""
+        known = {topic: dict(partitions) for topic, partitions in self.record.floors.items()}
+        for topic, partition, sequence in floors:
+            before = known.setdefault(topic, {}).get(partition, 0)
+            known[topic][partition] = max(sequence, before)
+        if known != self.record.floors:
+            self.record, self.raised = replace(self.record, floors=known), True
+            self.checkpoint.store(self.record)
 
     def _stamp(self, batch: int) -> int:
         known = self.table.stamp(self.record.id, batch)
@@ -261,13 +288,13 @@ def upsert_writer(
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         messages = [message for some in _messages(batches, fold=not plan.steps) for message in some]
-        records, refused, halted = upserts(messages, layout, indexes)
+        records, refused, floors = upserts(messages, layout, indexes)
         patiently(partial(produce, servers, topic, run, records), _tell_waiting, _never)
         if letters := [dead_letter(one, layout.table, batch) for one in refused]:
             send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
             patiently(send, _tell_waiting, _never)
         gone = sum(value is None for _, value in records)
-        report = Report(rows_put=len(records) - gone, rows_gone=gone, refused=len(refused), halted=halted)
+        report = Report(rows_put=len(records) - gone, rows_gone=gone, refused=len(refused), floors=plain(floors))
         yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
 
     return write

@@ -17,26 +17,29 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from cdc.errors import UsageError
 from joins.buckets import bucket_numbers, bucket_of
+from joins.kafka_log import past
 from joins.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
-from joins.records import Halted, Message, Refused, dump, load
+from joins.records import Message, Refused, dump, load
 from joins.route import Changed, Reader, Router, Settled
 from joins.state import assemble_step, dump_join, dump_star, hop_step, load_join, load_star
+from joins.truncation import vanished
 
 MESSAGES = "bucket int, k binary, m binary"
 _ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary())])
 _CHUNK = 10_000
 
 
-def dataflow(changes: DataFrame, plan: Plan, settled: Settled, partitions: int) -> DataFrame:
+def dataflow(changes: DataFrame, plan: Plan, settled: Settled, partitions: int, servers: str = "") -> DataFrame:
     """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
 
-    The result's `bucket` has no meaning. Called once per start; the number of partitions is frozen in the checkpoint.
+    `servers` of the log, which markers read again. The result's `bucket` has no meaning. Called once per start; the
+    number of partitions is frozen in the checkpoint.
     """
     if unordered := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
-    routed = log.mapInArrow(_routing(plan, settled, numbers), MESSAGES)
+    routed = log.mapInArrow(_routing(plan, settled, numbers, servers), MESSAGES)
     for stage in sorted({step.stage for step in plan.steps}):
         steps = {step.number: step for step in plan.steps if step.stage == stage}
         processor = StepProcessor(steps, numbers)
@@ -54,7 +57,7 @@ def _all_pass(condition: Expression, node: Node, rows: Any) -> list[bool]:
 
 
 def _routing(
-    plan: Plan, settled: Settled, numbers: tuple[int, ...]
+    plan: Plan, settled: Settled, numbers: tuple[int, ...], servers: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader, router = Reader(plan, settled), Router(plan, _all_pass)
@@ -68,8 +71,7 @@ def _routing(
                 elif isinstance(found, Refused):
                     notices.append(found.message())
                 elif found is not None:
-                    where = f"{topic}, partition {partition}, offset {offset}"
-                    notices.append(Halted(f"TRUNCATE of {found.source.table_id} met at {where}").message())
+                    changed += vanished(reader, found, past(servers, topic, partition, offset))
             yield _arrow([*notices, *router.route(changed)], numbers)
 
     return route

@@ -23,6 +23,8 @@ class Oracle:
     def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
         self._topology, self._schemas = topology, schemas
         self._database = duckdb.connect()
+        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column
+        self._database.execute("SET disabled_optimizers = 'common_subplan'")
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
         for table, name in self._names.items():
             columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in schemas[table].columns)

@@ -1,7 +1,8 @@
 """A join, a history of its sources and how the log delivers it: run through the simulation and compared with DuckDB.
 
 A case is data: random ones come from `joinrandom`, those that once failed lie in tests/cases/joins/*.case (YAML) for
-good. Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, and `quiet`, where everything must be equal.
+good. Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, `snapshot t` with keys of rows that have
+vanished meanwhile without a word, and `quiet`, where everything must be equal.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ class Case:
     views: dict[str, dict[str, Any]] = field(default_factory=dict)
     delivery: str = "exactly_once"
     why: str = ""
+    name: str = "law"
 
     def text(self) -> str:
         """As a file under tests/cases/joins holds it."""
-        value = {k: v for k, v in vars(self).items() if v}
+        value = {k: v for k, v in vars(self).items() if v and k != "name"}
         return yaml.safe_dump(value, sort_keys=False, width=200, default_flow_style=None)
 
     def topology(self) -> Topology:
@@ -65,7 +67,7 @@ class Case:
             })  # fmt: skip
             made["tables"].append(table)
         wanted = {"query": self.query, "row_key": self.row_key}
-        value = {"name": "law", "sources": sources, "tables": {"wide": wanted, **self.views}}
+        value = {"name": self.name, "sources": sources, "tables": {"wide": wanted, **self.views}}
         return read_topology(yaml.safe_dump(value, sort_keys=False), file="case.yml", environ={})
 
     def schemas(self) -> dict[TableId, TableSchema]:
@@ -105,11 +107,13 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
     rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
     sequences = dict.fromkeys((name.split(".")[0] for name in case.tables), 0)
     events: list[ChangeEvent] = []
+    logged: list[str] = []
 
     def log(name: str, op: Op, before: Row | None, after: Row | None) -> None:
         source = name.split(".")[0]
         sequences[source] += 1
-        number = sum(sequences.values())
+        number = len(logged) + 1
+        logged.append(name)
         where = SourceInfo(
             table_id=table_id(name), ts_ms=1000 + number, server_id=1, gtid=None, file="f", pos=number, row=0,
             sequence=sequences[source],
@@ -126,6 +130,15 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
         if word == "truncate":
             log(name, "t", None, None)
             known.clear()
+            continue
+        if word == "snapshot":
+            for lost in arguments[1]:
+                known.pop(tuple(lost[column] for column in key), None)
+            source = name.split(".")[0]
+            for row in known.values():
+                log(name, "r", None, row)
+                sequences[source] -= 1  # all of it, and its marker, stand for the moment when it was begun
+            log(name, "t", None, None)
             continue
         at = tuple(arguments[1][column] for column in key)
         before = known.get(at)
@@ -150,8 +163,8 @@ def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], in
 
     for event in events:
         name = f"{event.source.table_id.source}.{event.source.table_id.table}"
-        topic = change_topic("law", event.source.table_id)
-        value = json.dumps(to_envelope(event, "law")).encode()
+        topic = change_topic(case.name, event.source.table_id)
+        value = json.dumps(to_envelope(event, case.name)).encode()
         if event.op == "t":
             for partition in range(PARTITIONS):
                 append(topic, partition, b'"truncate"', value)
@@ -209,9 +222,7 @@ class _Run:
             records = [record for record in records if record.topic in self.plan.topics]
             if not hasattr(self, "simulation"):
                 records, settled = self._compacted(records)
-                self.simulation = Simulation(
-                    self.plan, settled, self.evaluator, partitions=PARTITIONS, shuffle=self._shuffled
-                )
+                self.simulation = Simulation(self.plan, settled, self.evaluator, shuffle=self._shuffled)
             self._deliver(records)
             expected = self.oracle.answer(self.topology.tables["wide"], self.plan.sink.row_key, tables_after(
                 sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence)), keys
@@ -225,7 +236,7 @@ class _Run:
         queues: dict[tuple[str, int], list[Logged]] = {}
         for record in records:
             queues.setdefault((record.topic, record.partition), []).append(record)
-        while queues or not self.simulation.settled:
+        while queues:
             taken = []
             for at in list(queues):
                 count = self.chance.randint(0, len(queues[at]))
@@ -261,14 +272,12 @@ class _Run:
         for (topic, partition), end in ends.items():
             settled.setdefault(topic, {})[partition] = self.chance.choice([0, self.chance.randint(0, end)])
         cleaned = {at: self.chance.randint(0, settled[at[0]][at[1]]) for at in ends}
-        newest = {(r.topic, r.key): r.offset for r in records if r.offset < cleaned[r.topic, r.partition]}
-        truncated = {r.topic for r in records if r.key == b'"truncate"'}
+        newest = {(r.topic, r.partition, r.key): r.offset for r in records if r.offset < cleaned[r.topic, r.partition]}
         kept = [
             record
             for record in records
-            if record.topic in truncated  # its marker of one key would stand for several partitions here
-            or record.offset >= cleaned[record.topic, record.partition]
-            or newest[record.topic, record.key] == record.offset
+            if record.offset >= cleaned[record.topic, record.partition]
+            or newest[record.topic, record.partition, record.key] == record.offset
         ]
         return kept, settled
 

@@ -185,6 +185,9 @@ class _Generator:
                 history.append(["truncate", table.name])
             elif dice < 0.06:
                 history.append(["quiet"])
+            elif dice < 0.08:
+                lost = [{c: self._value(table.columns[c]) for c in table.key} for _ in range(self.chance.randint(0, 4))]
+                history.append(["snapshot", table.name, lost])
             elif dice < 0.28:
                 history.append(["delete", table.name, {c: self._value(table.columns[c]) for c in table.key}])
             else:

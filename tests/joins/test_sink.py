@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from cdc.cells import RowCodec
@@ -13,8 +15,8 @@ from cdc.errors import Fatal, UsageError
 from cdc.layout import Layout, LayoutColumn
 from cdc.types import Canonical, parse_type
 from joins.file_checkpoint import Checkpoint, QueryRecord
-from joins.records import Halted, Refused, RowGone, RowPut, dump, load, record_of
-from joins.sink import barriers, dead_letter, next_stamp, writes_of
+from joins.records import Floor, Refused, RowGone, RowPut, dump, load, record_of
+from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
 
 LAYOUT = Layout(
     topology="t",
@@ -60,12 +62,15 @@ def test_dead_letter_names_where_it_came_from() -> None:
     }  # fmt: skip
 
 
-def test_halt_is_reported() -> None:
-    """What the join must not pass over reaches the driver."""
-    assert (
-        writes_of([record_of(load(*dump(Halted("TRUNCATE of a.b.c").message())), [])], CODEC, 0).halted
-        == "TRUNCATE of a.b.c"
-    )
+def test_floors_are_reported() -> None:
+    """From where on changes come too late reaches the driver, from every partition."""
+    floor = Floor("t.a.b.c", 1, 7)
+    writes = writes_of([record_of(load(*dump(floor.message())), [])], CODEC, 0)
+    assert writes.floors == [floor]
+    report = Report()
+    report.add(writes)
+    report.add(writes)
+    assert Report(**orjson.loads(orjson.dumps(asdict(report)))).floors == [[*floor], [*floor]]
 
 
 def test_stamps_grow_by_two_and_follow_the_clock() -> None:
@@ -90,6 +95,9 @@ def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
     assert checkpoint.record() is None
     assert checkpoint.last_committed() == -1
     record = QueryRecord(id="q", fingerprint="f", partitions=1, first_stamp=5, target={"t": {0: 3}}, complete=False)
+    checkpoint.store(record)
+    assert checkpoint.record() == record
+    record = replace(record, floors={"t": {1: 7}})
     checkpoint.store(record)
     assert checkpoint.record() == record
     with pytest.raises(UsageError, match="another process holds"):

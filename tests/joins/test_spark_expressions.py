@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.types import Canonical, LogicalType
-from joins.records import HALTED, REFUSED, ROW_GONE, ROW_PUT, payload, text_of, values_of
+from joins.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, payload, text_of, values_of
 from joins.spark_expressions import finish, predicate
 from joins.sql_evaluate import canonical, native
 from joins.value_types import spark_type
@@ -82,7 +82,7 @@ def messages(spark: SparkSession, case: Case) -> DataFrame:
     made: list[tuple[Any, ...]] = [
         (b"\xff" + text_of([row[0]]), ROW_PUT, 1, payload([row[i] for i in used], 5)) for row in ROWS
     ]
-    made += [(b"\xff9", ROW_GONE, 0, b""), (b"\xff", HALTED, 0, b"why")]
+    made += [(b"\xff9", ROW_GONE, 0, b""), (b"\xff", FLOOR, 0, b"why")]
     return spark.createDataFrame(made, "k binary, op tinyint, v long, p binary")
 
 
@@ -145,7 +145,7 @@ def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
     assert [(letter[0], letter[3]) for letter in letters] == [("table wide, row 4", "not computed: t.n / t.d")]
     gone = {bytes(row.k) for row in rows if row.op == ROW_GONE}
     assert gone == {b"\xff3", b"\xff9"}
-    assert [bytes(row.p) for row in rows if row.op == HALTED] == [b"why"]
+    assert [bytes(row.p) for row in rows if row.op == FLOOR] == [b"why"]
 
 
 def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
   }
 
   public static Dataset<Row> apply(Dataset<Row> messages, String program) {
-    return Message.through(messages, new Assemble(program));
+    return Message.through(messages, new Assemble(program), TimeMode.None());
   }
 
   public void init(OutputMode mode, TimeMode time) {

@@ -23,7 +23,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
   }
 
   public static Dataset<Row> apply(Dataset<Row> messages, String program) {
-    return Message.through(messages, new KeyedJoin(program));
+    return Message.through(messages, new KeyedJoin(program), TimeMode.None());
   }
 
   public void init(OutputMode mode, TimeMode time) {

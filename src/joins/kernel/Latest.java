@@ -6,23 +6,28 @@ import org.apache.spark.sql.*;
 import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
-/** Makes an order for logs that have none: `joins.state.latest_step`, then routing. State per row: version, and its packed values unless it was deleted. */
+/**
+ * Makes an order for logs that have none: `joins.state.latest_step`, then routing. State per row: its version and packed values, or of a deleted row the
+ * version alone, which is forgotten after as long as the log is sure to keep what could come again.
+ */
 public final class Latest extends StatefulProcessor<Object, Object, Object> {
   private final String program;
   private transient Router.Source[] sources;
-  private transient ValueState<byte[]> newest;
+  private transient ValueState<byte[]> newest, deleted;
 
   public Latest(String program) {
     this.program = program;
   }
 
   public static Dataset<Row> apply(Dataset<Row> messages, String program) {
-    return Message.through(messages, new Latest(program));
+    return Message.through(messages, new Latest(program), TimeMode.ProcessingTime());
   }
 
   public void init(OutputMode mode, TimeMode time) {
     sources = Router.Source.all(program);
-    newest = getHandle().getValueState("newest_v1", Encoders.BINARY(), TTLConfig.NONE());
+    TTLConfig remembered = new TTLConfig(java.time.Duration.ofMillis(Message.at(Message.parsed(program), "tombstone_ms").asLong()));
+    newest = getHandle().getValueState("newest_v2", Encoders.BINARY(), TTLConfig.NONE());
+    deleted = getHandle().getValueState("deleted_v2", Encoders.BINARY(), remembered);
   }
 
   public scala.collection.Iterator<Object> handleInputRows(Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
@@ -35,16 +40,18 @@ public final class Latest extends StatefulProcessor<Object, Object, Object> {
       else if (last == null || Message.v(m) > Message.v(last)) last = m;
     }
     if (last == null) return Message.asScala(out.iterator());
-    byte[] state = (byte[]) newest.get();
+    byte[] live = (byte[]) newest.get(), state = live == null ? (byte[]) deleted.get() : live;
     if (state != null && Message.v(last) <= ByteBuffer.wrap(state).getLong()) return Message.asScala(out.iterator());
     Router.Source source = sources[k[1]];
-    ByteBuffer p = ByteBuffer.wrap(Message.p(last));
     Router.Event event = new Router.Event();
+    ByteBuffer p = ByteBuffer.wrap(Message.p(last));
     event.ts = p.getLong();
-    event.before = state == null || state.length == 8 ? null : Message.unpacked(ByteBuffer.wrap(state, 8, state.length - 8), source.columns.length);
+    event.before = live == null ? null : Message.unpacked(ByteBuffer.wrap(live, 8, live.length - 8), source.columns.length);
     event.after = last[0] == Message.GONE ? null : Message.unpacked(p, source.columns.length);
     byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
-    newest.update(ByteBuffer.allocate(8 + values.length).putLong(Message.v(last)).put(values).array());
+    byte[] now = ByteBuffer.allocate(8 + values.length).putLong(Message.v(last)).put(values).array();
+    (event.after == null ? deleted : newest).update(now);
+    if (state != null && (live == null) != (event.after == null)) (live == null ? deleted : newest).clear();
     source.route(event, 0, true, out);
     return Message.asScala(out.iterator());
   }

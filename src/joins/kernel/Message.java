@@ -13,7 +13,7 @@ import scala.Tuple2;
  * The sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
  */
 public final class Message {
-  static final byte DIM_PUT = 0, DIM_GONE = 1, PUT = 2, MOVED = 3, GONE = 4, PART = 5, ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, HALTED = 9, NEW = 10;
+  static final byte DIM_PUT = 0, DIM_GONE = 1, PUT = 2, MOVED = 3, GONE = 4, PART = 5, ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9, NEW = 10;
   static final byte SINK = (byte) 0xFF, STAR = (byte) 0x80;
   static final byte[] NONE = new byte[0];
 
@@ -88,9 +88,9 @@ public final class Message {
 
   /** Puts a stateful step behind `messages` (k, m). */
   @SuppressWarnings({"unchecked", "rawtypes"})
-  static Dataset<Row> through(Dataset<Row> messages, StatefulProcessor step) {
+  static Dataset<Row> through(Dataset<Row> messages, StatefulProcessor step, TimeMode time) {
     Dataset<Row> input = messages.toDF(new String[] {"_1", "_2"}); // as the tuple's fields are called
     return ((Dataset) input.groupBy(new Column[] {input.col("_1")}).as(Encoders.BINARY(), (Encoder) encoder())
-        .transformWithState(step, TimeMode.None(), OutputMode.Append(), (Encoder) encoder())).toDF(new String[] {"k", "m"});
+        .transformWithState(step, time, OutputMode.Append(), (Encoder) encoder())).toDF(new String[] {"k", "m"});
   }
 }

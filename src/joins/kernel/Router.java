@@ -34,10 +34,20 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
     for (int i = 0; i < all.length; i++) sources.put(all[i].topic, all[i]);
     final ArrayDeque<Object> out = new ArrayDeque<Object>();
     return new Iterator<Object>() {
+      private Source emptied;
+      private Iterator<Event> gone = Collections.emptyIterator(); // rows of `emptied`, told one by one as they may be many
+
       public boolean hasNext() {
-        while (out.isEmpty() && log.hasNext()) {
+        while (out.isEmpty() && (gone.hasNext() || log.hasNext())) {
+          if (gone.hasNext()) {
+            emptied.told((Event) gone.next(), out);
+            continue;
+          }
           Row record = (Row) log.next();
-          if (!record.isNullAt(4)) ((Source) sources.get(record.getString(0))).read(record, out); // a tombstone repeats the delete before it
+          if (record.isNullAt(4)) continue; // a tombstone repeats the delete before it
+          Source source = (Source) sources.get(record.getString(0));
+          Event marker = source.read(record, out);
+          if (marker != null) gone = (emptied = source).vanished(marker, out);
         }
         return !out.isEmpty();
       }
@@ -53,7 +63,9 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
   static final class Event {
     char op = ' ';
     byte[][] before, after;
-    long ts, sequence;
+    long ts, sequence, v;
+    int partition;
+    boolean settled;
   }
 
   /** A captured table: its used columns, and the nodes of the tree that read it. */
@@ -63,14 +75,24 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
     private final Map<String, Integer> numbers = new HashMap<String, Integer>();
     private final Node[] nodes;
     private final JsonNode settled;
-    private final int[] latest; // the primary key's columns where the log makes no order; else none
+    private final int[] key;
+    private final boolean latest; // the log makes no order
+    private final Map<Integer, Long> floors = new HashMap<Integer, Long>(); // by partition, of such a log
     private final int number;
+    private final String servers;
 
-    private Source(JsonNode source, int number) {
+    private Source(JsonNode source, int number, String servers) {
       this.number = number;
+      this.servers = servers;
       topic = Message.at(source, "topic").asText();
       settled = Message.at(source, "settled");
-      latest = ints(Message.at(source, "latest"));
+      key = ints(Message.at(source, "key"));
+      latest = Message.at(source, "latest").asBoolean();
+      Iterator known = Message.at(source, "floors").fields();
+      while (known.hasNext()) {
+        Map.Entry floor = (Map.Entry) known.next();
+        floors.put(Integer.valueOf((String) floor.getKey()), Long.valueOf(((JsonNode) floor.getValue()).asLong()));
+      }
       columns = new String[Message.at(source, "columns").size()];
       for (int i = 0; i < columns.length; i++) numbers.put(columns[i] = Message.at(Message.at(source, "columns"), Integer.valueOf(i)).asText(), Integer.valueOf(i));
       nodes = new Node[Message.at(source, "nodes").size()];
@@ -78,51 +100,133 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
     }
 
     static Source[] all(String program) {
-      JsonNode described = Message.at(Message.parsed(program), "sources");
+      JsonNode parsed = Message.parsed(program), described = Message.at(parsed, "sources");
       Source[] sources = new Source[described.size()];
-      for (int i = 0; i < sources.length; i++) sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i);
+      for (int i = 0; i < sources.length; i++) sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i, Message.at(parsed, "servers").asText());
       return sources;
     }
 
-    void read(Row record, Collection<Object> out) {
+    /** Tells one record's messages; gives a marker back. */
+    Event read(Row record, Collection<Object> out) {
       Event event = new Event();
+      event.partition = record.getInt(1);
+      event.v = record.getLong(2);
       try {
-        read((byte[]) record.get(4), event, true);
-        if (latest.length > 0 && event.op == 'd' && event.before == null && !record.isNullAt(3)) read((byte[]) record.get(3), event, false);
-        check(event);
+        read((byte[]) record.get(4), record.isNullAt(3) ? null : (byte[]) record.get(3), event, latest);
       } catch (IOException e) {
         Object[] fields = {topic, record.get(1), record.get(2), "not an envelope: " + e.getMessage().split("\n")[0], record.get(3), record.get(4)};
         out.add(Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, bytes(fields)));
+        return null;
+      }
+      if (event.op == 't') {
+        // only a marker's own sequence is asked for, and that of what it may end
+        if (!latest) sequenced(record, event);
+        return event;
+      }
+      JsonNode from = Message.at(settled, String.valueOf(event.partition));
+      event.settled = from != null && event.v >= from.asLong();
+      Long floor = latest ? (Long) floors.get(Integer.valueOf(event.partition)) : null;
+      if (latest) event.v = 2 * event.sequence;
+      if (floor == null || event.sequence >= floor.longValue()) told(event, out);
+      return null;
+    }
+
+    private void sequenced(Row record, Event event) {
+      try {
+        read((byte[]) record.get(4), null, event, true);
+      } catch (IOException e) {
+        throw new IllegalStateException(e); // it was read just now
+      }
+    }
+
+    /** A change's messages. */
+    void told(Event event, Collection<Object> out) {
+      if (!latest) {
+        route(event, event.v, event.settled, out);
         return;
       }
-      String where = topic + ", partition " + record.getInt(1) + ", offset " + record.getLong(2);
-      JsonNode from = Message.at(settled, String.valueOf(record.getInt(1)));
-      if (event.op == 't') out.add(Message.of(Message.SINK, Message.NONE, Message.HALTED, 0, Message.NONE, ("TRUNCATE of " + topic.substring(topic.indexOf(46) + 1) + " met at " + where).getBytes()));
-      else if (latest.length == 0) route(event, record.getLong(2), from != null && record.getLong(2) >= from.asLong(), out);
-      else {
-        byte[] key = joined(event.after == null ? event.before : event.after, latest, 0);
-        byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
-        byte[] k = ByteBuffer.allocate(1 + key.length).put((byte) number).put(key).array(), p = ByteBuffer.allocate(8 + values.length).putLong(event.ts).put(values).array();
-        out.add(Message.of(Message.STAR, k, event.after == null ? Message.GONE : Message.PUT, event.sequence, Message.NONE, p));
+      byte[] id = joined(event.after == null ? event.before : event.after, key, 0);
+      byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
+      byte[] k = ByteBuffer.allocate(1 + id.length).put((byte) number).put(id).array(), p = ByteBuffer.allocate(8 + values.length).putLong(event.ts).put(values).array();
+      out.add(Message.of(Message.STAR, k, event.after == null ? Message.GONE : Message.PUT, event.v, Message.NONE, p));
+    }
+
+    /** The deletes that a marker stands for: `joins.truncation.vanished`. */
+    Iterator<Event> vanished(Event marker, Collection<Object> out) {
+      if (latest) {
+        Long known = (Long) floors.get(Integer.valueOf(marker.partition));
+        floors.put(Integer.valueOf(marker.partition), Long.valueOf(known == null ? marker.sequence : Math.max(known.longValue(), marker.sequence)));
+        out.add(Message.of(Message.SINK, Message.NONE, Message.FLOOR, 0, Message.NONE, bytes(new Object[] {topic, Integer.valueOf(marker.partition), Long.valueOf(marker.sequence)})));
       }
+      Map<Object, Event> rows = new LinkedHashMap<Object, Event>();
+      try {
+        Past past = new Past(servers, topic, marker.partition, marker.v);
+        try {
+          while (past.hasNext()) remember((Object[]) past.next(), rows);
+        } finally {
+          past.close();
+        }
+      } catch (ReflectiveOperationException e) {
+        throw new IllegalStateException("Kafka's client: " + e, e);
+      }
+      drop(rows, marker, false);
+      Iterator all = rows.values().iterator();
+      while (all.hasNext()) {
+        Event row = (Event) all.next();
+        row.op = 'd';
+        row.before = row.after;
+        row.after = null;
+        row.v = latest ? 2 * marker.sequence - 1 : marker.v; // a row seen at that moment is younger
+      }
+      return rows.values().iterator();
+    }
+
+    private void remember(Object[] record, Map<Object, Event> rows) {
+      if (record[2] == null) return;
+      Event event = new Event();
+      try {
+        read((byte[]) record[2], (byte[]) record[1], event, true);
+      } catch (IOException e) {
+        return; // it was refused when it was met
+      }
+      if (event.op == 't') drop(rows, event, true);
+      else {
+        Object at = ByteBuffer.wrap(joined(event.after == null ? event.before : event.after, key, 0));
+        Event known = (Event) rows.get(at);
+        if (latest && known != null && event.sequence < known.sequence) return; // repeated, or late
+        rows.remove(at);
+        if (event.after != null) rows.put(at, event);
+      }
+    }
+
+    /** Leaves the rows that a marker ends (`ended`: the others). */
+    private static void drop(Map<Object, Event> rows, Event marker, boolean ended) {
+      Iterator all = rows.values().iterator();
+      while (all.hasNext()) if ((((Event) all.next()).sequence < marker.sequence || marker.sequence == 0) == ended) all.remove();
     }
 
     void route(Event event, long v, boolean settled, Collection<Object> out) {
       for (int i = 0; i < nodes.length; i++) nodes[i].route(event, v, settled, out);
     }
 
-    private void read(byte[] text, Event event, boolean envelope) throws IOException {
+    private void read(byte[] value, byte[] key, Event event, boolean sequenced) throws IOException {
+      parse(value, event, true, sequenced);
+      if (latest && event.op == 'd' && event.before == null && key != null) parse(key, event, false, false);
+      check(event);
+    }
+
+    private void parse(byte[] text, Event event, boolean envelope, boolean sequenced) throws IOException {
       JsonParser json = JSON.createParser(text);
       try {
         if (json.nextToken() != JsonToken.START_OBJECT) throw new IOException("no JSON object");
-        if (envelope) envelope(json, event);
+        if (envelope) envelope(json, event, sequenced);
         else event.before = image(json);
       } finally {
         json.close();
       }
     }
 
-    private void envelope(JsonParser json, Event event) throws IOException {
+    private void envelope(JsonParser json, Event event, boolean sequenced) throws IOException {
       while (json.nextToken() == JsonToken.FIELD_NAME) {
         String name = json.currentName();
         JsonToken token = json.nextToken();
@@ -130,13 +234,13 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
         if (name.equals("op") && token == JsonToken.VALUE_STRING && json.getTextLength() == 1) event.op = json.getText().charAt(0);
         else if (name.equals("before") && object) event.before = image(json);
         else if (name.equals("after") && object) event.after = image(json);
-        else if (name.equals("payload") && object) envelope(json, event); // beside Debezium's inline schema
+        else if (name.equals("payload") && object) envelope(json, event, sequenced); // beside Debezium's inline schema
         else if (name.equals("source") && object) {
           while (json.nextToken() == JsonToken.FIELD_NAME) {
             String field = json.currentName();
             JsonToken value = json.nextToken();
             if (field.equals("ts_ms") && value == JsonToken.VALUE_NUMBER_INT) event.ts = json.getLongValue();
-            else if (latest.length > 0 && field.equals("sequence") && value.isScalarValue()) event.sequence = json.getValueAsLong();
+            else if (sequenced && field.equals("sequence") && value.isScalarValue()) event.sequence = json.getValueAsLong();
             else json.skipChildren();
           }
         } else json.skipChildren();
@@ -159,9 +263,9 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
       if (event.op == 't') return;
       if (event.op == 'd') event.after = null;
       else if (event.after == null) throw new IOException("op " + event.op + " without its after image");
-      if (latest.length > 0 && event.op == 'd' && event.before != null) for (int i = 0; i < columns.length; i++) if (event.before[i] == null) event.before[i] = NULL;
-      if (event.op == 'd' && event.before == null || event.op == 'u' && event.before == null && latest.length == 0) throw new IOException("op " + event.op + " without its before image: its source needs `delivery: at_least_once`");
-      if (latest.length > 0 && event.op != 'd' || event.op == 'c' || event.op == 'r') event.before = null;
+      if (latest && event.op == 'd' && event.before != null) for (int i = 0; i < columns.length; i++) if (event.before[i] == null) event.before[i] = NULL;
+      if (event.op == 'd' && event.before == null || event.op == 'u' && event.before == null && !latest) throw new IOException("op " + event.op + " without its before image: its source needs `delivery: at_least_once`");
+      if (latest && event.op != 'd' || event.op == 'c' || event.op == 'r') event.before = null;
       byte[][][] images = {event.before, event.after};
       for (int i = 0; i < 2; i++)
         for (int c = 0; images[i] != null && c < columns.length; c++) if (images[i][c] == null) throw new IOException("no '" + columns[c] + "' in it");

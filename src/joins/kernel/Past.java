@@ -1,0 +1,81 @@
+package tailorbird.kernel;
+
+import java.lang.reflect.Method;
+import java.time.Duration;
+import java.util.*;
+
+/**
+ * The records in front of a marker in its partition, read again from Kafka in their order. By reflection: Kafka's client comes with Spark's connector, which is
+ * not among the jars that the kernel is compiled against.
+ */
+final class Past implements Iterator<Object[]> {
+  private static final String CLIENTS = "org.apache.kafka.clients.consumer.", COMMON = "org.apache.kafka.common.";
+  private static final long PATIENCE_MS = 60000;
+  private final String what;
+  private final long end;
+  private final ClassLoader loader = Thread.currentThread().getContextClassLoader();
+  private final Class<?> consumers, records;
+  private final Object consumer, partition;
+  private Iterator<?> polled = Collections.emptyIterator();
+  private Object[] next;
+
+  /** The records of a partition with offsets below `end`, as {offset, key, value}. */
+  Past(String servers, String topic, int number, long end) throws ReflectiveOperationException {
+    what = topic + ", partition " + number;
+    this.end = end;
+    Map<String, Object> settings = new HashMap<String, Object>();
+    settings.put("bootstrap.servers", servers);
+    settings.put("isolation.level", "read_committed");
+    settings.put("enable.auto.commit", "false");
+    settings.put("auto.offset.reset", "earliest"); // the beginning may be deleted while it is read
+    settings.put("key.deserializer", Class.forName(COMMON + "serialization.ByteArrayDeserializer", true, loader));
+    settings.put("value.deserializer", settings.get("key.deserializer"));
+    consumers = Class.forName(CLIENTS + "KafkaConsumer", true, loader);
+    records = Class.forName(CLIENTS + "ConsumerRecord", true, loader);
+    partition = Class.forName(COMMON + "TopicPartition", true, loader).getConstructor(new Class[] {String.class, int.class}).newInstance(new Object[] {topic, Integer.valueOf(number)});
+    consumer = consumers.getConstructor(new Class[] {Map.class}).newInstance(new Object[] {settings});
+    Object all = Collections.singletonList(partition);
+    call("assign", Collection.class, all);
+    call("seekToBeginning", Collection.class, all);
+  }
+
+  public boolean hasNext() {
+    try {
+      long deadline = System.currentTimeMillis() + PATIENCE_MS;
+      while (next == null) {
+        if (polled.hasNext()) {
+          Object record = polled.next();
+          long offset = ((Long) field(record, "offset")).longValue();
+          if (offset < end) next = new Object[] {Long.valueOf(offset), field(record, "key"), field(record, "value")};
+          continue;
+        }
+        if (((Long) call("position", partition.getClass(), partition)).longValue() >= end) return false;
+        if (System.currentTimeMillis() > deadline) throw new IllegalStateException(what + ": Kafka does not give what is in front of the marker at offset " + end + "; is it running?");
+        polled = ((Iterable<?>) call("poll", Duration.class, Duration.ofMillis(500))).iterator();
+      }
+      return true;
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(what + ": can not be read again: " + (e.getCause() == null ? e : e.getCause()), e);
+    }
+  }
+
+  public Object[] next() {
+    if (!hasNext()) throw new NoSuchElementException();
+    Object[] one = next;
+    next = null;
+    return one;
+  }
+
+  void close() throws ReflectiveOperationException {
+    consumers.getMethod("close", new Class[0]).invoke(consumer, new Object[0]);
+  }
+
+  private Object call(String name, Class<?> type, Object argument) throws ReflectiveOperationException {
+    Method method = consumers.getMethod(name, new Class[] {type});
+    return method.invoke(consumer, new Object[] {argument});
+  }
+
+  private Object field(Object record, String name) throws ReflectiveOperationException {
+    return records.getMethod(name, new Class[0]).invoke(record, new Object[0]);
+  }
+}

@@ -1,0 +1,152 @@
+"""A join in operation: its rows in a topic, its metrics, and what `tailorbird state inspect` tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc import naming
+from tests.integration.test_join import History, Joined, oracle, wait_for
+from tests.integration.test_operation import ask, free_port
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+JOIN = [sys.executable, "-m", "joins"]
+
+
+@pytest.fixture
+def make(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[..., Joined]]:
+    made: list[Joined] = []
+
+    def joined(**options: str) -> Joined:
+        made.append(Joined(unique("join"), tmp_path, **options))
+        return made[-1]
+
+    yield joined
+    for one in made:
+        one.close()
+
+
+def upserted(joined: Joined) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """What a reader of the upsert topic holds who knows nothing but its keys: the newest record of each."""
+    topic = naming.upsert_topic(joined.name, "wide")
+    rows: dict[bytes, dict[str, Any]] = {}
+    for record in joined.records(topic, 2):
+        assert record.key is not None
+        if record.value is None:
+            rows.pop(record.key, None)
+        else:
+            rows[record.key] = json.loads(record.value)
+            assert json.loads(record.key) == {"id": rows[record.key]["id"]}
+    return {(row["id"],): row for row in rows.values()}
+
+
+def state_of(joined: Joined, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        str(Path(sys.executable).parent / "tailorbird"),
+        "state",
+        "inspect",
+        str(joined.file),
+        "wide",
+        *arguments,
+    ]
+    environ = {**os.environ, "TAILORBIRD_HOME": str(joined.folder)}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=200, check=False)
+
+
+def gauges(port: int, name: str) -> dict[str, float]:
+    """Values of a metric by its labels."""
+    lines = [line for line in ask(port, "/metrics")[1].splitlines() if line.startswith(f"tailorbird_join_{name}{{")]
+    return {line.partition("{")[2].partition("}")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+@pytest.mark.matrix
+def test_rows_in_a_topic_metrics_and_state(make: Callable[..., Joined]) -> None:
+    """`sink: kafka` holds the SELECT's rows, also behind a lost checkpoint; the metrics count the state's rows and
+    `state inspect` shows them, and ends in one line where Kafka is away."""
+    joined = make(sink="kafka")
+    topic = naming.upsert_topic(joined.name, "wide")
+    history = History(random.Random(21))
+    joined.publish(history.change(300, ids=6))
+    port = free_port()
+    running = joined.start([*JOIN, "--metrics-port", str(port)])
+    wait_for(lambda: settled(joined, running) and topic in joined.admin.list_topics(timeout=20).topics, "no topic")
+    wait_for(lambda: settled(joined, running) and upserted(joined) == oracle(joined, history), "the rows never come")
+
+    wait_for(lambda: len(gauges(port, "state_rows")) == 2, "no figures of the state's two operators")
+    facts = len(oracle(joined, history))
+    assert all(rows >= facts for rows in gauges(port, "state_rows").values()), gauges(port, "state_rows")
+    assert all(size > 0 for size in gauges(port, "state_bytes").values())
+    assert any('phase="addBatch"' in labels for labels in gauges(port, "batch_seconds"))
+
+    (fact,) = next(iter(oracle(joined, history)))
+    told = state_of(joined, str(fact), "--json")
+    assert told.returncode == 0, told.stderr
+    held = [json.loads(line) for line in told.stdout.splitlines()]
+    whole = next(one for one in held if one["step"] == "star of f" and one["what"] == "row")
+    assert fact in whole["values"]
+    refused = state_of(joined, "no JSON")
+    assert (refused.returncode, "is no key" in refused.stderr) == (2, True)
+
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait(30)
+    known = joined.file.read_text()
+    joined.file.write_text(known.replace(joined.servers, f"127.0.0.1:{free_port()}"))
+    away = state_of(joined, str(fact))
+    assert away.returncode == 2
+    assert "does not tell the schema of crm.crm.far, shop.shop.facts, shop.shop.near" in away.stderr
+    joined.file.write_text(known)
+
+    subprocess.run(["rm", "-rf", str(joined.folder / "checkpoints")], check=True)
+    for deleted in joined.admin.delete_topics(joined.topics).values():  # rows that only the former run has seen
+        deleted.result(30)
+    again = History(random.Random(22))
+    joined.make_topics()
+    joined.publish(again.change(100, ids=3))
+    assert oracle(joined, again).keys() != oracle(joined, history).keys()
+    anew = joined.start(JOIN)
+    wait_for(lambda: settled(joined, anew) and upserted(joined) == oracle(joined, again), "former rows stay")
+
+
+def settled(joined: Joined, process: subprocess.Popen[str]) -> bool:
+    assert process.poll() is None, f"exit {process.returncode}: {joined.said()[-2000:]}"
+    return True
+
+
+@pytest.mark.matrix
+def test_late_changes_after_a_truncate(make: Callable[..., Joined]) -> None:
+    """From a source that repeats and reorders, what is older than a TRUNCATE comes too late: in its batch, in later
+    ones and after a restart."""
+    joined = make(delivery="at_least_once")
+    history = History(random.Random(23))
+    before = history.change(200, ids=6)
+    late = [event for event in before if event.source.table_id.table == "facts"]
+    joined.publish([event for event in before if event not in late[::2]])
+    running = joined.start(JOIN)
+
+    def shows(what: History) -> bool:
+        assert running.poll() is None, f"exit {running.returncode}: {joined.said()[-2000:]}"
+        joined.publish_positions(what)
+        return joined.barriers_tell(what)
+
+    wait_for(lambda: shows(history), "the barriers never come")
+    joined.publish([history.truncate(), *late[:40], *history.change(20, ids=6)])
+    wait_for(lambda: shows(history), "TRUNCATE never gets through")
+    assert joined.live() == oracle(joined, history)
+    joined.publish([*late, *history.change(20, ids=6)])
+    wait_for(lambda: shows(history), "late changes never get through")
+    assert joined.live() == oracle(joined, history)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait(30)
+    joined.publish([*late, *history.change(20, ids=6)])
+    running = joined.start(JOIN)
+    wait_for(lambda: shows(history), "it does not go on")
+    assert joined.live() == oracle(joined, history)
