@@ -12,11 +12,14 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from benchmarks.decode.proc_peers import load, machine
 from cdc.errors import TailorbirdError
 
 BULK_CHANGES, OLTP_CHANGES = 500_000, 200_000
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
@@ -44,7 +47,7 @@ def sit(
     if options.rounds < 1 or options.bulk < 1 or options.oltp < 1:
         print(f"{name}: --rounds, --bulk and --oltp begin at 1", file=sys.stderr)
         return 2
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.signal(number, _stop) for number in _STOPS}
     try:
         return run(options, shlex.join(sys.argv[1:] if arguments is None else arguments))
     except TailorbirdError as error:
@@ -54,7 +57,15 @@ def sit(
         print(f"{name}: interrupted; the servers are stopped", file=sys.stderr)
         return 130
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """End once: make and its callers may pass the signal on again, while the servers are being stopped."""
+    for one in _STOPS:
+        signal.signal(one, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def facts_of(name: str, given: str, versions: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from benchmarks.bench_capture import main
@@ -18,6 +20,7 @@ from benchmarks.capture.report import (
     verdicts,
     where,
 )
+from benchmarks.sitting import options_of, sit
 
 
 def done(task: Task, side: Side, *, rate: int, changes: int = 10_000, memory: float = 80.0) -> Pass:
@@ -80,3 +83,22 @@ def test_wrong_sizes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Usage errors end with 2 before anything is started."""
     assert main(["--rounds", "0"]) == 2
     assert "begin at 1" in capsys.readouterr().err
+
+
+def test_a_signal_ends_a_benchmark_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """SIGTERM ends it as Ctrl-C does, and a second one does not disturb the servers' stopping."""
+    stopped = []
+
+    def run(options: object, given: str) -> int:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            stopped.append("the servers")
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert sit(options_of("bench-nothing", None, 1), [], run) == 130
+    assert stopped == ["the servers"]
+    assert "interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
