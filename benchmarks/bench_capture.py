@@ -236,10 +236,10 @@ def _broker(cache: Path, port: int) -> Iterator[tuple[str, Path]]:
     home = _home(cache)
     stack = Stack(StackSettings(home=home, cache=cache, ports=Ports(kafka=port, kafka_controller=port + 1)))
     stack.down(purge=True)
-    stack.up(services=["kafka"])
     folder = home / "passes"
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        stack.up(services=["kafka"])
+        folder.mkdir(parents=True, exist_ok=True)
         yield f"127.0.0.1:{port}", folder
     finally:
         stack.down()
