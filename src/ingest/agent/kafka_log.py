@@ -69,7 +69,7 @@ class KafkaLog:
                 linger_ms=20,  # a commit waits for nothing: its flush sends at once
                 message_max_bytes=MAX_MESSAGE,
                 queue_buffering_max_messages=100_000,
-                queue_buffering_max_kbytes=64 * 1024,
+                queue_buffering_max_kbytes=32 * 1024,
             )
         )
 
@@ -108,11 +108,11 @@ class KafkaLog:
             self._ends.setdefault(name, dict.fromkeys(range(self._topics.partitions), 0))
 
     def append(self, record: Record) -> None:
-        """See `seams.ChangeLog`; waits while 100,000 records or 64 MiB are in flight."""
+        """See `seams.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
         self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `seams.ChangeLog`; waits while 100,000 records or 64 MiB are in flight."""
+        """See `seams.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
         produce, delivered = self._producer.produce, self._delivered
         try:
             self._begin()
