@@ -14,10 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from console.proc_stack import Stack
 from console.stack import SERVICES, StackSettings
 from console.stack_bars import telling
+
+# The machine may be busy: no test fails because one of its examples took long.
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
 PORT_OFFSET = 10_000
