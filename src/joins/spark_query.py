@@ -47,7 +47,7 @@ from joins.spark_steps import dataflow
 # The fault that tests inject: the driver dies by SIGKILL right after the HBase writes of the first batch ≥ this number.
 CRASH_AFTER_WRITE = "TAILORBIRD_CRASH_AFTER_WRITE"
 _STAMPS_KEPT = 200
-_ASK_STATE_EVERY_MS = 5_000
+_ASK_STATE_EVERY_MS = 10_000
 
 log = structlog.get_logger()
 Clock = Callable[[], int]
