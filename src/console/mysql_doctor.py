@@ -11,6 +11,7 @@ from pymysql.constants import ER
 from cdc.schema import TableId
 from cdc.topology import Source
 from console.doctor import ServerFacts, TableFacts, Unreached
+from ingest.agent.mysql_connection import settings
 
 _VARIABLES = (
     "log_bin",
@@ -45,15 +46,7 @@ def server_facts(source: Source) -> ServerFacts | Unreached:
 
 
 def _facts(source: Source) -> ServerFacts:
-    connection = pymysql.connect(
-        host=source.hostname,
-        port=source.port,
-        user=source.username,
-        password=source.password,
-        charset="utf8mb4",
-        connect_timeout=5,
-        read_timeout=30,
-    )
+    connection = pymysql.connect(**{**settings(source), "connect_timeout": 5}, read_timeout=30)
     with connection, connection.cursor() as cursor:
         cursor.execute("SELECT VERSION()")
         version = str(cursor.fetchall()[0][0])
