@@ -8,12 +8,13 @@ shows the last state. A row that is gone leaves a stub, or a write on condition 
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from cdc import fields
-from cdc.errors import Retriable, Skippable
+from cdc.errors import Retriable, Skippable, TailorbirdError
 from cdc.foreign import ForeignField, ForeignTable
 from cdc.values import decoder
 from indexer.collapse import RowChange, collapse
@@ -24,6 +25,8 @@ from indexer.wire import PUT, Write
 
 ROWS_AT_A_TIME = 500
 _ATTEMPTS = 50
+# Batches given up whose progress is remembered; a region server has one per region under way.
+_UNFINISHED = 16
 
 Column = tuple[bytes, bytes]
 Cells = Mapping[Column, bytes]
@@ -149,6 +152,15 @@ class ForeignMapper:
         return text.replace("-", "\\-") if within else text
 
 
+@dataclasses.dataclass(slots=True)
+class _Progress:
+    """How far a batch is that was given up: rows done, and their letters, which Kafka does not hold yet."""
+
+    done: set[bytes] = dataclasses.field(default_factory=set)
+    letters: list[DeadLetter] = dataclasses.field(default_factory=list)
+    tally: Tally = dataclasses.field(default_factory=Tally)
+
+
 class ForeignProcessor:
     """Indexes the edits of a foreign table; the counterpart of `indexer.processor.Processor`, with its contract."""
 
@@ -168,27 +180,44 @@ class ForeignProcessor:
         self._mapper = ForeignMapper(table, search)
         self._clock_ms, self._monotonic = clock_ms, monotonic
         self._fields_known = False
+        self._unfinished: dict[int, _Progress] = {}
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:
-        """Index a batch; Retriable when a server is away or `give_up` (monotonic) has passed."""
+        """Index a batch; Retriable when a server is away or `give_up` (monotonic) has passed.
+
+        The batch comes again then and goes on where it was: a row that was read behind an event shows the event.
+        Without this, a batch that takes longer than HBase waits would begin anew for ever.
+        """
+        fingerprint = edits.fingerprint
+        progress = self._unfinished.pop(fingerprint, None) or _Progress()
+        try:
+            self._run(edits, progress, give_up)
+        except TailorbirdError:
+            self._unfinished[fingerprint] = progress
+            while len(self._unfinished) > _UNFINISHED:
+                self._unfinished.pop(next(iter(self._unfinished)), None)
+            raise
+        return progress.tally
+
+    def _run(self, edits: Edits, progress: _Progress, give_up: float) -> None:
         touched: dict[bytes, list[Write]] = {}
         for table, writes in edits.writes():
             if table == self._name:
                 for write in writes:
                     if self._mapper.concerns(write):
                         touched.setdefault(write.row, []).append(write)
-        tally, letters = Tally(), list[DeadLetter]()
-        keys = list(touched)
+        keys = [row for row in touched if row not in progress.done]
         for start in range(0, len(keys), ROWS_AT_A_TIME):
             if self._monotonic() > give_up:
-                raise Retriable("a batch takes longer than HBase waits")
-            some = keys[start : start + ROWS_AT_A_TIME]
+                raise Retriable(f"a batch takes longer than HBase waits, {len(progress.done)} rows are indexed")
+            some, tally = keys[start : start + ROWS_AT_A_TIME], Tally()
             if self._table.read_row == "never":
-                letters += self._post_events({key: touched[key] for key in some}, tally)
+                progress.letters += self._post_events({key: touched[key] for key in some}, tally)
             else:
-                letters += self._complete({key: _columns(touched[key]) for key in some}, tally)
-        self._bury(letters, tally)
-        return tally
+                progress.letters += self._complete({key: _columns(touched[key]) for key in some}, tally)
+            progress.done.update(some)
+            progress.tally.accepted += tally.accepted
+        self._bury(progress.letters, progress.tally)
 
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
         """Index rows as they are in HBase now, whatever the changes say of them."""

@@ -76,6 +76,11 @@ class Edits:
         return len(self._data)
 
     @property
+    def fingerprint(self) -> int:
+        """Tells a batch that is sent again: of its cells alone, since the call's number is another then."""
+        return hash(self._data[self._at :])
+
+    @property
     def regions(self) -> frozenset[bytes]:
         """The regions that the edits come from; one, where the peer is serial."""
         return frozenset(entry.key.encoded_region_name for entry in self._request.entry)
