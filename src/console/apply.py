@@ -126,7 +126,7 @@ def apply(
     *,
     tables: TableStore,
     peers: PeerStore,
-    collections: CollectionStore,
+    collections: Callable[[], CollectionStore],
     names: PeerNames,
     backfills: Backfills,
     cluster_key: Callable[[str], str],
@@ -134,7 +134,7 @@ def apply(
     """Make what is missing, yielding each outcome as it is reached; the caller prints it.
 
     Raises UsageError where what exists contradicts the topology; Retriable where a server is away. `cluster_key`
-    addresses a peer by its name.
+    addresses a peer by its name. Solr is asked only where there is an index: a topology without one needs none.
     """
     yield _namespace(topology, tables)
     existing = tables.tables(topology.name)
@@ -152,12 +152,13 @@ def apply(
     existing_peers = peers.peers()
     for index in topology.indexes.values():
         spec = peer_spec(topology, index, _generation(topology, index, existing_peers, names), cluster_key)
-        has_collection = collections.exists(index.collection)
+        store = collections()
+        has_collection = store.exists(index.collection)
         if (spec.id not in existing_peers or not has_collection) and tables.has_rows(spec.tables[0]):
             # noted first: whatever cuts this apply off, the next one fills the index
             backfills.note(index, spec.id)
         if not has_collection:
-            collections.create(index.collection)
+            store.create(index.collection)
         yield Outcome(
             kind="collection", name=index.collection, done="kept" if has_collection else "made", note="in Solr"
         )

@@ -52,7 +52,7 @@ def provision(topology: Topology) -> Iterator[Outcome]:
             topology,
             tables=hbase,
             peers=hbase,
-            collections=admin_of(topology.solr),
+            collections=lambda: admin_of(topology.solr),
             names=Generations(client),
             backfills=Backfills(topology, client),
             cluster_key=lambda peer: cluster_key(zookeeper, peer),
