@@ -111,7 +111,7 @@ def steps(servers: Servers) -> Iterator[Outcome]:
         TOPOLOGY,
         tables=servers,
         peers=servers,
-        collections=servers,
+        collections=lambda: servers,
         names=servers,
         backfills=servers,
         cluster_key=lambda peer: f"zk:{peer}",
