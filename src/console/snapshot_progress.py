@@ -11,7 +11,7 @@ from rich.progress import Progress as Bars
 
 from console.kafka_positions import CapturedPosition
 
-PATIENCE = 5.0  # seconds until a snapshot that was asked for must have begun
+PATIENCE = 10.0  # seconds until a snapshot that was asked for must have begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ def command(captured: Any, *arguments: str) -> str:
 
 
 def test_a_table_is_read_again_while_its_progress_is_shown(capture: Callable[..., Any]) -> None:
-    """--follow ends when the rows have been published again; while it lasts the progress is told with an estimate."""
+    """The rows are published again, those of the condition; while it lasts the progress is told with an estimate."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     for low in range(0, 40_000, 10_000):
@@ -41,8 +41,12 @@ def test_a_table_is_read_again_while_its_progress_is_shown(capture: Callable[...
     assert "no snapshot is under way" in command(captured)
     shown = command(captured, f"shop.{captured.name}.t", "--where", "id < 30000", "--follow")
     assert "execute-snapshot" in shown
-    assert "done" in shown
+
+    def read() -> list[int]:
+        return sorted(event["after"]["id"] for event in captured.events("t") if event["op"] == "r")
+
+    # on a slow machine the capture may obey only after --follow has given up waiting for it
+    captured.wait_for(lambda: len(read()) == 70_000, "the rows are not read again")
+    assert read() == sorted([*range(40_000), *range(30_000)])
     process.terminate()
     assert captured.end_of(process)[0] == 0
-    read = [event["after"]["id"] for event in captured.events("t") if event["op"] == "r"]
-    assert sorted(read) == sorted([*range(40_000), *range(30_000)])
