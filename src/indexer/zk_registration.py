@@ -22,6 +22,8 @@ from indexer import wire_pb2 as pb
 _MAGIC = b"PBUF"
 # A session outlives short pauses of this process and ends soon after a kill -9, so that HBase stops calling it.
 _SESSION_SECONDS = 6.0
+# How long a call may wait for ZooKeeper, that must not wait for ever.
+ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
 _CHECK_SECONDS = 1.0
 
@@ -159,5 +161,7 @@ class Registration:
         self._closing.set()
         self._look.set()
         self._thread.join(timeout=5)
+        # Bounded: without a connection kazoo would keep the call, and this process, until there is one again. The node
+        # goes with the session then.
         with contextlib.suppress(KazooException, KazooTimeoutError):
-            self._client.delete(self._node)
+            self._client.delete_async(self._node).get(timeout=ANSWER_SECONDS)

@@ -13,7 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from cdc.errors import Fatal, Retriable, UsageError
 from indexer.targets import Targets, load_targets
-from indexer.zk_registration import parent_node
+from indexer.zk_registration import ANSWER_SECONDS, parent_node
 
 _GENERATIONS = "/tailorbird/generations"
 _MADE = "/tailorbird/peers"
@@ -41,9 +41,10 @@ class StoredTargets:
         """As all writes before this call have left them; Retriable while ZooKeeper is away."""
         with _away():
             # Without sync a follower may answer with what it has not heard of yet.
-            self._client.sync("/")
+            # Bounded: kazoo keeps calls while it has no connection, and batches must go back to HBase in time.
+            self._client.sync_async("/").get(timeout=ANSWER_SECONDS)
             try:
-                stored, _ = self._client.get(self._node)
+                stored, _ = self._client.get_async(self._node).get(timeout=ANSWER_SECONDS)
             except NoNodeError:
                 return Targets(epoch=0, collections=(self._collection,))
         try:

@@ -402,7 +402,8 @@ def test_two_indexers_share_the_work_and_one_may_leave(world: World, codec: RowC
 
 
 def test_a_lost_zookeeper_session_is_announced_again(world: World, codec: RowCodec) -> None:
-    """Cut off longer than the session lasts, the indexer is unknown to HBase; back again, it is announced anew."""
+    """Cut off longer than the session lasts, the indexer is unknown to HBase; back again, it is announced anew. It ends
+    at SIGTERM also while ZooKeeper is away."""
     process = world.start(environ={"TAILORBIRD_PORT_ZOOKEEPER": str(world.zookeeper.port)})
     lines: list[str] = []
     threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
@@ -413,6 +414,9 @@ def test_a_lost_zookeeper_session_is_announced_again(world: World, codec: RowCod
     wait_for("it is announced again", lambda: sum("event=announced" in line for line in lines) == 2)
     world.write(codec, [row(1200)])
     equal(world)
+    world.zookeeper.cut()
+    process.terminate()
+    assert process.wait(60) == 0
 
 
 def test_a_rebuilt_index_is_swapped_in_and_back_while_rows_flow(world: World, codec: RowCodec) -> None:
