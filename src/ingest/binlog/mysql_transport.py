@@ -346,8 +346,10 @@ class _Source:
         # TLS delivers a record of 16 KiB at most at a time: too few for whole transactions to be taken from.
         while have < size or (self._encrypted and have < _BUFFER and self._arrived()):
             part = self._sock.recv(max(_BUFFER, min(size - have, 1 << 24)))
-            if not part:
+            if not part and have < size:
                 raise ConnectionError("the server closed the connection")
+            if not part:  # what came before is whole; the next reading meets the end again
+                break
             parts.append(part)
             have += len(part)
         window.block = b"".join(parts)

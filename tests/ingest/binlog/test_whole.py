@@ -167,6 +167,15 @@ def test_small_pieces_of_tls_are_joined(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(window.block) == 1000 * 105 + 9
 
 
+def test_what_came_before_the_end_of_a_connection_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed socket counts as one where more has arrived; packets that were received whole are given first."""
+    sock = Socket(Random(1), [bytes(100)] * 10, 0)
+    source = _Source(sock, Window(PACKET_GAP))  # type: ignore[arg-type]  # it delivers bytes, and does no more
+    monkeypatch.setattr(source, "_encrypted", True)
+    monkeypatch.setattr(source, "_arrived", lambda: True)
+    assert [len(source.packet()[1]) for _ in range(10)] == [100] * 10
+
+
 def test_a_reader_may_stop_between_rows_and_their_end(tmp_path: Path, general: Any) -> None:
     """Stopped after any number of changes, the checkpoint is that of the general way."""
     path = tmp_path / "binlog.000001"
