@@ -23,7 +23,7 @@ KAFKA_DIFFERS = {"listeners", "log.dirs"}
 # What the container's own entry point sets, and what only an unprivileged mysqld beside others needs.
 MYSQL_OWN = {
     "basedir", "datadir", "lc-messages-dir", "port", "bind-address", "socket", "pid-file", "log-error",
-    "secure-file-priv", "init-file", "user", "no-defaults",
+    "secure-file-priv", "init-file", "tmpdir", "user", "no-defaults",
 }  # fmt: skip
 
 
