@@ -225,13 +225,16 @@ def disturb(run: Run, number: int) -> None:
         update_all(run.server)
 
 
-def batter(run: Run, kills: int, seed: int, stack: Stack | None = None) -> None:
-    """Kill the capture again and again, now and then its server or the broker; alter and swap the table meanwhile."""
+def batter(run: Run, kills: int, seed: int, stack: Stack | None = None, first: int = 0) -> None:
+    """Kill the capture again and again, now and then its server or the broker; alter and swap the table meanwhile.
+
+    `first` is the number of the first round: a column is called after the round that adds it.
+    """
     random = Random(seed)
     writer = Writer(run.server, Random(seed + 1), serial=seed * 10_000_000)
     writer.start()
     try:
-        for number in range(kills):
+        for number in range(first, first + kills):
             run.start()
             run.progresses(random.choice((0, 1, 100, 400)))
             with writer.pause:

@@ -166,7 +166,7 @@ def test_capture_survives_kills_on_both_sides_of_a_fail_over(run_of: Callable[..
     run.server.process.wait()
     run.server, replica.server = replica.server, run.server
     topology(run.captured.name, run.server, run.file)
-    batter(run, ROUNDS // 5, 6)
+    batter(run, ROUNDS // 5, 6, first=ROUNDS // 5)
     check(run)
 
 

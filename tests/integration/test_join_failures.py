@@ -28,10 +28,15 @@ def kill_group(process: subprocess.Popen[str]) -> None:
     process.wait(30)
 
 
-def started(joined: Joined, process: subprocess.Popen[str]) -> None:
-    """Wait until the query runs, so that what is killed is at work."""
-    checkpoint = joined.folder / "checkpoints" / joined.name / "wide" / "spark" / "metadata"
-    wait_for(lambda: checkpoint.exists() or process.poll() is not None, "the query never starts")
+def planned(joined: Joined) -> int:
+    """The newest batch that the query has begun; -1 before the first."""
+    offsets = joined.folder / "checkpoints" / joined.name / "wide" / "spark" / "offsets"
+    return max((int(file.name) for file in offsets.glob("[0-9]*")), default=-1)
+
+
+def begins(joined: Joined, process: subprocess.Popen[str], *, after: int) -> None:
+    """Wait until the query has begun a batch behind `after`, so that what is killed is at work."""
+    wait_for(lambda: planned(joined) > after or process.poll() is not None, "no batch begins")
     assert process.poll() is None, joined.said()
 
 
@@ -43,12 +48,17 @@ def settles(joined: Joined, history: History) -> None:
 
 def survives_kills(joined: Joined, kills: int, seed: int) -> None:
     history, chance = History(random.Random(seed)), random.Random(seed)
-    for _ in range(kills):
+    for kill in range(kills):
         joined.publish(history.change(250, ids=6))
+        before = planned(joined)
         process = joined.start(JOIN)
-        started(joined, process)
-        joined.publish(history.change(50, ids=6))
-        time.sleep(chance.uniform(0, 6))  # anywhere: before, during or after the writes of a batch
+        if kill % 4 == 3:  # while it starts, or repeats the batch that the last death cut off
+            time.sleep(chance.uniform(2, 12))
+            assert process.poll() is None, joined.said()
+        else:
+            begins(joined, process, after=before)
+            joined.publish(history.change(50, ids=6))
+            time.sleep(chance.uniform(0, 2))  # anywhere: before, during or after the writes of a batch
         kill_group(process)
     joined.publish(history.change(50, ids=6))
     joined.start(JOIN)
@@ -84,7 +94,7 @@ def test_python_worker_killed(joined: Joined) -> None:
     history = History(random.Random(13))
     joined.publish(history.change(3000, ids=200))
     process = joined.start(JOIN)
-    started(joined, process)
+    begins(joined, process, after=-1)
     killed = 0
     deadline = time.monotonic() + 120
     while killed < 3 and time.monotonic() < deadline:
@@ -121,7 +131,7 @@ def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
     history = History(random.Random(17))
     joined.publish(history.change(2000, ids=100))
     process = joined.start(JOIN)
-    started(joined, process)
+    begins(joined, process, after=-1)
     stack.kill("hbase")
     joined.publish(history.change(500, ids=100))
     time.sleep(5)
