@@ -68,11 +68,8 @@ def batch(value: bytes = bytes(4)) -> Edits:
     return Edits.of([Edit(table=b"t", region=b"r", sequence=0, write_time=0, cells=cells)])
 
 
-def test_a_batch_sent_again_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It must end some time: what was read behind its events is not read again, and no letter is lost on the way."""
-    monkeypatch.setattr(foreign, "ROWS_AT_A_TIME", 2)
-    servers = Servers()
-    processor = ForeignProcessor(
+def processor_over(servers: Servers) -> ForeignProcessor:
+    return ForeignProcessor(
         TABLE,
         search=(),
         rows=servers,
@@ -81,6 +78,13 @@ def test_a_batch_sent_again_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
         clock_ms=lambda: 1,
         monotonic=lambda: servers.now,
     )
+
+
+def test_a_batch_sent_again_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must end some time: what was read behind its events is not read again, and no letter is lost on the way."""
+    monkeypatch.setattr(foreign, "ROWS_AT_A_TIME", 2)
+    servers = Servers()
+    processor = processor_over(servers)
 
     def attempt() -> None:
         processor.process(batch(), give_up=servers.now + 0.5)
@@ -103,15 +107,7 @@ def test_another_batch_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were read for one batch are read again for the next: it may show something newer."""
     monkeypatch.setattr(foreign, "ROWS_AT_A_TIME", 2)
     servers = Servers()
-    processor = ForeignProcessor(
-        TABLE,
-        search=(),
-        rows=servers,
-        collection=servers,
-        quarantine=servers,
-        clock_ms=lambda: 1,
-        monotonic=lambda: servers.now,
-    )
+    processor = processor_over(servers)
     with pytest.raises(Retriable):
         processor.process(batch(), give_up=0.5)
     processor.process(batch(b"\x00\x00\x00\x01"), give_up=100.0)

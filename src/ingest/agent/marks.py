@@ -140,7 +140,7 @@ def rewound(found: Iterable[Record], source: str, newest: Checkpoint, to: Checkp
     if to.position.sequence > newest.position.sequence:
         raise UsageError(
             f"sequence {to.position.sequence} is not reached yet: the capture stands at {newest.position.sequence}",
-            "tailorbird rewind TOPOLOGY --list",
+            "tailorbird rewind TOPOLOGY --source NAME lists the places",
         )
     records = {key: value for key, value in found if value is not None}
     later = [key for key, value in records.items() if _kind(key) in ("change", KIND) and _number(key) > _at(to)]
