@@ -1,168 +1,83 @@
-"""Tables of others: partial writes are completed by a read of the row, and put in place by compare-and-set.
+"""Indexes the edits of a foreign table, and goes on with a batch where whoever had it before was.
 
-An event says no more than that a row has changed. So: ask Solr for the document's `_version_`, then read the row, then
-write what it makes, on condition that the version is still the same; if not, again from the start. Of two writers the
-later one has read the row after the earlier one had, so whatever is repeated, reordered or done twice, the last write
-shows the last state. A row that is gone leaves a stub, or a write on condition of "absent" could bring it back.
+A row of such a table costs more than one of ours: it is read, and written on a condition (indexer.foreign_writer). A
+batch of 64 MB may take minutes; HBase waits for one, and can not be answered a part of a batch. So the progress is
+noted in ZooKeeper after each few hundred rows, and a batch that comes again, to this process or another, is skipped up
+to there. A serial peer ships a region's edits in the order of their sequence numbers: one of them says it all.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from cdc import fields
-from cdc.errors import Retriable, Skippable, TailorbirdError
-from cdc.foreign import ForeignField, ForeignTable
-from cdc.values import decoder
-from indexer.collapse import RowChange, collapse
-from indexer.mapping import Document, Field, Value, solr_type, solr_value
+from cdc.errors import Retriable
+from cdc.foreign import ForeignTable
+from indexer.collapse import RowChange
+from indexer.foreign_mapping import Column, ForeignMapper
+from indexer.foreign_writer import ConditionalCollection, ForeignRows, ForeignWriter, columns_of
 from indexer.peer import Edits
-from indexer.processor import DeadLetter, Quarantine, Refused, Tally
-from indexer.wire import PUT, Write
+from indexer.processor import DeadLetter, Quarantine, Tally
+from indexer.wire import Write
 
 ROWS_AT_A_TIME = 500
-_ATTEMPTS = 50
-# Batches given up whose progress is remembered; a region server has one per region under way.
-_UNFINISHED = 16
-
-Column = tuple[bytes, bytes]
-Cells = Mapping[Column, bytes]
 
 
-class ForeignRow(NamedTuple):
-    """A row as HBase has it now: value by (family, qualifier), and the newest timestamp among them."""
+class Progress(NamedTuple):
+    """How far a region's batch is: every edit below `sequence` is indexed, and the first `writes` of that one.
 
-    row: bytes
-    cells: Cells
-    timestamp: int
-
-
-class ForeignRows(Protocol):
-    """Reads rows (indexer.hbase_foreign); a row that does not exist is left out. Retriable while HBase is away."""
-
-    def rows(self, keys: Sequence[bytes]) -> list[ForeignRow]: ...
-
-
-class ConditionalCollection(Protocol):
-    """A collection that writes on conditions (indexer.solr_collection). Retriable while Solr is away.
-
-    `versions` tells `_version_` of the documents there are, stubs included; `put_if` writes documents that each carry
-    `_version_` (-1: must be absent) and returns the keys whose condition failed, and what Solr refused. `keys_of`
-    finds the documents of a row, visible or not yet.
+    `parts`, `accepted` and `dead` are what the batch has come to so far, so that its tally is whole in the end.
     """
 
-    def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]: ...
-    def versions(self, keys: Sequence[str]) -> dict[str, int]: ...
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]: ...
-    def keys_of(self, row: str) -> list[str]: ...
+    sequence: int = 0
+    writes: int = 0
+    parts: int = 0
+    accepted: int = 0
+    dead: int = 0
+
+    def has(self, sequence: int, write: int) -> bool:
+        """Whether a write is indexed, by its edit and its place there."""
+        return (sequence, write) < (self.sequence, self.writes)
 
 
-class ForeignMapper:
-    """Rows of a foreign table → documents. Pure, so safe to share."""
+class ProgressStore(Protocol):
+    """Where the progress of batches under way is kept (indexer.zk_state); Retriable while it is away.
 
-    def __init__(self, table: ForeignTable, search: Iterable[str]) -> None:
-        self._table, self._search = table, tuple(search)
-        self._decoders = {field.name: decoder(field.type) for field in table.fields}
-        made = [
-            Field(name=field.name, type=solr_type(field.type.kind), stored=True, many=field.many)
-            for field in table.fields
-        ]
-        words = [Field(name=fields.words_field(name), type="words", stored=False, many=True) for name in self._search]
-        self.fields = (*made, *words, Field(name=fields.ROW_KEY, type="string", stored=True))
+    What a restart may lose: a batch begins anew then, which is only slower.
+    """
 
-    def key(self, row: bytes, column: Column | None = None) -> str:
-        """The document's id: the row key, or with hyphens between row, family and qualifier; Skippable when it is no
-        text."""
-        if column is None:
-            return self._text(row)
-        return "-".join(self._text(part, within=True) for part in (row, *column))
-
-    def documents(self, row: bytes, cells: Cells, *, version: int, now_ms: int) -> dict[str, Document]:
-        """The documents that a row makes, by id; Skippable with the column that can not be read."""
-        if self._table.mapping == "column":
-            return {
-                self.key(row, column): self._document(row, {column: value}, version, now_ms, column)
-                for column, value in cells.items()
-                if self.wants(column)
-            }
-        if not any(self.wants(column) for column in cells):
-            return {}
-        return {self.key(row): self._document(row, cells, version, now_ms, None)}
-
-    def concerns(self, write: Write) -> bool:
-        """Whether a write may change a document."""
-        return self._table.covers(write.row) and write.family.decode(errors="replace") in self._table.families
-
-    def stub(self, key: str, row: bytes, *, version: int) -> Document:
-        """What stays of a document that is gone."""
-        return {fields.UNIQUE_KEY: key, fields.FENCE: version, fields.ROW_KEY: row.hex()}
-
-    def wants(self, column: Column) -> bool:
-        """Whether a field is made of a column."""
-        return any(field.matches(*column) for field in self._table.fields if field.family)
-
-    def _document(self, row: bytes, cells: Cells, version: int, now_ms: int, column: Column | None) -> Document:
-        document: Document = {
-            fields.UNIQUE_KEY: self.key(row, column),
-            fields.FENCE: version,
-            fields.KIND: fields.ROW,
-            fields.TS: version // 2,
-            fields.INDEXED_AT: now_ms,
-            fields.ROW_KEY: row.hex(),
-        }
-        for field in self._table.fields:
-            values = list(self._values(field, row, cells))
-            if values:
-                document[field.name] = values if field.many else values[-1]  # type: ignore[assignment]  # a list of them
-        for name in self._search:
-            if name in document:
-                document[fields.words_field(name)] = document[name]
-        return document
-
-    def _values(self, field: ForeignField, row: bytes, cells: Cells) -> Iterator[Value]:
-        sources: Iterable[bytes]
-        if not field.family:
-            sources = [row]
-        else:
-            found = sorted((q, value) for (f, q), value in cells.items() if field.matches(f, q))
-            prefix = len(field.qualifier.encode()) - 1 if field.many else 0
-            sources = [q[prefix:] if field.take == "qualifier" else value for q, value in found]
-        for stored in sources:
-            try:
-                value = self._decoders[field.name](stored)
-            except (ValueError, OverflowError, IndexError, struct.error) as error:
-                where = "row key" if not field.family else f"{field.family}:{field.qualifier}"
-                raise Skippable(
-                    f"field {field.name}: {where} is no {field.type}: {stored[:40].hex()}: {error}"
-                ) from error
-            if value is not None:
-                yield solr_value(field.type.kind, value)
-
-    def _text(self, part: bytes, *, within: bool = False) -> str:
-        if self._table.unique_key == "hex":
-            return part.hex()
-        try:
-            text = part.decode()
-        except UnicodeDecodeError as error:
-            raise Skippable(f"row key {part.hex()} is no UTF-8: set unique_key: hex") from error
-        return text.replace("-", "\\-") if within else text
+    def read(self, region: bytes) -> Progress | None: ...
+    def write(self, region: bytes, progress: Progress) -> None: ...
+    def clear(self, region: bytes) -> None: ...
 
 
-@dataclasses.dataclass(slots=True)
-class _Progress:
-    """How far a batch is that was given up: rows done, and their letters, which Kafka does not hold yet."""
+class NoProgress:
+    """Keeps nothing: each batch begins anew. For whoever indexes rows, and no batches."""
 
-    done: set[bytes] = dataclasses.field(default_factory=set)
-    letters: list[DeadLetter] = dataclasses.field(default_factory=list)
-    tally: Tally = dataclasses.field(default_factory=Tally)
+    def read(self, region: bytes) -> Progress | None:
+        """None."""
+        return None
+
+    def write(self, region: bytes, progress: Progress) -> None:
+        """Nothing."""
+
+    def clear(self, region: bytes) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Rows of a region's edits that are indexed at once, with the writes to each, and where they end."""
+
+    touched: dict[bytes, list[Write]] = field(default_factory=dict)
+    sequence: int = 0
+    writes: int = 0
 
 
 class ForeignProcessor:
-    """Indexes the edits of a foreign table; the counterpart of `indexer.processor.Processor`, with its contract."""
+    """The counterpart of `indexer.processor.Processor` for a foreign table, with its contract; for one or more
+    collections, of which each is written on conditions of its own. Tallies are those of the first."""
 
     def __init__(
         self,
@@ -170,209 +85,102 @@ class ForeignProcessor:
         *,
         search: Sequence[str],
         rows: ForeignRows,
-        collection: ConditionalCollection,
+        collections: Sequence[ConditionalCollection],
         quarantine: Quarantine,
+        progress: ProgressStore,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
-        self._table, self._rows, self._collection, self._quarantine = table, rows, collection, quarantine
+        self._table, self._quarantine, self._progress = table, quarantine, progress
         self._name = table.table.removeprefix("default:").encode()
         self._mapper = ForeignMapper(table, search)
-        self._clock_ms, self._monotonic = clock_ms, monotonic
-        self._fields_known = False
-        self._unfinished: dict[int, _Progress] = {}
+        self._monotonic = monotonic
+        self._writers = [
+            ForeignWriter(table, self._mapper, rows=rows, collection=each, clock_ms=clock_ms) for each in collections
+        ]
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:
         """Index a batch; Retriable when a server is away or `give_up` (monotonic) has passed.
 
         The batch comes again then and goes on where it was: a row that was read behind an event shows the event.
-        Without this, a batch that takes longer than HBase waits would begin anew for ever.
         """
-        fingerprint = edits.fingerprint
-        progress = self._unfinished.pop(fingerprint, None) or _Progress()
-        try:
-            self._run(edits, progress, give_up)
-        except TailorbirdError:
-            self._unfinished[fingerprint] = progress
-            while len(self._unfinished) > _UNFINISHED:
-                self._unfinished.pop(next(iter(self._unfinished)), None)
-            raise
-        return progress.tally
+        tally = Tally()
+        under_way = []
+        for region in edits.regions:
+            before = self._progress.read(region)
+            progress = self._run(edits, region, before or Progress(), give_up)
+            tally.accepted += progress.accepted
+            tally.dead += progress.dead
+            if before is not None or progress.parts > 1:
+                under_way.append(region)
+        for region in under_way:
+            # Only a batch under way is noted: the numbers of a table that is restored might begin anew.
+            self._progress.clear(region)
+        return tally
 
-    def _run(self, edits: Edits, progress: _Progress, give_up: float) -> None:
-        touched: dict[bytes, list[Write]] = {}
-        for table, writes in edits.writes():
-            if table == self._name:
-                for write in writes:
-                    if self._mapper.concerns(write):
-                        touched.setdefault(write.row, []).append(write)
-        keys = [row for row in touched if row not in progress.done]
-        for start in range(0, len(keys), ROWS_AT_A_TIME):
+    def _run(self, edits: Edits, region: bytes, before: Progress, give_up: float) -> Progress:
+        """Index a region's edits behind `before`; how far it is then. The end is not noted: HBase is answered."""
+        progress = before
+        for part in self._parts(edits, region, before):
+            if progress is not before:
+                self._progress.write(region, progress)
             if self._monotonic() > give_up:
-                raise Retriable(f"a batch takes longer than HBase waits, {len(progress.done)} rows are indexed")
-            some, tally = keys[start : start + ROWS_AT_A_TIME], Tally()
-            if self._table.read_row == "never":
-                progress.letters += self._post_events({key: touched[key] for key in some}, tally)
-            else:
-                progress.letters += self._complete({key: _columns(touched[key]) for key in some}, tally)
-            progress.done.update(some)
-            progress.tally.accepted += tally.accepted
-        self._bury(progress.letters, progress.tally)
+                raise Retriable(f"a batch takes longer than HBase waits, {progress.accepted} documents are indexed")
+            found = self._index(part.touched)
+            progress = Progress(
+                sequence=part.sequence,
+                writes=part.writes,
+                parts=progress.parts + 1,
+                accepted=progress.accepted + found.accepted,
+                dead=progress.dead + found.dead,
+            )
+        return progress
 
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
         """Index rows as they are in HBase now, whatever the changes say of them."""
-        tally = Tally()
         keys: dict[bytes, set[Column]] = {change.row: set() for change in changes if self._table.covers(change.row)}
-        self._bury(self._complete(keys, tally), tally)
-        return tally
+        return self._each(lambda writer, tally: writer.complete(keys, tally))
 
-    def _bury(self, letters: list[DeadLetter], tally: Tally) -> None:
-        if letters:
-            self._quarantine.put(letters)
-            tally.dead = len(letters)
+    def _index(self, touched: dict[bytes, list[Write]]) -> Tally:
+        if self._table.read_row == "never":
+            return self._each(lambda writer, tally: writer.post_events(touched, tally))
+        columns = {row: columns_of(writes) for row, writes in touched.items()}
+        return self._each(lambda writer, tally: writer.complete(columns, tally))
 
-    def _complete(self, touched: Mapping[bytes, set[Column]], tally: Tally) -> list[DeadLetter]:
-        """Bring the documents of some rows to what HBase has, by read and compare-and-set; `touched` names the columns
-        that an event wrote or deleted."""
-        self._ensure_fields()
-        letters: list[DeadLetter] = []
-        waiting = touched
-        for _ in range(_ATTEMPTS):
-            if not waiting:
-                return letters
-            waiting = {row: touched[row] for row in self._attempt(waiting, tally, letters)}
-        raise Retriable(f"{len(waiting)} rows are written faster than they can be indexed")
+    def _each(self, write: Callable[[ForeignWriter, Tally], list[DeadLetter]]) -> Tally:
+        tallies = []
+        for writer in self._writers:
+            tally = Tally()
+            letters = write(writer, tally)
+            if letters:
+                self._quarantine.put(letters)
+                tally.dead = len(letters)
+            tallies.append(tally)
+        return tallies[0]
 
-    def _attempt(self, keys: Mapping[bytes, set[Column]], tally: Tally, letters: list[DeadLetter]) -> list[bytes]:
-        """Rows whose documents others wrote meanwhile: to be done again."""
-        ids, owners, unnamed = self._known_ids(keys)
-        letters += unnamed
-        # In this order: the version is taken before the row is read, never after.
-        versions = self._collection.versions(ids)
-        now_ms = self._clock_ms()
-        wanted: dict[str, Document] = {}
-        found = {each.row: each for each in self._rows.rows(list(dict.fromkeys(owners.values())))}
-        bad: set[bytes] = set()
-        again: set[bytes] = set()
-        for row in dict.fromkeys(owners.values()):
-            present = found.get(row)
-            if present is None:
+    def _parts(self, edits: Edits, region: bytes, done: Progress) -> Iterator[_Part]:
+        """A region's writes that may change a document, some rows at a time; a row that was read behind all writes of
+        the batch is not read again for the later ones."""
+        part = _Part()
+        read: dict[bytes, set[Column]] = {}
+        for edit in edits.entries():
+            if edit.region != region or edit.table != self._name:
                 continue
-            try:
-                made = self._mapper.documents(row, present.cells, version=2 * present.timestamp, now_ms=now_ms)
-            except Skippable as error:
-                letters.append(_letter(row, present.cells, 2 * present.timestamp, error.message))
-                bad.add(row)
-                continue
-            for key, document in made.items():
-                if key not in owners:
-                    # a column that appeared after the row's ids were listed: its version is not known yet
-                    again.add(row)
-                wanted[key] = document
-        documents: list[Document] = []
-        for key, row in owners.items():
-            if row in bad:
-                continue
-            version = versions.get(key, -1)
-            if key in wanted:
-                documents.append({**wanted[key], "_version_": version})
-            else:
-                # Gone, or never seen: then too, or another indexer that has read the row before it went would still
-                # write it on condition of "absent".
-                documents.append({**self._mapper.stub(key, row, version=2 * now_ms + 1), "_version_": version})
-        conflicts, refused = self._collection.put_if(documents)
-        tally.accepted += len(documents) - len(conflicts) - len(refused)
-        for each in refused:
-            row = owners[str(documents[each.position][fields.UNIQUE_KEY])]
-            present = found.get(row)
-            letters.append(_letter(row, present.cells if present else {}, 0, each.reason))
-        return [*dict.fromkeys([*(owners[key] for key in conflicts), *again])]
-
-    def _known_ids(self, keys: Mapping[bytes, set[Column]]) -> tuple[list[str], dict[str, bytes], list[DeadLetter]]:
-        """The ids that rows have or had, each with its row; those of a column mapping are asked of both sides."""
-        owners: dict[str, bytes] = {}
-        letters: list[DeadLetter] = []
-        now = {each.row: each for each in self._rows.rows(list(keys))} if self._table.mapping == "column" else {}
-        for row, columns in keys.items():
-            try:
-                if self._table.mapping == "row":
-                    owners[self._mapper.key(row)] = row
+            for number, write in enumerate(edit.writes):
+                if done.has(edit.sequence, number) or not self._mapper.concerns(write) or self._shown(write, read):
                     continue
-                present = now.get(row)
-                made = self._mapper.documents(row, present.cells, version=0, now_ms=0) if present else {}
-                touched = [self._mapper.key(row, column) for column in columns if self._mapper.wants(column)]
-                for key in (*made, *touched, *self._collection.keys_of(row.hex())):
-                    owners[key] = row
-            except Skippable as error:
-                letters.append(_letter(row, {}, 0, error.message))
-        return list(owners), owners, letters
+                if len(part.touched) == ROWS_AT_A_TIME and write.row not in part.touched:
+                    yield part
+                    if self._table.read_row == "dynamic":
+                        for row, writes in part.touched.items():
+                            read.setdefault(row, set()).update(columns_of(writes))
+                    part = _Part()
+                part.touched.setdefault(write.row, []).append(write)
+                part.sequence, part.writes = edit.sequence, number + 1
+        if part.touched:
+            yield part
 
-    def _post_events(self, touched: Mapping[bytes, list[Write]], tally: Tally) -> list[DeadLetter]:
-        """Take what was written for the whole row, fenced by its timestamps; nothing is read."""
-        self._ensure_fields()
-        letters: list[DeadLetter] = []
-        documents: list[tuple[bytes, Document]] = []
-        now_ms = self._clock_ms()
-        for row, writes in touched.items():
-            cells, version, gone = _merged(row, writes)
-            try:
-                if gone:
-                    if self._table.mapping == "column":
-                        raise Skippable("a row delete under mapping: column needs read_row: dynamic")
-                    documents.append((row, self._mapper.stub(self._mapper.key(row), row, version=version)))
-                elif not cells or any(write.type != PUT for write in writes):
-                    raise Skippable("a delete of cells under read_row: never leaves the rest of the row unknown")
-                else:
-                    made = self._mapper.documents(row, cells, version=version, now_ms=now_ms)
-                    documents += [(row, document) for document in made.values()]
-            except Skippable as error:
-                letters.append(_letter(row, cells, version, error.message))
-        refused = self._collection.post([document for _, document in documents])
-        letters += [_letter(documents[each.position][0], {}, 0, each.reason) for each in refused]
-        tally.accepted += len(documents) - len(refused)
-        return letters
-
-    def _ensure_fields(self) -> None:
-        if not self._fields_known:
-            self._collection.ensure_fields(self._mapper.fields)
-            self._fields_known = True
-
-
-def _merged(row: bytes, writes: Sequence[Write]) -> tuple[dict[Column, bytes], int, bool]:
-    """Cells alive, version and whether the row is gone, over all its families."""
-    cells: dict[Column, bytes] = {}
-    changes = []
-    for family in dict.fromkeys(write.family for write in writes):
-        [change] = collapse(writes, family)
-        changes.append(change)
-        cells.update({(family, qualifier): value for qualifier, value in change.cells.items()})
-    gone = not cells and all(change.deleted for change in changes)
-    return cells, max(change.version for change in changes), gone
-
-
-def _columns(writes: Sequence[Write]) -> set[Column]:
-    """The columns that writes name; a delete of a family names none, and the log's order alone guards it."""
-    return {(write.family, qualifier) for write in writes for qualifier in write.cells if qualifier}
-
-
-def _letter(row: bytes, cells: Cells, version: int, reason: str) -> DeadLetter:
-    named = {family + b":" + qualifier: value for (family, qualifier), value in cells.items()}
-    return DeadLetter(row=row, version=version, cells=named, reason=reason)
-
-
-class EachProcessor:
-    """Several collections of one foreign table: each is written on conditions of its own."""
-
-    def __init__(self, processors: Sequence[ForeignProcessor]) -> None:
-        self._processors = tuple(processors)
-
-    def process(self, edits: Edits, *, give_up: float) -> Tally:
-        """As `ForeignProcessor.process`, into each; the tally of the first."""
-        tallies = [each.process(edits, give_up=give_up) for each in self._processors]
-        return tallies[0]
-
-    def index_rows(self, changes: Iterable[RowChange]) -> Tally:
-        """As `ForeignProcessor.index_rows`, into each; the tally of the first."""
-        rows = list(changes)
-        tallies = [each.index_rows(rows) for each in self._processors]
-        return tallies[0]
+    def _shown(self, write: Write, read: dict[bytes, set[Column]]) -> bool:
+        """Whether an earlier part of the batch has read what a write made."""
+        columns = read.get(write.row)
+        return columns is not None and (self._table.mapping == "row" or columns_of([write]) <= columns)

@@ -12,7 +12,7 @@ from thriftpy2.thrift import TException
 from cdc.errors import Retriable
 from cdc.foreign import ForeignTable
 from indexer.collapse import RowChange
-from indexer.foreign import ForeignRow
+from indexer.foreign_mapping import ForeignRow
 
 PAGE = 1000
 

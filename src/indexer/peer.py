@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -38,6 +39,15 @@ class Edit:
     cells: list[Cell]
 
 
+class Entry(NamedTuple):
+    """An edit whose cells are grouped. `sequence` grows within a region, from edit to edit."""
+
+    table: bytes
+    region: bytes
+    sequence: int
+    writes: list[wire.Write]
+
+
 class Edits:
     """A batch of edits, decoded each time it is read, so that cells are objects only while they are looked at."""
 
@@ -62,23 +72,19 @@ class Edits:
     def __len__(self) -> int:
         return len(self._request.entry)
 
-    def writes(self) -> Iterator[tuple[bytes, list[wire.Write]]]:
-        """Each edit as its table and its cells grouped; WireError for bytes that are no cells: the batch is sent back,
-        never half read."""
+    def entries(self) -> Iterator[Entry]:
+        """Each edit with its cells grouped; WireError for bytes that are no cells: the batch is sent back, never half
+        read."""
         at = self._at
         for entry in self._request.entry:
             writes, at = wire.read_writes(self._data, at, entry.associated_cell_count)
-            yield entry.key.table_name, writes
+            key = entry.key
+            yield Entry(key.table_name, key.encoded_region_name, key.log_sequence_number, writes)
 
     @property
     def size(self) -> int:
         """Bytes on the wire."""
         return len(self._data)
-
-    @property
-    def fingerprint(self) -> int:
-        """Tells a batch that is sent again: of its cells alone, since the call's number is another then."""
-        return hash(self._data[self._at :])
 
     @property
     def regions(self) -> frozenset[bytes]:

@@ -224,11 +224,11 @@ class Processor:
         """The writes to our table, some edits at a time; a row may be in several windows, which the fence orders."""
         window: list[Write] = []
         cells = 0
-        for table, writes in edits.writes():
+        for entry in edits.entries():
             # Another table's edits reach us only where a person has widened the peer by hand.
-            if table == self._table:
-                window += writes
-                cells += sum(len(write.cells) for write in writes)
+            if entry.table == self._table:
+                window += entry.writes
+                cells += sum(len(write.cells) for write in entry.writes)
             if cells >= WINDOW_CELLS:
                 yield window
                 window, cells = [], 0

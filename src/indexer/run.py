@@ -14,7 +14,8 @@ import structlog
 from cdc.errors import Retriable, TailorbirdError, UsageError
 from cdc.naming import hbase_table, peer
 from cdc.topology import Index, Topology
-from indexer.foreign import ConditionalCollection, EachProcessor, ForeignProcessor
+from indexer.foreign import ForeignProcessor, NoProgress, ProgressStore
+from indexer.foreign_writer import ConditionalCollection
 from indexer.hbase_foreign import ForeignReader
 from indexer.hbase_layouts import StoredLayouts
 from indexer.http_metrics import Metrics
@@ -25,7 +26,7 @@ from indexer.solr_collection import SolrCollection
 from indexer.targets import Fanout, Targets, TargetStore, checked
 from indexer.tcp_peer import PeerServer
 from indexer.zk_registration import Client, Registration, connect
-from indexer.zk_state import Generations, StoredTargets
+from indexer.zk_state import Generations, StoredProgress, StoredTargets
 
 # A batch that does not go through is held this long before it goes back to HBase, which sends it again at once. With
 # the last post to Solr (15 s at most) it stays below the 60 s after which HBase takes us for dead.
@@ -35,7 +36,7 @@ _PURGE_CHECK_SECONDS = 5.0
 _LONGEST_PURGE_PAUSE = 600.0
 
 log = structlog.get_logger()
-AnyProcessor = Processor | EachProcessor
+AnyProcessor = Processor | ForeignProcessor
 
 
 class AnyCollection(Collection, ConditionalCollection, Protocol):
@@ -94,8 +95,7 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
     client = connect(topology.hbase.zookeeper)
     try:
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
-        targets = StoredTargets(client, name, collection=index.collection)
-        indexing = Indexing(topology, index, targets)
+        indexing = Indexing(topology, index, client, name)
         indexing.warn_without_collections()
         _serve(topology, index, name, client, indexing, metrics, stopped, failed)
         indexing.close()
@@ -150,8 +150,9 @@ def _serve(
 class Indexing:
     """One index's way from edits to its collections, whichever they are now; threads may share it."""
 
-    def __init__(self, topology: Topology, index: Index, targets: TargetStore) -> None:
-        self._topology, self._index, self._targets = topology, index, targets
+    def __init__(self, topology: Topology, index: Index, client: Client, name: str) -> None:
+        self._topology, self._index, self._client, self._peer = topology, index, client, name
+        self._targets: TargetStore = StoredTargets(client, name, collection=index.collection)
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
         self._letters = DeadLetters(
             topology.log.bootstrap_servers,
@@ -224,7 +225,8 @@ class Indexing:
             # about collections that had these names before. They end with the batches that still use them.
             self._processors, self._collections = {}, {}
         collections = [self._collection(name) for name in targets.collections]
-        processor = build_processor(self._topology, self._index, self._layouts, collections, self._letters)
+        progress = StoredProgress(self._client, self._peer, epoch=targets.epoch)
+        processor = build_processor(self._topology, self._index, self._layouts, collections, self._letters, progress)
         with self._lock:
             return self._processors.setdefault(targets.epoch, processor)
 
@@ -235,28 +237,25 @@ def build_processor(
     layouts: StoredLayouts,
     collections: Sequence[AnyCollection],
     quarantine: Quarantine,
+    progress: ProgressStore | None = None,
 ) -> AnyProcessor:
-    """What indexes the edits or rows of an index's table into some collections."""
+    """What indexes the edits of an index's table into some collections, or, without `progress`, rows of it."""
 
     def clock_ms() -> int:
         return time.time_ns() // 1_000_000
 
     foreign = topology.foreign_tables.get(index.table)
     if foreign is not None:
-        rows = ForeignReader(topology.hbase.thrift, foreign)
-        each = [
-            ForeignProcessor(
-                foreign,
-                search=index.search,
-                rows=rows,
-                collection=collection,
-                quarantine=quarantine,
-                clock_ms=clock_ms,
-                monotonic=time.monotonic,
-            )
-            for collection in collections
-        ]
-        return EachProcessor(each)
+        return ForeignProcessor(
+            foreign,
+            search=index.search,
+            rows=ForeignReader(topology.hbase.thrift, foreign),
+            collections=collections,
+            quarantine=quarantine,
+            progress=progress or NoProgress(),
+            clock_ms=clock_ms,
+            monotonic=time.monotonic,
+        )
     table = topology.tables[index.table]
     return Processor(
         table=hbase_table(topology.name, table.name),

@@ -1,4 +1,5 @@
-"""What is kept of an index beside its data, in ZooKeeper below its peer's node: targets, and how far a rebuild is."""
+"""What is kept of an index beside its data, in ZooKeeper below its peer's node: targets, how far a rebuild is, and how
+far batches are."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from cdc.errors import Fatal, Retriable, UsageError
+from indexer.foreign import Progress
 from indexer.targets import Targets, load_targets
 from indexer.zk_registration import ANSWER_SECONDS, parent_node
 
@@ -103,6 +105,42 @@ class RebuildState:
         finally:
             with contextlib.suppress(KazooException, KazooTimeoutError):
                 self._client.delete(node)
+
+
+class StoredProgress:
+    """How far the batches of a foreign table's regions are, in one epoch of the targets: another one has other
+    collections, into which everything is indexed anew."""
+
+    def __init__(self, client: KazooClient, peer: str, *, epoch: int) -> None:
+        self._client, self._epoch = client, epoch
+        self._node = f"{parent_node(peer)}/progress"
+
+    def read(self, region: bytes) -> Progress | None:
+        """What `write` stored of a region; None where no batch is under way."""
+        node = f"{self._node}/{region.decode()}"
+        with _away():
+            try:
+                stored, _ = self._client.get_async(node).get(timeout=ANSWER_SECONDS)
+            except NoNodeError:
+                return None
+        try:
+            value = json.loads(stored)
+            return Progress(**value["progress"]) if value["epoch"] == self._epoch else None
+        except (KeyError, ValueError, TypeError) as error:
+            raise Fatal(f"ZooKeeper's {node} can not be read: {error!r}", f"delete it: {node}") from error
+
+    def write(self, region: bytes, progress: Progress) -> None:
+        """Store how far a region's batch is."""
+        node = f"{self._node}/{region.decode()}"
+        value = json.dumps({"epoch": self._epoch, "progress": progress._asdict()}).encode()
+        with _away():
+            self._client.ensure_path_async(node).get(timeout=ANSWER_SECONDS)
+            self._client.set_async(node, value).get(timeout=ANSWER_SECONDS)
+
+    def clear(self, region: bytes) -> None:
+        """No batch of a region is under way."""
+        with _away(), contextlib.suppress(NoNodeError):
+            self._client.delete_async(f"{self._node}/{region.decode()}").get(timeout=ANSWER_SECONDS)
 
 
 class Generations:

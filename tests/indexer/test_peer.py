@@ -44,7 +44,7 @@ def test_a_conversation_byte_by_byte() -> None:
     assert isinstance(first, EditsReceived)
     assert isinstance(second, EditsReceived)
     assert (first.call_id, second.call_id) == (7, 8)
-    assert [(table, cells_of(writes)) for table, writes in first.edits.writes()] == [
+    assert [(entry.table, cells_of(entry.writes)) for entry in first.edits.entries()] == [
         (b"ns:t", ROWS[:2]),
         (b"ns:t", ROWS[2:]),
     ]
@@ -58,7 +58,7 @@ def test_a_batch_knows_itself_without_being_decoded() -> None:
     batch = Edits.of([one, two])
     assert (len(batch), batch.cell_count, batch.newest, batch.regions) == (2, 2, 9, {b"r1", b"r2"})
     for _ in range(2):
-        assert [(table, cells_of(writes)) for table, writes in batch.writes()] == [(b"t", ROWS[:2]), (b"t", [])]
+        assert [(entry.table, cells_of(entry.writes)) for entry in batch.entries()] == [(b"t", ROWS[:2]), (b"t", [])]
 
 
 def test_answers_name_their_call() -> None:

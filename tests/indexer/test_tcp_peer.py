@@ -84,7 +84,7 @@ def test_a_batch_is_acknowledged_when_it_is_handled_and_not_before(serve: Serve)
 
     def handle(edits: Edits) -> None:
         assert release.wait(10)
-        handled.extend(write.row for _, writes in edits.writes() for write in writes)
+        handled.extend(write.row for entry in edits.entries() for write in entry.writes)
 
     server = serve(handle)
     server.ship(1, b"a")

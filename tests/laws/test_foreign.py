@@ -5,8 +5,10 @@ Between any two requests of an indexer the table may change, and another indexer
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from random import Random
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,9 @@ from hypothesis import strategies as st
 from cdc.errors import Retriable
 from cdc.foreign import ForeignField, ForeignTable
 from cdc.types import parse_type
-from indexer.foreign import ForeignProcessor, ForeignRow
+from indexer import foreign
+from indexer.foreign import ForeignProcessor, NoProgress, Progress, ProgressStore
+from indexer.foreign_mapping import ForeignRow
 from indexer.mapping import Document, Field
 from indexer.peer import Edit, Edits
 from indexer.processor import DeadLetter, Refused
@@ -44,7 +48,9 @@ class World:
     def __init__(self, random: Random, mapping: str) -> None:
         self.random, self.mapping = random, mapping
         self.rows_now: dict[bytes, dict[bytes, bytes]] = {}
+        self.edits: list[Edit] = []
         self.events: list[Edits] = []
+        self.servers_fail = 0.0
         self.documents: dict[str, Document] = {}
         self.clock = self.depth = 0
         self.changes_left = 5
@@ -84,26 +90,31 @@ class World:
         else:
             cells.clear()
         cell = Cell(row, b"d", b"" if kind == DELETE_FAMILY else column, self.clock, kind, value)
-        self.events.append(Edits.of([Edit(table=b"t", region=b"r", sequence=0, write_time=0, cells=[cell])]))
+        edit = Edit(table=b"t", region=b"r", sequence=self.clock, write_time=0, cells=[cell])
+        self.edits.append(edit)
+        self.events.append(Edits.of([edit]))
 
     def deliver(self, number: int) -> None:
         """Ship an event; once it is answered HBase forgets it."""
         self.index(self.events[number])
         self.answered.add(number)
 
-    def index(self, event: Edits) -> None:
+    def index(self, event: Edits, progress: ProgressStore = NoProgress()) -> None:  # noqa: B008  # it has no state
         ForeignProcessor(
             table(self.mapping),
             search=(),
             rows=self,
-            collection=self,
+            collections=[self],
             quarantine=_NoLetters(),
+            progress=progress,
             clock_ms=lambda: self.clock,
             monotonic=lambda: 0.0,
         ).process(event, give_up=1.0)
 
     def rows(self, keys: Sequence[bytes]) -> list[ForeignRow]:
         self.happen()
+        if self.random.random() < self.servers_fail:
+            raise Retriable("HBase is away")
         found = [(key, self.rows_now.get(key, {})) for key in keys]
         return [ForeignRow(key, {(b"d", q): v for q, v in cells.items()}, self.clock) for key, cells in found if cells]
 
@@ -171,3 +182,37 @@ def test_the_last_state_is_shown(seed: int, mapping: str) -> None:
             except Retriable:
                 continue
     assert world.shown() == world.wanted()
+
+
+class _Store(dict[bytes, Progress]):
+    """What outlives a process."""
+
+    def read(self, region: bytes) -> Progress | None:
+        return self.get(region)
+
+    def write(self, region: bytes, progress: Progress) -> None:
+        self[region] = progress
+
+    def clear(self, region: bytes) -> None:
+        del self[region]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(["row", "column"]))
+def test_a_batch_cut_off_anywhere_goes_on(seed: int, mapping: str) -> None:
+    """A region's edits arrive in order, in batches that are cut off and come again, perhaps longer, to a new process,
+    while the table changes."""
+    random = Random(seed)
+    world, store, position = World(random, mapping), _Store(), 0
+    world.depth = 2  # nobody else indexes
+    world.changes_left, world.servers_fail = 12, 0.3
+    with mock.patch.object(foreign, "ROWS_AT_A_TIME", 1):
+        while world.changes_left or position < len(world.edits):
+            if world.changes_left and random.random() < 0.5:
+                world.change()
+            end = random.randint(position, len(world.edits))
+            with contextlib.suppress(Retriable):
+                world.index(Edits.of(world.edits[position:end]), store)
+                position = end
+    assert world.shown() == world.wanted()
+    assert not store
