@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from cdc.cells import RowCodec
 from cdc.layout import Layout, LayoutColumn, dump_layout, layout_row
-from cdc.naming import dead_letter_topic, hbase_table, layouts_table, peer
+from cdc.naming import dead_letter_topic, hbase_table, layouts_table
 from cdc.reader import read_topology
 from cdc.topology import Topology
 from cdc.types import Canonical, parse_type
@@ -154,8 +154,9 @@ class World:
             process.wait()
         hbase = self.topology.hbase
         with HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
-            for index in self.topology.indexes:
-                admin.remove_peer(peer(self.name, index))
+            for made in admin.peers():  # of an index that was removed and made again the number has grown
+                if made.startswith(f"{self.name}_"):
+                    admin.remove_peer(made)
             foreign = [table.table for table in self.topology.foreign_tables.values()]
             for table in [*admin.tables(self.name), *foreign]:
                 admin.drop_table(table)
