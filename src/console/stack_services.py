@@ -269,7 +269,7 @@ def _hbase_files(settings: StackSettings, name: ServiceName, templates: Mapping[
     }
 
 
-def _hbase_jvm(settings: StackSettings, name: ServiceName, tools: Tools, heap: tuple[str, str]) -> tuple[str, ...]:
+def _hbase_jvm(settings: StackSettings, name: ServiceName, tools: Tools, heap: tuple[str, ...]) -> tuple[str, ...]:
     conf = settings.home / "conf" / name
     logging = f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}"
     classes = f"{conf}:{bundle_folder(settings.cache, 'hbase')}/*"
@@ -278,7 +278,9 @@ def _hbase_jvm(settings: StackSettings, name: ServiceName, tools: Tools, heap: t
 
 def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
     log, out = log_files(settings, "hbase")
-    jvm = _hbase_jvm(settings, "hbase", tools, ("-Xms192m", "-Xmx384m"))
+    # the rows in memory and the cached blocks (hbase-site.xml) must fit into the old generation with room to spare:
+    # where they fill it, every few seconds of writing end in a full collection
+    jvm = _hbase_jvm(settings, "hbase", tools, ("-Xms192m", "-Xmx480m", "-Xmn64m"))
     return ServiceSpec(
         name="hbase",
         argv=(*jvm, "org.apache.hadoop.hbase.master.HMaster", "start"),
