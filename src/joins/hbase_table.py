@@ -37,6 +37,7 @@ from joins.sink import Cells
 T = TypeVar("T")
 _LONG = struct.Struct(">q")
 _TIMEOUT_MS = 60_000
+_RESTED = 30.0  # half of what HBase's Thrift server, unless told otherwise, gives a connection that is not used
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _ROWS_PER_CALL = 500
 _MISSING = ("TableNotFoundException", "NamespaceNotFoundException", "NoSuchColumnFamilyException")
@@ -53,9 +54,13 @@ class HBase:
         host, _, port = address.rpartition(":")
         self.address, self._host, self._port = address, host, int(port)
         self._connection: Any = None
+        self._used = 0.0
 
     def call(self, action: Callable[[Any], T]) -> T:
         """Run one action on the connection; Retriable if HBase is away or busy, UsageError if a table is missing."""
+        if time.monotonic() - self._used > _RESTED:
+            self.close()
+        self._used = time.monotonic()
         try:
             if self._connection is None:
                 self._connection = happybase.Connection(self._host, self._port, timeout=_TIMEOUT_MS)
@@ -75,6 +80,17 @@ class HBase:
             with contextlib.suppress(TException, OSError):
                 self._connection.close()
             self._connection = None
+
+
+_kept: dict[str, HBase] = {}
+
+
+def connection(address: str) -> HBase:
+    """This process's connection, for a Python worker: kept from batch to batch.
+
+    A task that named `_kept` itself would get a copy of the driver's, which is empty.
+    """
+    return _kept.setdefault(address, HBase(address))
 
 
 def _first_line(error: BaseException) -> str:

@@ -30,12 +30,13 @@ from cdc.topology import Engine
 from joins.cuts import Cuts, Lag, Offsets, Positions, covers
 from joins.evolution import places
 from joins.file_checkpoint import Checkpoint, QueryRecord
-from joins.hbase_table import HBase, JoinedTable, patiently, write_rows
+from joins.hbase_table import JoinedTable, connection, patiently, write_rows
 from joins.http_metrics import Metrics
 from joins.kafka_log import send_dead_letters
 from joins.kafka_positions import PositionsLog
 from joins.kafka_table import UpsertTopic, produce, upserts
 from joins.plan import Plan
+from joins.proc_worker import settle
 from joins.program import Level, Settled, program_of
 from joins.progress import Operator
 from joins.records import ROW_GONE, ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
@@ -53,7 +54,6 @@ log = structlog.get_logger()
 Clock = Callable[[], int]
 T = TypeVar("T")
 _REPORT = "report binary"
-_connections: dict[str, HBase] = {}  # of this Python worker, kept from batch to batch
 
 
 def start_query(
@@ -254,7 +254,7 @@ def partition_writer(
     """The function that each partition runs: records in, one report out, everything written in between."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        hbase = _connections.setdefault(thrift, HBase(thrift))
+        hbase = connection(thrift)
         codec, report = RowCodec(layout), Report()
         table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
         dead_letters = dead_letter_topic(layout.topology)
@@ -266,6 +266,7 @@ def partition_writer(
             if letters := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:
                 patiently(partial(send_dead_letters, servers, dead_letters, letters), _tell_waiting, _never)
             report.add(writes)
+        settle()
         yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
 
     return write
@@ -293,6 +294,7 @@ def upsert_writer(
         if letters := [dead_letter(one, layout.table, batch) for one in refused]:
             send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
             patiently(send, _tell_waiting, _never)
+        settle()
         gone = sum(value is None for _, value in records)
         report = Report(rows_put=len(records) - gone, rows_gone=gone, refused=len(refused), floors=plain(floors))
         yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import orjson
 import pytest
+from pyspark import cloudpickle
 
 from cdc.cells import RowCodec
 from cdc.errors import Fatal, UsageError
 from cdc.layout import Layout, LayoutColumn
 from cdc.types import Canonical, parse_type
+from joins import spark_query
 from joins.file_checkpoint import Checkpoint, QueryRecord
+from joins.hbase_table import connection
+from joins.proc_worker import settle
 from joins.records import Floor, Refused, RowGone, RowPut, dump, load, record_of
 from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
 
@@ -108,3 +112,23 @@ def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
     checkpoint.clear()
     assert checkpoint.record() is None
     checkpoint.close()
+
+
+def test_a_worker_keeps_its_connection() -> None:
+    """What a task is sent names the worker's own connections; a copy of the driver's would be empty in every task."""
+
+    def write(address: str) -> object:
+        return settle, connection(address)
+
+    sent = cloudpickle.loads(cloudpickle.dumps(write))
+    assert sent("127.0.0.1:1") == (settle, connection("127.0.0.1:1"))
+    writers = (spark_query.partition_writer, spark_query.upsert_writer)
+    names = {
+        name
+        for writer in writers
+        for code in writer.__code__.co_consts
+        if hasattr(code, "co_names")
+        for name in code.co_names
+    }
+    held = [name for name in names if isinstance(vars(spark_query).get(name), (dict, list, set))]
+    assert held == [], "a task would get a copy of it"
