@@ -53,7 +53,7 @@ STREAMING = {
 
 # Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes a
 # batch (readlink for each rename, chmod for each file and its checksums), a quarter of a small batch's time. This way
-# forks chmod once per file.
+# forks chmod once per file, and with the kernel's `LocalFiles` not even that.
 _LOCAL_CHECKPOINT = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -97,6 +97,10 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine) -
             session.sql(f"ADD JAR '{jar}'")
     else:
         builder = builder.config("spark.driver.memory", "1g").config("spark.jars", ",".join(map(str, jars)))
+        if engine == "jvm" and local:
+            # Hadoop makes its file systems before Spark has added any jar
+            builder = builder.config("spark.driver.extraClassPath", str(build()))
+            builder = builder.config("spark.hadoop.fs.file.impl", "tailorbird.kernel.LocalFiles")
         builder = builder.config("spark.driver.extraJavaOptions", f'{_JVM[engine]} "-Djava.io.tmpdir={scratch}"')
         with apart(spark_log(scratch)):
             session = builder.getOrCreate()

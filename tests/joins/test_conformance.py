@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +45,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("conformance", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
     yield session
     session.stop()
+
+
+def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: Path) -> None:
+    """They have the permissions that Hadoop's own files have, set by the JVM."""
+    context: Any = spark.sparkContext
+    jvm, settings = context._jvm, context._jsc.hadoopConfiguration()
+    own, hadoops = jvm.org.apache.hadoop.fs.FileSystem.getLocal(settings), jvm.org.apache.hadoop.fs.RawLocalFileSystem()
+    assert own.getClass().getName() == "tailorbird.kernel.LocalFiles"
+    hadoops.initialize(jvm.java.net.URI("file:///"), settings)
+    own.create(jvm.org.apache.hadoop.fs.Path(str(tmp_path / "own"))).close()
+    hadoops.create(jvm.org.apache.hadoop.fs.Path(str(tmp_path / "hadoop"))).close()
+    assert (tmp_path / "own").stat().st_mode == (tmp_path / "hadoop").stat().st_mode
+    assert not list(tmp_path.glob(".*.crc"))
 
 
 class _Everything:
