@@ -3,13 +3,18 @@
     make bench-join-latency
     make bench-join-latency ARGS="--seconds 60 --rate 500"
 
-Needs the servers (`tailorbird stack up`). The log is written by this program as capture writes it; a sample of the
-changes is watched by reads of their rows until they show the change. Prints p50, p90 and p99 in seconds.
+Needs the servers (`tailorbird stack up`). The log is written by this program as capture writes it: tables filled first,
+then changes at a steady rate. When the join has caught up and `--warm` seconds of that rate are behind it, a sample is
+watched by reads of the rows until they show the change: 5 of the orders' changes a second, and all of the customers'
+and products', 2.5 each, which reach 10 and 50 rows. Prints p50, p90 and p99 in seconds, and the mean batch by phase.
+The sample is small and looked for every 20 ms: reading more of the rows, more often, is work for HBase that slows what
+is measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -21,14 +26,17 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from statistics import quantiles
+from typing import Final
 
 import happybase
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.decode.proc_peers import machine
+from benchmarks.joins.latency import LEAST_SAMPLES, Sample, found, phases_of
 from cdc import naming
 from cdc.cells import TS, RowCodec
 from cdc.envelope import to_envelope
@@ -37,10 +45,14 @@ from cdc.schema import Column, TableId, TableSchema
 from cdc.topology import Topology
 from console.cli_apply import provision
 from console.file_topology import load_topology
+from console.hbase_admin import HBaseAdmin
 from joins.compiler import compile_plan
 
 ROOT = Path(__file__).parent.parent
 CUSTOMERS, PRODUCTS, ORDERS = 5_000, 1_000, 50_000
+_WATCHED_AT_ONCE: Final = 16
+_LOOK_EVERY: Final = 0.02
+_PATIENCE: Final = 10
 _COLUMNS = {
     "shop.orders": {
         "id": "int", "customer_id": "int", "product_id": "int", "status": "varchar(20)", "quantity": "int",
@@ -58,29 +70,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=int, default=500, help="changes/s")
-    parser.add_argument("--warm", type=int, default=20, help="seconds before the first sample")
+    parser.add_argument("--warm", type=int, default=60, help="seconds of changes before the first sample")
     parser.add_argument("--output", type=Path, help="write the result to this file too")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
         try:
-            latencies = bench.run(options.warm, options.seconds, options.rate)
+            bench.run(options.warm, options.seconds, options.rate)
         finally:
             bench.close()
-    if len(latencies) < 100:
-        print(f"only {len(latencies)} samples: is the join running?", file=sys.stderr)
+    if len(bench.samples) < LEAST_SAMPLES:
+        print(f"only {len(bench.samples)} samples: is the join running?", file=sys.stderr)
         return 1
-    cuts = quantiles(latencies, n=100)
-    found = (
-        f"Kafka append → row readable in HBase at {options.rate} changes/s: p50 {cuts[49]:.2f} s, "
-        f"p90 {cuts[89]:.2f} s, p99 {cuts[98]:.2f} s ({len(latencies)} samples)"
-    )
-    print(found, bench.phases, sep="\n")
+    figures = found(bench.samples, phases_of(bench.log), rate=options.rate)
+    if bench.unseen:
+        figures += f"\n- {bench.unseen} watched changes were not to be seen {_PATIENCE} s after the last"
+    print(figures)
     if options.output:
         options.output.write_text(
             "# Latency of the join\n\nWritten by `make bench-join-latency ARGS='--output docs/results/join-latency.md'`"
-            f"\ntopologies/shop.yml on {os.cpu_count()} cores, all servers and the reader of the rows on one machine."
-            f"\n\n- {found}\n- {bench.phases}\n"
+            f", {datetime.now(UTC):%Y-%m-%d}, {machine()}.\ntopologies/shop.yml with {ORDERS:,} orders, "
+            f"{options.seconds} s behind {options.warm} s of warming up; all servers and the reader of the rows on one "
+            f"machine.\n\n{figures}\n"
         )
     return 0
 
@@ -101,9 +112,9 @@ class Bench:
             {"bootstrap.servers": self.topology.log.bootstrap_servers, "linger.ms": 5, "partitioner": "murmur2_random"}
         )
         self.random, self.sequence, self.rows = random.Random(5), 0, dict[tuple[str, int], Row]()
-        self.waiting: dict[bytes, tuple[int, float]] = {}
-        self.latencies: list[float] = []
-        self.phases = ""
+        self.waiting: dict[bytes, tuple[str, int, float]] = {}
+        self.samples: list[Sample] = []
+        self.log, self.unseen = "", 0
         self.lock, self.stop = threading.Lock(), threading.Event()
         self.join: subprocess.Popen[bytes] | None = None
 
@@ -116,8 +127,8 @@ class Bench:
         columns = [Column(name=n, column_type=t, nullable=n != "id") for n, t in _COLUMNS[name].items()]
         return TableSchema(table_id=self._id(name), version=1, columns=tuple(columns), primary_key=("id",))
 
-    def run(self, warm: int, seconds: int, rate: int) -> list[float]:
-        """Fill, start the join, wait until it has all, then change and watch; latencies in seconds."""
+    def run(self, warm: int, seconds: int, rate: int) -> None:
+        """Fill, start the join, wait until it has all, then change and watch: `samples` and the join's `log` of it."""
         self._provision()
         for key in range(CUSTOMERS):
             self.change("crm.customers", key)
@@ -127,43 +138,48 @@ class Bench:
             self.change("shop.orders", key)
         last = self.change("shop.orders", 0)
         self.producer.flush(60)
-        with (self.folder / "join.log").open("w") as log:
+        file = self.folder / "join.log"
+        with file.open("w") as log:
             self.join = subprocess.Popen(
                 [sys.executable, "-m", "joins", str(self.folder / "topology.yml")],
                 env={**os.environ, "TAILORBIRD_HOME": str(self.folder)}, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         watcher = threading.Thread(target=self._watch)
-        self.waiting[self._key(0)] = (last, time.time())
+        self.waiting[self._key(0)] = ("shop.orders", last, time.time())
         watcher.start()
-        while self.waiting:
-            if self.join.poll() is not None:
-                raise SystemExit((self.folder / "join.log").read_text()[-3000:])
-            time.sleep(0.2)
+        self._seen(file)
         self._changes(warm, rate, sample=False)
-        self.latencies.clear()
-        told = (self.folder / "join.log").stat().st_size
+        self.samples.clear()
+        told = file.stat().st_size
         self._changes(seconds, rate, sample=True)
-        time.sleep(5)
+        self.log = file.read_bytes()[told:].decode()
+        deadline = time.monotonic() + _PATIENCE
+        while self.waiting and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.unseen = len(self.waiting)
         self.stop.set()
         watcher.join()
-        self.phases = _phases((self.folder / "join.log").read_bytes()[told:])
-        return list(self.latencies)
+
+    def _seen(self, log: Path) -> None:
+        """Wait until all that is watched is seen; the join's last words if it ends."""
+        while self.waiting:
+            assert self.join is not None, "there is something to wait for"
+            if self.join.poll() is not None:
+                raise SystemExit(log.read_text()[-3000:])
+            time.sleep(0.2)
 
     def _changes(self, seconds: int, rate: int, *, sample: bool) -> None:
-        """Nine of ten changes are orders' (a tenth of them new), the others customers' and products'."""
+        """Of a hundred changes 99 are orders', the others customers' and products'."""
         started = time.monotonic()
         for number in range(seconds * rate):
             draw = self.random.random()
-            if draw < 0.005:
-                self.change("crm.customers", self.random.randrange(CUSTOMERS))
-            elif draw < 0.01:
-                self.change("shop.products", self.random.randrange(PRODUCTS))
-            else:
-                key = self.random.randrange(ORDERS)
-                at = self.change("shop.orders", key)
-                if sample and number % 20 == 0:
-                    with self.lock:
-                        self.waiting.setdefault(self._key(key), (at, time.time()))
+            name = "crm.customers" if draw < 0.005 else "shop.products" if draw < 0.01 else "shop.orders"
+            key = self.random.randrange({"crm.customers": CUSTOMERS, "shop.products": PRODUCTS}.get(name, ORDERS))
+            at = self.change(name, key)
+            if sample and (number % (rate // 5 or 1) == 0 or name != "shop.orders"):
+                with self.lock:
+                    # the order with a customer's or a product's number points at it
+                    self.waiting.setdefault(self._key(key), (name, at, time.time()))
             self.producer.poll(0)
             time.sleep(max(0.0, started + number / rate - time.monotonic()))
 
@@ -208,14 +224,14 @@ class Bench:
         column = f"{self.table.family}:".encode() + TS
         while not self.stop.is_set():
             with self.lock:
-                waiting = dict(self.waiting)
-            for row, cells in table.rows(list(waiting), columns=[column]) if waiting else ():
-                wanted, appended = waiting[row]
+                oldest = dict(list(self.waiting.items())[:_WATCHED_AT_ONCE])
+            for row, cells in table.rows(list(oldest), columns=[column]) if oldest else ():
+                name, wanted, appended = oldest[row]
                 if int.from_bytes(cells[column], "big") >= wanted:
-                    self.latencies.append(time.time() - appended)
+                    self.samples.append(Sample(table=name, appended=appended, seconds=time.time() - appended))
                     with self.lock:
                         del self.waiting[row]
-            time.sleep(0.01)
+            time.sleep(_LOOK_EVERY)
         connection.close()
 
     def _provision(self) -> None:
@@ -232,7 +248,7 @@ class Bench:
         self.producer.flush(30)
 
     def close(self) -> None:
-        """Stop what runs."""
+        """Stop what runs, and leave nothing behind: a table of before keeps its part of HBase's heap."""
         self.stop.set()
         if self.join is not None and self.join.poll() is None:
             os.killpg(self.join.pid, signal.SIGTERM)
@@ -241,17 +257,17 @@ class Bench:
             except subprocess.TimeoutExpired:
                 os.killpg(self.join.pid, signal.SIGKILL)
                 self.join.wait()
-
-
-def _phases(log: bytes) -> str:
-    """The mean time of a micro-batch in ms, whole and by Spark's phases, from the join's log."""
-    lines = (json.loads(line) for line in log.splitlines() if line.startswith(b"{"))
-    batches = [line["milliseconds"] for line in lines if line.get("event") == "batch" and line["changes"]]
-    names = {name for batch in batches for name in batch}
-    means = {name: round(sum(batch.get(name, 0) for batch in batches) / len(batches)) for name in names}
-    return f"{len(batches)} batches; mean ms " + ", ".join(
-        f"{n} {ms}" for n, ms in sorted(means.items(), key=lambda m: -m[1])
-    )
+        self.producer.flush(10)
+        hbase = self.topology.hbase
+        with HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as tables:
+            for table in tables.tables(self.name):
+                tables.drop_table(table)
+            tables.drop_namespace(self.name)
+        kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
+        mine = [topic for topic in kafka.list_topics(timeout=20).topics if topic.startswith(f"{self.name}.")]
+        for deleted in kafka.delete_topics(mine).values() if mine else ():
+            with contextlib.suppress(Exception):  # the broker may delete it with the next start
+                deleted.result(20)
 
 
 if __name__ == "__main__":

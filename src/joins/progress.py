@@ -44,6 +44,13 @@ def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> Pr
     )
 
 
+def mean_milliseconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The mean batch of some reports, by phase, the longest first."""
+    phases = {phase for report in reports for phase in report["durationMs"]}
+    means = {phase: round(sum(one["durationMs"].get(phase, 0) for one in reports) / len(reports)) for phase in phases}
+    return dict(sorted(means.items(), key=lambda phase: (-phase[1], phase[0])))
+
+
 def _operator(number: int, report: Mapping[str, Any]) -> Operator:
     custom = report.get("customMetrics", {})
     size = custom.get("rocksdbSstFileSize", custom.get("rocksdbTotalBytesWritten", 0))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from joins.kafka_log import end_offsets, read_schemas, young_offsets
 from joins.kafka_positions import PositionsLog
 from joins.kafka_table import UpsertTopic
 from joins.plan import Plan
-from joins.progress import progress_of
+from joins.progress import mean_milliseconds, progress_of
 from joins.sink import next_stamp
 from joins.sql import parse_query, tables_of
 from joins.submit import submit_command
@@ -253,6 +252,8 @@ class _Join:
 
         It ends as well where the query must be started anew.
         """
+        from joins.spark_query import reports  # as in `_stream`
+
         told, batch = time.monotonic(), -1
         while not self.stop.is_set() and not sink.raised:
             try:
@@ -267,20 +268,20 @@ class _Join:
             if time.monotonic() - told < _TELL_EVERY:
                 continue
             told = time.monotonic()
-            progress = query.lastProgress
-            if progress is not None and progress.batchId != batch and progress.numInputRows:
-                batch = progress.batchId
-                self._tell(progress, sink)
+            if found := reports(query, batch):
+                batch = found[-1]["batchId"]
+                self._tell(found, sink)
         query.stop()
 
-    def _tell(self, progress: Any, sink: Any) -> None:
-        told = progress_of(json.loads(progress.json), sink.state)
+    def _tell(self, found: Sequence[Mapping[str, Any]], sink: Any) -> None:
+        """Log and count the newest batch; `batches` and their mean `milliseconds` are of all since it was last told."""
+        told = progress_of(found[-1], sink.state)
         self.metrics.progress(told)
         log.info(
             "batch",
             table=self.table.name,
-            number=progress.batchId,
-            changes=progress.numInputRows,
+            number=told.batch,
+            changes=told.changes,
             rows_put=sink.total.rows_put,
             rows_deleted=sink.total.rows_gone,
             dead_letters=sink.total.refused,
@@ -288,7 +289,8 @@ class _Join:
             behind=told.behind,
             state_rows=sum(operator.rows or 0 for operator in told.operators),
             state_bytes=sum(operator.bytes for operator in told.operators),
-            milliseconds=progress.durationMs,
+            batches=len(found),
+            milliseconds=mean_milliseconds(found),
         )
 
     def _teller(self) -> Callable[[str], None]:

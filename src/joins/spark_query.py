@@ -8,10 +8,11 @@ writes identical cells.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -98,6 +99,16 @@ def start_query(
     rows = finished(rows.select("k", "m"), plan)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
+
+
+def reports(query: StreamingQuery, after: int) -> list[Mapping[str, Any]]:
+    """Spark's reports of the batches behind number `after` that had changes, oldest first, as far as Spark keeps them.
+
+    pyspark's own property asks the JVM some hundred times per report.
+    """
+    found: Any = query._jsq.recentProgress()
+    texts = [one.json() for one in found if one.batchId() > after and one.numInputRows()]
+    return [json.loads(text) for text in texts]
 
 
 class BatchSink:
