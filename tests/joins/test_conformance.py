@@ -193,6 +193,7 @@ def test_engine_says_what_the_specification_says(spark: SparkSession, engine: st
 
 
 @pytest.mark.matrix
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
 def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
