@@ -78,7 +78,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
                     "RSS of the indexer (MB)": _rss_mb(process.pid),
                     "write-ahead logs (files)": float(_log_files()),
                     "stubs": float(solr.search("-_kind:[* TO *]", rows=0).hits),
-                    "lag (s)": max(0.0, now - world.visible_stamp(solr) / 1000),
+                    "lag (s)": max(0.0, now - max(began, world.visible_stamp(solr) / 1000)),
                     "rows/s": (written - last[1]) / max(0.001, now - last[0]),
                 }
                 last = (now, written)
