@@ -134,8 +134,7 @@ class StoredProgress:
         node = f"{self._node}/{region.decode()}"
         value = json.dumps({"epoch": self._epoch, "progress": progress._asdict()}).encode()
         with _away():
-            self._client.ensure_path_async(node).get(timeout=ANSWER_SECONDS)
-            self._client.set_async(node, value).get(timeout=ANSWER_SECONDS)
+            _put(self._client, node, value)
 
     def clear(self, region: bytes) -> None:
         """No batch of a region is under way."""
@@ -184,5 +183,12 @@ class Generations:
 
 
 def _put(client: KazooClient, node: str, value: bytes) -> None:
-    client.ensure_path(node)
-    client.set(node, value)
+    """Replace a node's value, or make the node with it: a node made empty first could be read in between, or stay
+    empty after kill -9."""
+    try:
+        client.set_async(node, value).get(timeout=ANSWER_SECONDS)
+    except NoNodeError:
+        try:
+            client.create_async(node, value, makepath=True).get(timeout=ANSWER_SECONDS)
+        except NodeExistsError:  # made meanwhile, or by a call of ours whose answer was lost
+            client.set_async(node, value).get(timeout=ANSWER_SECONDS)

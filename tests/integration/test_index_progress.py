@@ -1,16 +1,20 @@
-"""The progress of a foreign table's batch, as the tests keep it and as ZooKeeper does."""
+"""What is kept of an index in ZooKeeper: the progress of a foreign table's batch, and the targets, which every indexer
+reads while they are first written."""
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from cdc.errors import TailorbirdError
 from console.proc_stack import Stack
 from indexer.foreign import Progress, ProgressStore
+from indexer.targets import Targets
 from indexer.zk_registration import session, withdraw
-from indexer.zk_state import StoredProgress
+from indexer.zk_state import StoredProgress, StoredTargets
 from tests.indexer.test_foreign import Store
 
 pytestmark = pytest.mark.integration
@@ -47,3 +51,36 @@ def test_another_epoch_has_other_collections(stack: Stack) -> None:
         StoredProgress(client, name, epoch=2).clear(b"r")
         StoredProgress(client, name, epoch=2).clear(b"r")
         withdraw(client, name)
+
+
+def test_targets_are_never_seen_half_made(stack: Stack) -> None:
+    """An index's first rebuild stores targets where there was no node, while its indexers read them."""
+    zookeeper = stack.addresses()["zookeeper"]
+    before, after = Targets(epoch=0, collections=("c",)), Targets(epoch=1, collections=("c", "c_r1"))
+    seen: list[Targets] = []
+    failures: list[TailorbirdError] = []
+    with session(zookeeper) as reading, session(zookeeper) as writing:
+        for _ in range(50):
+            name = f"t{uuid.uuid4().hex[:8]}"
+            written = threading.Event()
+
+            def read(name: str = name, written: threading.Event = written) -> None:
+                targets = StoredTargets(reading, name, collection="c")
+                try:
+                    while not written.is_set():
+                        seen.append(targets.read())
+                except TailorbirdError as error:
+                    failures.append(error)
+
+            readers = [threading.Thread(target=read) for _ in range(4)]
+            for each in readers:
+                each.start()
+            StoredTargets(writing, name, collection="c").write(after)
+            written.set()
+            for each in readers:
+                each.join()
+            assert StoredTargets(reading, name, collection="c").read() == after
+            withdraw(writing, name)
+    assert not failures
+    assert {each.epoch for each in seen} <= {0, 1}
+    assert before in seen
