@@ -79,17 +79,19 @@ def _per_batch(shape: Shape) -> int:
 
 
 def _growth(scale: float, folder: Path) -> float:
-    """Uniform updates of two tables of 200,000 rows each and then of two million, as many changes of each."""
-    readings = []
-    for factor in (1, 10):
+    """Uniform updates of two tables of 200,000 rows each and of two million, as many changes of each; a shared machine
+    is not equally fast all the time, so the small ones run before and after the large ones."""
+    readings: dict[int, list[Reading]] = {1: [], 10: []}
+    per_batch = max(1000, int(50_000 * scale))
+    for factor in (1, 10, 1):
         shape = _uniform(scale, factor)
         data = folder / f"growth{factor}"
-        changes = write_log(shape, data, per_batch=50_000)
-        filled = sum(1 for _ in range(0, 2 * shape.tables[1].rows, 50_000))
+        changes = write_log(shape, data, per_batch=per_batch)
+        filled = sum(1 for _ in range(0, 2 * shape.tables[1].rows, per_batch))
         reading = _run([sys.executable], "engine_tailorbird", f"growth{factor}", scale, data, changes)
-        readings.append(replace(reading, batches=reading.batches[filled:]))
+        readings[factor].append(replace(reading, batches=reading.batches[filled:]))
         shutil.rmtree(data)
-    return growth(*readings)
+    return growth(readings[1], readings[10])
 
 
 def _uniform(scale: float, factor: int) -> Shape:

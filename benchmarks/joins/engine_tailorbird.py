@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.joins.report import Reading
@@ -67,8 +68,9 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
 
     rows = kernel_flow(read, program_of(plan, settled))
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", str(scratch / "checkpoint"))
+    counted: dict[int, int] = {}
     started = time.monotonic()
-    query = writer.foreachBatch(_nowhere).trigger(availableNow=True).start()
+    query = writer.foreachBatch(partial(_nowhere, counted)).trigger(availableNow=True).start()
     query.awaitTermination()
     seconds = time.monotonic() - started
     progress: list[Any] = [p for p in query.recentProgress if p.numInputRows]
@@ -79,7 +81,7 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
         changes=sum(p.numInputRows for p in progress),
         seconds=seconds,
         state_bytes=state,
-        batches=tuple((p.numInputRows, p.durationMs["triggerExecution"] / 1000) for p in progress),
+        batches=tuple((p.numInputRows, p.durationMs["triggerExecution"] / 1000, counted[p.batchId]) for p in progress),
     )
 
 
@@ -99,8 +101,10 @@ def _log(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
     )
 
 
-def _nowhere(rows: DataFrame, _: int) -> None:
-    rows.write.format("noop").mode("append").save()
+def _nowhere(counted: dict[int, int], rows: DataFrame, batch: int) -> None:
+    seen = Observation()
+    rows.observe(seen, F.count(F.lit(1)).alias("rows")).write.format("noop").mode("append").save()
+    counted[batch] = seen.get["rows"]
 
 
 def _bytes(folder: Path) -> int:
