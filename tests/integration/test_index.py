@@ -198,7 +198,7 @@ class World:
     def stop(self) -> None:
         for process in self.processes:
             process.kill()
-            process.communicate()
+            print(process.communicate()[1])  # pytest shows it where a test has failed
         self.processes.clear()
 
     def announced(self) -> list[str]:
