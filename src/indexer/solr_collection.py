@@ -24,6 +24,9 @@ _BAD_REQUEST = 400
 _REASON_LENGTH = 500
 # Opening a searcher five times a second halves Solr's throughput, which nobody notices but a backlog.
 _BACKLOG_COMMIT_SECONDS = 1.0
+# How often the schema is read again because another process, a rebuild or an indexer, was faster to add a field.
+_ADD_ATTEMPTS = 10
+_FIELD_EXISTS = "already exists"
 # More posts at a time would only wait for Solr's processors.
 _POSTS = 4
 
@@ -61,30 +64,48 @@ class SolrCollection:
         A column whose type has changed keeps the field that it has, since a field's type can not change: its values
         are converted where they fit and refused where they do not, until the index is rebuilt.
         """
+        fields_wanted, added = list(wanted), False
         with self._schema_lock:
-            known = {field["name"]: field for field in self._schema("GET", "/schema/fields", None)["fields"]}
-            missing: dict[str, Field] = {}
-            for field in wanted:
-                found = known.get(field.name)
-                if found is None:
-                    missing[field.name] = field
-                elif found["type"] != field.type and self._conversions.get(field.name) != found["type"]:
-                    self._conversions[field.name] = found["type"]
-                    log.warning(
-                        "field_type_differs",
-                        collection=self._name,
-                        field=field.name,
-                        has=found["type"],
-                        needs=field.type,
-                        remedy="tailorbird index reindex TOPOLOGY",
-                    )
-            if missing:
-                definitions = [
-                    {"name": field.name, "type": field.type, "stored": field.stored, "multiValued": field.many}
-                    for field in missing.values()
-                ]
-                self._schema("POST", "/schema", {"add-field": definitions})
-            return bool(missing)
+            for _ in range(_ADD_ATTEMPTS):
+                missing = self._lacking(fields_wanted)
+                if not missing:
+                    return added
+                added |= self._add_fields(missing)
+        raise Retriable(f"other processes add fields to collection {self._name}", "it ends by itself")
+
+    def _lacking(self, wanted: Sequence[Field]) -> list[Field]:
+        """The fields that the schema lacks; notes which of the others have another type."""
+        known = {field["name"]: field for field in self._schema("GET", "/schema/fields", None)["fields"]}
+        missing: dict[str, Field] = {}
+        for field in wanted:
+            found = known.get(field.name)
+            if found is None:
+                missing[field.name] = field
+            elif found["type"] != field.type and self._conversions.get(field.name) != found["type"]:
+                self._conversions[field.name] = found["type"]
+                log.warning(
+                    "field_type_differs",
+                    collection=self._name,
+                    field=field.name,
+                    has=found["type"],
+                    needs=field.type,
+                    remedy="tailorbird index reindex TOPOLOGY",
+                )
+        return list(missing.values())
+
+    def _add_fields(self, missing: Sequence[Field]) -> bool:
+        """Whether Solr took them; False, and none is added, where another process has added one of them meanwhile."""
+        definitions = [
+            {"name": field.name, "type": field.type, "stored": field.stored, "multiValued": field.many}
+            for field in missing
+        ]
+        try:
+            self._schema("POST", "/schema", {"add-field": definitions})
+        except Fatal as error:
+            if _FIELD_EXISTS not in error.message:
+                raise
+            return False
+        return True
 
     def exists(self) -> bool:
         """Whether Solr serves the collection; Retriable while Solr is away."""
@@ -296,7 +317,7 @@ class SolrCollection:
         if status == 404:
             raise self._missing()
         if status == _BAD_REQUEST:
-            raise Fatal(f"Solr refused fields of collection {self._name}: {str(answer)[:_REASON_LENGTH]}")
+            raise Fatal(f"Solr refused fields of collection {self._name}: {_refusals(answer)}")
         if status != 200:
             raise Retriable(f"Solr at {self._url}: HTTP {status} for the schema", AWAY)
         return answer
@@ -316,6 +337,15 @@ def visible_stamp(solr: Solr, collection: str) -> int | None:
         return found.visible_stamp()
     finally:
         found.close()
+
+
+def _refusals(answer: dict[str, Any]) -> str:
+    """What the Schema API says of each field that it refused."""
+    try:
+        found = [message.strip() for each in answer["error"]["details"] for message in each["errorMessages"]]
+    except (KeyError, TypeError):
+        found = [str(answer)]
+    return " ".join(found)[:_REASON_LENGTH]
 
 
 def _reason(answer: bytes) -> str:

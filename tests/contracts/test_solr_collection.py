@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -176,6 +177,20 @@ def test_fields_of_one_collection_are_not_in_another(
             assert second.ensure_fields([Field(name="n", type="exact", stored=True)])
     finally:
         admin.remove(other)
+
+
+def test_several_add_the_same_fields_at_once(collection: SolrCollection, url: str, name: str) -> None:
+    """Indexers and a rebuild meet a new layout at the same time: each finds its fields there, none ends."""
+
+    def ensure(wanted: list[Field]) -> bool:
+        with contextlib.closing(SolrCollection(Solr(url=url), name, commit_within=1)) as other:
+            return other.ensure_fields(wanted)
+
+    with ThreadPoolExecutor(4) as pool:
+        for turn in range(10):
+            wanted = [[Field(name=f"f{turn}_{n}", type="pint", stored=True) for n in range(k, 3)] for k in (0, 0, 1, 2)]
+            assert any(pool.map(ensure, wanted))
+            assert not collection.ensure_fields(wanted[0])
 
 
 def test_many_documents_are_paged(collection: SolrCollection, url: str, name: str) -> None:
