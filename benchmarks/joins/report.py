@@ -119,6 +119,6 @@ def document(lines: Iterable[str], facts: Mapping[str, str]) -> str:
     return (
         "# Joins beside Flink SQL\n\nWritten by `make bench-joins`; the same Debezium JSON files, the same machine, "
         "one sitting, both into nowhere; start of the query to its end. A dimension's row has ever more facts as a run "
-        "goes on, so a change makes ever more rows to write: the halves are told both ways, and judged by changes read.\n\n"
+        "goes on, so a change makes ever more rows to write: the halves are told both ways, judged by changes read.\n\n"
         f"{table}\n\n```\n{chr(10).join(lines)}\n```\n"
     )
