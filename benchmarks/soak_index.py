@@ -25,9 +25,11 @@ from benchmarks.index.chart import charts, growth
 from benchmarks.index.load import Load, differences
 from benchmarks.index.world import World, environment
 from cdc.errors import TailorbirdError
+from console.proc_steal import Stolen
 
 KEYS = 20_000
 SAMPLE_SECONDS = 5.0
+WITHHELD = "processors withheld by the host (%)"
 # Of the last third's mean over the middle third's. Logs come and go in whole files: one more is no growth.
 MAY_GROW = {"RSS of the indexer (MB)": 0.05, "write-ahead logs (files)": 0.5, "stubs": 0.25, "lag (s)": 0.5}
 
@@ -37,7 +39,9 @@ class Samples:
     """What was seen every few seconds."""
 
     minutes: list[float] = field(default_factory=list)
-    series: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in (*MAY_GROW, "rows/s")})
+    series: dict[str, list[float]] = field(
+        default_factory=lambda: {name: [] for name in (*MAY_GROW, "rows/s", WITHHELD)}
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +71,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     print(f"soak-index: half of what it can is {half:.0f} rows/s", file=sys.stderr)
     print(f"soak-index: {rate:.0f} rows/s for {options.minutes:g} minutes", file=sys.stderr, flush=True)
     samples, began, written, last = Samples(), time.time(), 0, (time.time(), 0)
-    size = max(1, round(rate / 4))
+    size, stolen = max(1, round(rate / 4)), Stolen()
     with world.sink() as sink:
         while (elapsed := time.time() - began) < options.minutes * 60:
             if written / rate > elapsed:
@@ -83,6 +87,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
                     "stubs": float(solr.search("-_kind:[* TO *]", rows=0).hits),
                     "lag (s)": max(0.0, now - max(began, world.visible_stamp(solr) / 1000)),
                     "rows/s": (written - last[1]) / max(0.001, now - last[0]),
+                    WITHHELD: 100 * stolen.lap(),
                 }
                 last = (now, written)
                 samples.minutes.append(elapsed / 60)

@@ -13,7 +13,7 @@ def charts(title: str, minutes: Sequence[float], series: Mapping[str, Sequence[f
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif">',
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="10" y="24" font-size="16">{title}</text>',
+        f'<text x="10" y="24" font-size="13">{title}</text>',
     ]
     for number, (name, values) in enumerate(series.items()):
         parts += _panel(name, minutes, values, top=50 + number * (PANEL + GAP))

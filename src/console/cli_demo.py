@@ -23,6 +23,7 @@ from cdc.errors import UsageError
 _SAMPLES_PER_SECOND = 6.0
 _WARM_UP_ROUNDS = 3
 _PLAIN_LINE_EVERY = 10.0
+_WITHHELD_TOLD = 0.05
 
 
 def demo(
@@ -87,6 +88,7 @@ def _run(
     from console.mysql_demo import MySqlShop
     from console.proc_pipeline import Pipeline
     from console.proc_stack import Stack
+    from console.proc_steal import Stolen
     from console.solr_freshness import Freshness, percentile
     from console.stack import LOAD_LOGIN, StackSettings
     from console.stack_bars import telling
@@ -141,6 +143,7 @@ def _run(
     sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(seed + 1))
     ends = time.monotonic() + for_seconds if for_seconds else None
     kinds: dict[str, int] = {}
+    stolen = Stolen()
     with console.status("") if console.is_terminal else nullcontext() as line:
         shown, said = 0.0, time.monotonic()
         for change in traffic(
@@ -160,7 +163,7 @@ def _run(
     console.print("traffic: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items())))
     with console.status("waiting until every change is visible"):
         wait_until_quiet(topology, shop, pipeline, lambda why: None)
-    totals = counts(pipeline)
+    totals, withheld = counts(pipeline), stolen.share()
     with console.status("comparing databases, HBase and Solr, row by row and field by field"):
         result = verdict(topology, index.name)
     samples = freshness.samples_ms()
@@ -173,12 +176,15 @@ def _run(
             console.print(f"  {example}", markup=False)
     p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
     console.print(f"freshness, COMMIT → visible in Solr: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")
+    if withheld >= _WITHHELD_TOLD:
+        console.print(f"the host of this machine withheld {withheld:.0%} of its processors meanwhile")
     outcome = {
         **totals,
         "hbase": result.hbase.counts(),
         "solr": result.solr.counts(),
         "freshness_ms": {"p50": p50, "p99": p99},
         "samples": len(samples),
+        "withheld": round(withheld, 3),
         "seconds": round(time.monotonic() - began),
     }
     return outcome, result.equal
