@@ -46,6 +46,7 @@ from cdc.topology import Topology
 from console.cli_apply import provision
 from console.file_topology import load_topology
 from console.hbase_admin import HBaseAdmin
+from console.proc_steal import Stolen
 from joins.compiler import compile_plan
 
 ROOT = Path(__file__).parent.parent
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"only {len(bench.samples)} samples: is the join running?", file=sys.stderr)
         return 1
     figures = found(bench.samples, phases_of(bench.log), rate=options.rate)
+    figures += f"\n- the host of the machine withheld {bench.withheld:.1%} of its processors meanwhile"
     if bench.unseen:
         figures += f"\n- {bench.unseen} watched changes were not to be seen {_PATIENCE} s after the last"
     print(figures)
@@ -114,7 +116,7 @@ class Bench:
         self.random, self.sequence, self.rows = random.Random(5), 0, dict[tuple[str, int], Row]()
         self.waiting: dict[bytes, tuple[str, int, float]] = {}
         self.samples: list[Sample] = []
-        self.log, self.unseen = "", 0
+        self.log, self.unseen, self.withheld = "", 0, 0.0
         self.lock, self.stop = threading.Lock(), threading.Event()
         self.join: subprocess.Popen[bytes] | None = None
 
@@ -150,8 +152,9 @@ class Bench:
         self._seen(file)
         self._changes(warm, rate, sample=False)
         self.samples.clear()
-        told = file.stat().st_size
+        told, stolen = file.stat().st_size, Stolen()
         self._changes(seconds, rate, sample=True)
+        self.withheld = stolen.share()
         self.log = file.read_bytes()[told:].decode()
         deadline = time.monotonic() + _PATIENCE
         while self.waiting and time.monotonic() < deadline:

@@ -19,14 +19,26 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.joins.report import MOST_GROWTH, Reading, document, growth, line_of, misses, reading_of
+from benchmarks.joins.report import (
+    MOST_GROWTH,
+    MOST_WITHHELD,
+    Reading,
+    document,
+    growth,
+    growth_line,
+    line_of,
+    misses,
+    reading_of,
+)
 from benchmarks.joins.workload import Shape, shapes, write_log
 from cdc.artefacts import cache_folder
+from console.proc_steal import Stolen
 from joins.proc_kernel import build
 
 FLINK = "apache-flink==2.3.*"
 ROOT = Path(__file__).parent.parent
 _TIMEOUT = 3600
+_TAKES = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,8 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             missed += misses(name, ours, theirs)
             print(lines[-1], flush=True)
         if not options.no_growth:
-            factor = _growth(options.scale, Path(folder))
-            lines.append(f"tables ten times larger: {factor:.2f}× the cost per change")
+            small, large = _growth(options.scale, Path(folder))
+            factor = growth(small, large)
+            lines.append(growth_line(small, large))
             print(lines[-1], flush=True)
             if factor > MOST_GROWTH:
                 missed.append(
@@ -78,7 +91,7 @@ def _per_batch(shape: Shape) -> int:
     return max(1000, min(50_000, shape.changes // 20))
 
 
-def _growth(scale: float, folder: Path) -> float:
+def _growth(scale: float, folder: Path) -> tuple[list[Reading], list[Reading]]:
     """Uniform updates of two tables of 200,000 rows each and of two million, as many changes of each; a shared machine
     is not equally fast all the time, so the small ones run before and after the large ones."""
     readings: dict[int, list[Reading]] = {1: [], 10: []}
@@ -91,7 +104,7 @@ def _growth(scale: float, folder: Path) -> float:
         reading = _run([sys.executable], "engine_tailorbird", f"growth{factor}", scale, data, changes)
         readings[factor].append(replace(reading, batches=reading.batches[filled:]))
         shutil.rmtree(data)
-    return growth(readings[1], readings[10])
+    return readings[1], readings[10]
 
 
 def _uniform(scale: float, factor: int) -> Shape:
@@ -99,15 +112,29 @@ def _uniform(scale: float, factor: int) -> Shape:
 
 
 def _run(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int) -> Reading:
+    """The first of three takes whose processors were its own, else the one that had most of them; for both engines."""
+    takes: list[Reading] = []
+    while len(takes) < _TAKES and not (takes and takes[-1].withheld <= MOST_WITHHELD):
+        takes.append(_take(python, engine, name, scale, data, changes))
+        told = (
+            f"{engine} on {name}: {takes[-1].rate:,.0f} changes/s, {takes[-1].withheld:.1%} of the processors withheld"
+        )
+        print(told, file=sys.stderr, flush=True)
+    return min(takes, key=lambda take: take.withheld)
+
+
+def _take(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int) -> Reading:
     scratch = data.parent / f"{name}-{engine}"
     scratch.mkdir()
     environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch)]
+    stolen = Stolen()
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    withheld = stolen.share()
     shutil.rmtree(scratch)
     if done.returncode:
         raise SystemExit(f"{engine} on {name} failed:\n{done.stderr[-3000:]}")
-    return reading_of(done.stdout, changes)
+    return replace(reading_of(done.stdout, changes), withheld=withheld)
 
 
 def _flink_python() -> str:

@@ -11,17 +11,23 @@ from typing import Final
 LEAST_RATIO: Final = 0.7
 LEAST_SECOND_HALF: Final = 0.9
 MOST_GROWTH: Final = 1.25
+# A run from which the host of the machine withheld more than this share of the processors is taken again.
+MOST_WITHHELD: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One run; `batches` = (changes read, seconds, rows written) of each, empty where the engine has none."""
+    """One run; `batches` = (changes read, seconds, rows written) of each, empty where the engine has none.
+
+    `withheld`: the share of the processors' time that the machine's host kept for others meanwhile.
+    """
 
     engine: str
     changes: int
     seconds: float
     state_bytes: int
     batches: tuple[tuple[int, float, int], ...] = ()
+    withheld: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -85,7 +91,17 @@ def line_of(shape: str, ours: Reading, flink: Reading) -> str:
         f"   state {ours.state_bytes / 1e6:,.0f} MB against {flink.state_bytes / 1e6:,.0f} MB\n"
         f"{'':10} second half {_share(second.work, first.work):.2f}× the first in changes read and rows written,"
         f" {_share(second.rate, first.rate):.2f}× in changes read;"
-        f" rows written for a change: {first.fan_out:.2f}, then {second.fan_out:.2f}"
+        f" rows written for a change: {first.fan_out:.2f}, then {second.fan_out:.2f}\n"
+        f"{'':10} processors withheld by the host: {ours.withheld:.1%} of ours, {flink.withheld:.1%} of Flink's run"
+    )
+
+
+def growth_line(small: Sequence[Reading], large: Sequence[Reading]) -> str:
+    """The growth in a line."""
+    withheld = max(reading.withheld for reading in (*small, *large))
+    return (
+        f"tables ten times larger: {growth(small, large):.2f}× the cost per change"
+        f" (processors withheld: up to {withheld:.1%} of a run)"
     )
 
 
