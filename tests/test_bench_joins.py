@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from benchmarks.joins.report import Reading, growth, line_of, misses
+from benchmarks import bench_joins
+from benchmarks.joins.report import Reading, growth, growth_line, line_of, misses
 
 
 def reading(engine: str, batches: list[tuple[int, float, int]]) -> Reading:
@@ -34,3 +38,21 @@ def test_a_half_that_does_less_a_second_is_told() -> None:
 def test_growth_is_the_cost_of_a_change_in_the_larger_tables() -> None:
     small = [reading("ours", [WARM_UP, (100, 1.0, 0)]), reading("ours", [WARM_UP, (100, 3.0, 0)])]
     assert growth(small, [reading("ours", [WARM_UP, (100, 3.0, 0)])]) == pytest.approx(1.5)
+
+
+def test_what_the_host_withheld_is_told() -> None:
+    ours = replace(reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)]), withheld=0.041)
+    assert "withheld by the host: 4.1% of ours, 0.0% of Flink's run" in line_of("n1", ours, FLINK)
+    assert "(processors withheld: up to 4.1% of a run)" in growth_line([ours, FLINK], [FLINK])
+
+
+@pytest.mark.parametrize(
+    ("withheld", "kept"), [([0.04], 0.04), ([0.3, 0.01], 0.01), ([0.3, 0.1, 0.2], 0.1)], ids=["quiet", "again", "never"]
+)
+def test_a_run_without_its_processors_is_taken_again(
+    withheld: list[float], kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = list(withheld)
+    monkeypatch.setattr(bench_joins, "_take", lambda *_: replace(FLINK, withheld=left.pop(0)))
+    assert bench_joins._run(["python"], "engine", "n1", 1.0, Path("data"), 500).withheld == kept
+    assert left == []
