@@ -84,7 +84,10 @@ class Captured:
         return [json.loads(value) for _, _, value in self.read(self.topic(table)) if value is not None]
 
     def read(self, topic: str, partitions: int = 2, last: int | None = None) -> list[tuple[int, bytes, bytes]]:
-        """Partition, key and value of every committed record up to the topic's ends, or of its `last` offsets only."""
+        """Partition, key and value of every committed record up to the topic's ends, or of its `last` offsets only.
+
+        Partition by partition: which of them answers first is the broker's affair.
+        """
         consumer = self._consumer("read_committed")
         marks = [self._marks(consumer, topic, p) for p in range(partitions)]
         found, ended = list[tuple[int, bytes, bytes]](), {p for p, (low, high) in enumerate(marks) if low == high}
@@ -101,7 +104,7 @@ class Captured:
             elif message.error().code() not in AWAY:
                 raise AssertionError(f"{topic}: {message.error()}")
         consumer.unassign()
-        return found
+        return sorted(found, key=lambda record: record[0])
 
     @staticmethod
     def _marks(consumer: Any, topic: str, partition: int) -> tuple[int, int]:
