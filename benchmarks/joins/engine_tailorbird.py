@@ -24,7 +24,7 @@ from joins.compiler import compile_plan
 from joins.plan import Plan
 from joins.program import program_of
 from joins.spark_kernel import kernel_flow
-from joins.spark_session import open_session
+from joins.spark_session import close_session, open_session
 
 _TYPES = {"string": "varchar(200)", "bigint": "bigint"}
 
@@ -75,7 +75,7 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
     seconds = time.monotonic() - started
     progress: list[Any] = [p for p in query.recentProgress if p.numInputRows]
     state = _bytes(scratch / "checkpoint" / "state")
-    spark.stop()
+    close_session(spark)
     return Reading(
         engine="tailorbird",
         changes=sum(p.numInputRows for p in progress),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from joins.plan import KeyedJoin, Plan, Step
-from joins.records import Values, ts_of, values_of, values_of_text
+from joins.records import Values, ts_of, unpack, values_of, values_of_text
 
 Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value
 
@@ -42,17 +42,26 @@ def _name(step: Step) -> str:
 
 def described(entries: Iterable[Entry], keys: Mapping[bytes, str]) -> list[Held]:
     """The entries of these keys, right sides first, then rows in the order of their ids."""
-    found = []
+    found: list[Held] = []
     for variable, k, row, value in entries:
         if k not in keys:
             continue
-        if variable.startswith("right"):
-            found.append(_held(keys[k], "right side", None, value))
+        if variable.startswith("key"):
+            found += _key(keys[k], value)
         elif variable.startswith("rows"):
             found.append(_held(keys[k], "row", None if row is None else values_of_text(row), value))
         elif variable.startswith("row_"):
             found += _parts(keys[k], value)
     return sorted(found, key=lambda held: (held.step, held.what != "right side", str(held.row)))
+
+
+def _key(step: str, value: bytes) -> Iterator[Held]:
+    """The right side of a key, if it has one, and its rows while they are few: behind a byte with their number."""
+    parts = unpack(value[1:])
+    if parts[0]:
+        yield _held(step, "right side", None, parts[0])
+    for row, payload in zip(parts[1::2], parts[2::2], strict=True):
+        yield _held(step, "row", values_of_text(row), payload)
 
 
 def _held(step: str, what: str, row: Values | None, payload: bytes) -> Held:

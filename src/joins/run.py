@@ -99,7 +99,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     where Kafka does not tell the tables' schemas.
     """
     from joins.spark_inspect import entries  # imported here: pyspark costs a second
-    from joins.spark_session import open_session
+    from joins.spark_session import close_session, open_session
 
     topology = load_topology(file)
     table = choose_table(topology, table_name)
@@ -121,7 +121,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     try:
         return described(entries(spark, checkpoint, keys), keys)
     finally:
-        spark.stop()
+        close_session(spark)
 
 
 def sink_of(topology: Topology, table: Table) -> JoinedTable | UpsertTopic:
@@ -202,7 +202,7 @@ class _Join:
     def _stream(self, plan: Plan, settled: dict[str, dict[int, int]], record: QueryRecord, layout: Any) -> None:
         # imported here: pyspark costs a second, which a mistake found above should not
         from joins.spark_query import BatchSink, start_query
-        from joins.spark_session import open_session
+        from joins.spark_session import close_session, open_session
 
         sink = BatchSink(
             plan=plan,
@@ -245,7 +245,7 @@ class _Join:
             raise sink.failure or Fatal(f"Spark: {_first_line(error)}") from error
         finally:
             if not self.stop.is_set():
-                spark.stop()
+                close_session(spark)
 
     def _watch(self, query: Any, sink: Any) -> None:
         """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails.

@@ -15,8 +15,8 @@ from joins.held import Entry
 _SOURCE = "statestore"
 
 
-def entries(spark: SparkSession, checkpoint: Path, keys: Collection[bytes]) -> Iterator[Entry]:
-    """What the last committed batch left under some keys, in every operator and variable."""
+def entries(spark: SparkSession, checkpoint: Path, keys: Collection[bytes] | None) -> Iterator[Entry]:
+    """What the last committed batch left under some keys, or under all, in every operator and variable."""
     session: Any = spark
     session._jsparkSession.streams()  # loads what the state data source needs and else only a query would
     metadata = spark.read.format("state-metadata").load(str(checkpoint))
@@ -24,7 +24,9 @@ def entries(spark: SparkSession, checkpoint: Path, keys: Collection[bytes]) -> I
         for variable in json.loads(operator.operatorProperties or "{}").get("stateVariables", []):
             name = variable["stateName"]
             found = _read(spark, checkpoint, operator.operatorId, name)
-            picked = _columns(found).where(F.col("k").isin([bytearray(key) for key in keys]))
+            picked = _columns(found)
+            if keys is not None:
+                picked = picked.where(F.col("k").isin([bytearray(key) for key in keys]))
             for row in picked.collect():
                 yield name, bytes(row.k), None if row.r is None else bytes(row.r), bytes(row.p)
 

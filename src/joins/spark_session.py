@@ -109,6 +109,20 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine) -
     return session
 
 
+def close_session(session: SparkSession) -> None:
+    """Stop a session, and first the state stores of a local one.
+
+    A JVM that ends while RocksDB compacts may wait for ever: it takes down RocksDB's threads only once it no longer
+    lets any thread in, and one of them that wants to log something stands at the door.
+    """
+    context = session.sparkContext
+    if str(context.master).startswith("local["):
+        assert context._jvm is not None, "an open session has its JVM"
+        stores = getattr(context._jvm, "org.apache.spark.sql.execution.streaming.state.StateStore$")
+        getattr(stores, "MODULE$").stop()
+    session.stop()
+
+
 def _write_no_checksums(session: SparkSession) -> None:
     # a property of Hadoop's one object for local files, which no setting reaches
     context = session.sparkContext

@@ -22,10 +22,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from joins.plan import Plan
 from joins.program import WEEK_MS, program_of
-from joins.records import FLOOR, SINK, Message, load
+from joins.records import FLOOR, REFUSED, ROW_PUT, SINK, Message, load
 from joins.simulation import Logged, Simulation
+from joins.spark_inspect import entries
 from joins.spark_kernel import kernel_flow
-from joins.spark_session import open_session
+from joins.spark_session import close_session, open_session
 from joins.spark_steps import dataflow
 from tests.integration.conftest import servers
 from tests.joins.joincase import Case, events_of, log_of
@@ -44,7 +45,7 @@ Found = list[tuple[bytes, int, bytes]]
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("conformance", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
     yield session
-    session.stop()
+    close_session(session)
 
 
 def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: Path) -> None:
@@ -199,6 +200,56 @@ def test_engine_says_what_the_specification_says(spark: SparkSession, engine: st
 def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
     """Fifty more per part, two hundred in all."""
     compare(spark, engine, iter(range(first, first + 1000)), 50, tmp_path)
+
+
+def crowd(join: str, star: bool, *, facts_first: bool) -> Case:
+    """Rows of one key: few, more and more, and in the end none, their right side going before or after them."""
+    many = range(1, 41)
+    facts, right = [["delete", "shop.f", {"id": i}] for i in many], [["delete", "shop.d", {"id": 7}]]
+    first, second = (facts, right) if facts_first else (right, facts)
+    tables = {"shop.f": {"key": ["id"], "id": "int", "d": "int?", "e": "int?", "note": "varchar(60)?"}}
+    for name in ("d", "e"):
+        tables[f"shop.{name}"] = {"key": ["id"], "id": "int", "name": "varchar(20)?"}
+    chosen, other = (", e.name AS of_e", "LEFT JOIN shop.e e ON e.id = f.e") if star else ("", "")
+    return Case(
+        tables=tables,
+        query=f"SELECT f.id, f.note, d.name{chosen} FROM shop.f f {join} shop.d d ON d.id = f.d {other}",
+        row_key=["id"],
+        history=[
+            *[["put", "shop.f", {"id": i, "d": 7, "e": None, "note": "n" * 50}] for i in many if i < 3],
+            ["quiet"],
+            ["put", "shop.d", {"id": 7, "name": "a"}],
+            ["quiet"],
+            *[["put", "shop.f", {"id": i, "d": 7, "e": 7, "note": "m" * 50}] for i in many if i > 1],
+            ["put", "shop.d", {"id": 7, "name": "b"}],
+            ["quiet"],
+            *[["put", "shop.f", {"id": i, "d": 8, "e": None, "note": "o" * 50}] for i in many if i > 35],
+            ["put", "shop.d", {"id": 7, "name": "c"}],
+            ["quiet"],
+            *first,
+            ["quiet"],
+            *second,
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("join", "star", "facts_first"),
+    [("JOIN", False, True), ("JOIN", False, False), ("LEFT JOIN", False, False), ("JOIN", True, True)],
+)
+def test_a_key_goes_from_few_rows_to_many_and_to_none(
+    spark: SparkSession, join: str, star: bool, facts_first: bool, tmp_path: Path
+) -> None:
+    """The kernel keeps few rows with their key and many apart from it: it says the same of both, and nothing stays."""
+    case = crowd(join, star, facts_first=facts_first)
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    batches = [log_of(case, events, ends) for events in events_of(case)]
+    settled = {topic: dict.fromkeys(range(2), 1000) for topic in plan.topics}
+    got = run(spark, partial(kernel, plan, settled), batches, tmp_path)
+    assert got == specified(plan, settled, batches)
+    assert not any(op == REFUSED for found in got for _, op, _ in found)
+    assert sum(op == ROW_PUT for _, op, _ in got[3]) == 40 - (join == "JOIN") * 5
+    assert list(entries(spark, tmp_path / "checkpoint", None)) == []
 
 
 @pytest.mark.parametrize(("tombstone_ms", "back"), [(1, 1), (WEEK_MS, 0)])

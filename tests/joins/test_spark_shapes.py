@@ -20,7 +20,7 @@ from joins.oracle import Rows
 from joins.program import program_of
 from joins.records import ROW_GONE, ROW_PUT, SINK, load, values_of
 from joins.spark_kernel import finished, kernel_flow
-from joins.spark_session import open_session
+from joins.spark_session import close_session, open_session
 from joins.spark_steps import dataflow
 from joins.sql_oracle import Oracle
 from tests.joins.joincase import Case, table_id
@@ -37,7 +37,7 @@ PER_BATCH = 100_000
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("shapes", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
     yield session
-    session.stop()
+    close_session(session)
 
 
 def case_of(shape: Shape) -> Case:

@@ -8,14 +8,15 @@ import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
 /**
- * The rows that point at a key meet the row that has it, for every hop of a level: `joins.state.hop_step`. State: per key the right side's payload; per
- * (key, row) the row's payload, or nothing where an assembling step keeps it. A key's rows are entries of their own, so a key with very many costs no more
- * per change than any other; and they are written without being read, since a read costs more than a write.
+ * The rows that point at a key meet the row that has it, for every hop of a level: `joins.state.hop_step`. State: per key the right side's payload and, with
+ * it, the first few rows, of each its payload, or nothing where an assembling step keeps it: so they need no search of the store. Once they are more, each is
+ * an entry of its own, written without being read, and a key with very many costs no more per change than any other.
  */
 public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
+  private static final int FEW = 320, APART = -1; // bytes: two or three rows of a common width, or a dozen names of rows
   private final String program;
   private transient Hop[] hops;
-  private transient ValueState<byte[]> rightSide;
+  private transient ValueState<byte[]> keys;
   private transient MapState<byte[], byte[]> rows;
 
   public KeyedJoin(String program) {
@@ -30,15 +31,15 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     hops = new Hop[128];
     JsonNode described = Message.at(Message.parsed(program), "hops");
     for (int i = 0; i < described.size(); i++) hops[Message.at(Message.at(described, Integer.valueOf(i)), "hop").asInt()] = new Hop(Message.at(described, Integer.valueOf(i)));
-    rightSide = getHandle().getValueState("right_v1", Encoders.BINARY(), TTLConfig.NONE());
+    keys = getHandle().getValueState("key_v1", Encoders.BINARY(), TTLConfig.NONE());
     rows = getHandle().getMapState("rows_v1", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
   public scala.collection.Iterator<Object> handleInputRows(Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
     byte[] k = (byte[]) group, newestRight = null;
-    Hop hop = k[0] < 0 ? null : hops[k[0]];
-    List<Object> out = new ArrayList<Object>();
-    Map<Object, byte[]> newest = new HashMap<Object, byte[]>();
+    final Hop hop = k[0] < 0 ? null : hops[k[0]];
+    final ArrayDeque<Object> out = new ArrayDeque<Object>();
+    final Map<Object, byte[]> newest = new HashMap<Object, byte[]>();
     while (input.hasNext()) {
       Object message = input.next();
       byte[] m = (byte[]) ((Tuple2) message)._2();
@@ -53,61 +54,64 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     }
     if (newestRight == null && newest.isEmpty()) return Message.asScala(out.iterator());
     boolean matches = k.length < 2 || k[1] != 0; // NULL matches nothing: such a row has a key of its own, which keeps no state
-    byte[] before = matches ? (byte[]) rightSide.get() : null;
-    if (before == null) before = Message.NONE;
-    byte[] right = newestRight == null ? before : Message.p(newestRight);
-    boolean changed = (before.length == 0) != (right.length == 0) || right.length > 0 && !Arrays.equals(right, 8, right.length, before, 8, before.length);
-    if (!changed) right = before; // newer perhaps, but the same
-    else if (right.length > 0) rightSide.update(right);
-    else rightSide.clear();
-    Iterator<Map.Entry<Object, byte[]>> changes = newest.entrySet().iterator();
-    while (changes.hasNext()) {
+    byte[] stored = matches ? (byte[]) keys.get() : null;
+    int count = stored == null ? 0 : (int) stored[0];
+    byte[][] parts = stored == null ? new byte[][] {Message.NONE} : Message.unpacked(ByteBuffer.wrap(stored, 1, stored.length - 1), 1 + 2 * Math.max(0, count));
+    final Map<Object, Object> few = count == APART ? null : new LinkedHashMap<Object, Object>();
+    for (int i = 1; i < parts.length; i += 2) few.put(ByteBuffer.wrap(parts[i]), new Tuple2<byte[], byte[]>(parts[i], parts[i + 1]));
+    byte[] before = parts[0], newer = newestRight == null ? before : Message.p(newestRight);
+    boolean changed = (before.length == 0) != (newer.length == 0) || newer.length > 0 && !Arrays.equals(newer, 8, newer.length, before, 8, before.length);
+    final byte[] right = changed ? newer : before; // newer perhaps, but the same
+    for (Iterator<Map.Entry<Object, byte[]>> changes = newest.entrySet().iterator(); changes.hasNext(); ) {
       Map.Entry change = (Map.Entry) changes.next();
-      byte[] row = ((ByteBuffer) change.getKey()).array(), m = (byte[]) change.getValue(), own = Message.p(m);
+      byte[] row = ((ByteBuffer) change.getKey()).array(), m = (byte[]) change.getValue(), own = Message.p(m), kept = hop.star < 0 ? own : Message.NONE;
       boolean put = m[0] == Message.PUT || m[0] == Message.NEW;
       // only what an inner join hides needs to be known before it is written: a row that was here without a right side was not shown
       boolean asks = hop.inner && hop.star < 0 && matches && (put ? right.length == 0 : before.length == 0);
-      boolean here = asks && rows.containsKey(row), shown = here ? before.length > 0 : m[0] != Message.NEW;
-      if (matches && put) rows.updateValue(row, hop.star < 0 ? own : Message.NONE);
-      if (matches && !put) rows.removeKey(row);
+      boolean here = asks && (few == null ? rows.containsKey(row) : few.containsKey(change.getKey())), shown = here ? before.length > 0 : m[0] != Message.NEW;
+      if (few == null && put) rows.updateValue(row, kept);
+      else if (few == null) rows.removeKey(row);
+      else if (put) few.put(change.getKey(), new Tuple2<byte[], byte[]>(row, kept));
+      else few.remove(change.getKey());
       if (put) hop.row(row, own, right, shown, out);
       else if (m[0] == Message.GONE && shown) hop.gone(row, out);
     }
+    if (matches && (changed || few != null || right.length == 0)) store(right, few);
     if (!changed) return Message.asScala(out.iterator());
-    return Message.asScala(new Listed(out, rows.iterator(), hop, right, newest.keySet()));
+    // then one for every other row at the key: read as Spark asks, so memory does not grow with their number
+    final scala.collection.Iterator<Object> listed = few == null ? (scala.collection.Iterator) rows.iterator() : Message.asScala(few.values().iterator());
+    return Message.asScala(new Iterator<Object>() {
+      public boolean hasNext() {
+        while (out.isEmpty() && listed.hasNext()) {
+          Tuple2 entry = (Tuple2) listed.next();
+          byte[] row = (byte[]) entry._1();
+          if (newest.containsKey(ByteBuffer.wrap(row))) continue;
+          if (hop.star >= 0) out.add(hop.part(row, right));
+          else hop.row(row, (byte[]) entry._2(), right, true, out);
+        }
+        return !out.isEmpty();
+      }
+
+      public Object next() {
+        if (!hasNext()) throw new NoSuchElementException();
+        return out.poll();
+      }
+    });
   }
 
-  /** The batch's messages, then one for every other row at a key whose right side changed: read as Spark asks, so memory does not grow with their number. */
-  private static final class Listed implements Iterator<Object> {
-    private final ArrayDeque<Object> ready = new ArrayDeque<Object>();
-    private final scala.collection.Iterator<Tuple2<byte[], byte[]>> listed;
-    private final Hop hop;
-    private final byte[] right;
-    private final Set<Object> came;
-
-    Listed(List<Object> first, scala.collection.Iterator<Tuple2<byte[], byte[]>> listed, Hop hop, byte[] right, Set<Object> came) {
-      this.ready.addAll(first);
-      this.listed = listed;
-      this.hop = hop;
-      this.right = right;
-      this.came = came;
+  private void store(byte[] right, Map<Object, Object> few) {
+    List<Object> parts = new ArrayList<Object>(Collections.singleton(right));
+    int size = 0;
+    for (Iterator<Object> each = few == null ? Collections.emptyIterator() : few.values().iterator(); each.hasNext(); ) {
+      Tuple2 one = (Tuple2) each.next();
+      Collections.addAll(parts, new Object[] {one._1(), one._2()});
+      size += 8 + ((byte[]) one._1()).length + ((byte[]) one._2()).length;
     }
-
-    public boolean hasNext() {
-      while (ready.isEmpty() && listed.hasNext()) {
-        Tuple2 entry = (Tuple2) listed.next();
-        byte[] row = (byte[]) entry._1();
-        if (came.contains(ByteBuffer.wrap(row))) continue;
-        if (hop.star >= 0) ready.add(hop.part(row, right));
-        else hop.row(row, (byte[]) entry._2(), right, true, ready);
-      }
-      return !ready.isEmpty();
-    }
-
-    public Object next() {
-      if (!hasNext()) throw new NoSuchElementException();
-      return ready.poll();
-    }
+    for (int i = 1; size > FEW && i < parts.size(); i += 2) rows.updateValue((byte[]) parts.get(i), (byte[]) parts.get(i + 1));
+    boolean apart = few == null || size > FEW;
+    byte[] packed = Message.packed(apart ? new byte[][] {right} : (byte[][]) parts.toArray(new byte[0][]));
+    if (right.length == 0 && (apart ? !rows.iterator().hasNext() : few.isEmpty())) keys.clear();
+    else keys.update(ByteBuffer.allocate(1 + packed.length).put((byte) (apart ? APART : few.size())).put(packed).array());
   }
 
   /** What the program says of a hop, and the messages that leave it. */
