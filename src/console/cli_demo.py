@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -21,7 +22,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from cdc.errors import UsageError
 
 _SAMPLES_PER_SECOND = 6.0
-_WARM_UP_ROUNDS = 3
+_WARM_UP_ROUNDS = 10  # at most
+_WARM = 2.0  # seconds until the last change of a round is visible
 _PLAIN_LINE_EVERY = 10.0
 _WITHHELD_TOLD = 0.05
 
@@ -129,12 +131,17 @@ def _run(
             lambda why: bar.update(task, completed=counts(pipeline)["indexed"], description=why),
         )
     with console.status("warming up"):
-        # Spark compiles and forks on its first batches; what a reader would feel begins after them
-        for _ in range(_WARM_UP_ROUNDS):
+
+        def a_round() -> float:
             for change in islice(traffic(generator, rate=rate, until=stop.is_set), round(rate)):
                 shop.apply(change)
+            applied = time.monotonic()
             wait_until_quiet(topology, shop, pipeline, lambda why: None)
-    console.print(f"page: http://127.0.0.1:{page_port}/   (ready after {time.monotonic() - began:.0f} s)")
+            return time.monotonic() - applied
+
+        rounds = _warm_up(a_round)
+    ready = time.monotonic() - began
+    console.print(f"page: http://127.0.0.1:{page_port}/   (ready after {ready:.0f} s, warm after {rounds} rounds)")
 
     session = reading_session(topology.solr)
     freshness = Freshness(f"{topology.solr.url}/{index.collection}", key="id", version="revision", session=session)
@@ -185,9 +192,23 @@ def _run(
         "freshness_ms": {"p50": p50, "p99": p99},
         "samples": len(samples),
         "withheld": round(withheld, 3),
+        "warm_up_rounds": rounds,
         "seconds": round(time.monotonic() - began),
     }
     return outcome, result.equal
+
+
+def _warm_up(a_round: Callable[[], float]) -> int:
+    """Rounds of traffic until two in a row are visible soon, at least three; how many it took.
+
+    Every JVM compiles and Spark forks on its first batches; what a reader would feel begins after them.
+    """
+    soon = 0
+    for number in range(1, _WARM_UP_ROUNDS + 1):
+        soon = soon + 1 if a_round() < _WARM else 0
+        if number >= 3 and soon >= 2:
+            return number
+    return _WARM_UP_ROUNDS
 
 
 def _line(numbers: dict[str, int], samples: list[int], page_port: int) -> str:

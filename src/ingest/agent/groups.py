@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -11,10 +13,10 @@ class Limits:
 
     A commit that comes more than `behind` seconds after the source's is followed by a larger one, of `catch_up` rows or
     `behind` seconds: until the capture has caught up, commits cost more than they make fresh. An idle source's
-    transaction is committed at once. A source transaction of more than `largest` records takes several commits. In
-    seconds: `idle_commit` is how often the position alone is committed while only tables change that are not captured;
-    `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle server is asked for the
-    columns of tables in quarantine.
+    transaction is committed at once (see `Lull`). A source transaction of more than `largest` records takes several
+    commits. In seconds: `idle_commit` is how often the position alone is committed while only tables change that are
+    not captured; `heartbeat`, how often although nothing happens at all (0: never); `ask`, how often an idle server is
+    asked for the columns of tables in quarantine.
     """
 
     rows: int = 5000
@@ -61,3 +63,25 @@ class Group:
         catching_up = lag > limits.behind
         self._rows = limits.catch_up if catching_up else limits.rows
         self._linger = limits.behind if catching_up else limits.linger
+
+
+class Lull:
+    """Whether a source is idle: `nothing_within(seconds)` tells whether its log stays silent for so long.
+
+    At most once in `gap` seconds, since each time ends in a commit, and a hundred small commits a second cost more
+    than capturing what is in them: a transaction that comes alone is told at once, those that follow it within the gap
+    share a commit.
+    """
+
+    def __init__(
+        self, nothing_within: Callable[[float], bool], gap: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._nothing_within, self._gap, self._clock = nothing_within, gap, clock
+        self._next = 0.0
+
+    def __call__(self) -> bool:
+        """Wait out the gap, or until more arrives."""
+        idle = self._nothing_within(max(0.0, self._next - self._clock()))
+        if idle:
+            self._next = self._clock() + self._gap
+        return idle

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from cdc.event import Position
 from cdc.topology import Source as Settings
 from ingest.agent import mysql_schema
+from ingest.agent.groups import Lull
 from ingest.agent.logged import ENVELOPE, LoggedFacts
 from ingest.agent.mysql_connection import connected, ssl_of
 from ingest.agent.mysql_snapshot import MySqlChunks
@@ -22,6 +23,7 @@ from ingest.binlog.uri import ServerAddress
 
 HEARTBEAT = 1.0  # seconds between signs of life of an idle server: how often CaughtUp is repeated
 BUSY = 0.02  # the same while a snapshot waits for its turns
+GAP = 0.05  # seconds between commits of transactions that come in close order
 
 
 class MySqlSource:
@@ -66,7 +68,7 @@ class MySqlSource:
         options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
         reader = Reader(transport, Place(file=position.file, position=position.pos, gtids=gtids), options)
         try:
-            yield LoggedFacts(reader, tables, transport.idle)
+            yield LoggedFacts(reader, tables, Lull(transport.idle, 0.0 if busy else GAP))
         except PositionGone as gone:
             raise PositionLost(f"source {self._settings.name}: {gone.message}", gone.hint) from gone
         finally:

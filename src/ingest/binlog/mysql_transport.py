@@ -163,9 +163,9 @@ class MysqlTransport:
     _dumping: pymysql.connections.Connection[Any] | None = None
     _source: _Source | None = None
 
-    def idle(self) -> bool:
-        """Whether nothing more has arrived of the log: the next event would have to be waited for."""
-        return self._source is None or self._source.empty()
+    def idle(self, patience: float = 0.0) -> bool:
+        """Whether nothing more arrives of the log within so many seconds: the next event is to be waited for."""
+        return self._source is None or self._source.empty(patience)
 
     def _events(self, source: _Source, start: Checkpoint) -> Iterator[Packet]:
         window = self.window
@@ -296,16 +296,16 @@ class _Source:
         self._sock, self._window = sock, window
         self._encrypted = isinstance(sock, ssl.SSLSocket)
 
-    def empty(self) -> bool:
-        """Whether reading would block."""
+    def empty(self, patience: float) -> bool:
+        """Whether reading would block, for longer than so many seconds."""
         if self._window.at < len(self._window.block):
             return False
-        return not self._arrived()
+        return not self._arrived(patience)
 
-    def _arrived(self) -> bool:
-        """Whether more is at hand."""
+    def _arrived(self, patience: float = 0.0) -> bool:
+        """Whether more is at hand, or is within so many seconds."""
         pending = self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
-        return bool(pending or select.select([self._sock], [], [], 0)[0])
+        return bool(pending or select.select([self._sock], [], [], patience)[0])
 
     def packet(self) -> tuple[int, bytes]:
         """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""
