@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -73,9 +72,7 @@ class Lull:
     share a commit.
     """
 
-    def __init__(
-        self, nothing_within: Callable[[float], bool], gap: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, nothing_within: Callable[[float], bool], gap: float, clock: Callable[[], float]) -> None:
         self._nothing_within, self._gap, self._clock = nothing_within, gap, clock
         self._next = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -68,7 +69,7 @@ class MySqlSource:
         options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
         reader = Reader(transport, Place(file=position.file, position=position.pos, gtids=gtids), options)
         try:
-            yield LoggedFacts(reader, tables, Lull(transport.idle, 0.0 if busy else GAP))
+            yield LoggedFacts(reader, tables, Lull(transport.idle, 0.0 if busy else GAP, time.monotonic))
         except PositionGone as gone:
             raise PositionLost(f"source {self._settings.name}: {gone.message}", gone.hint) from gone
         finally:
