@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from joins.held import described, keys_of
 from joins.plan import Plan
 from joins.program import WEEK_MS, program_of
 from joins.records import FLOOR, REFUSED, ROW_PUT, SINK, Message, load
@@ -250,6 +251,25 @@ def test_a_key_goes_from_few_rows_to_many_and_to_none(
     assert not any(op == REFUSED for found in got for _, op, _ in found)
     assert sum(op == ROW_PUT for _, op, _ in got[3]) == 40 - (join == "JOIN") * 5
     assert list(entries(spark, tmp_path / "checkpoint", None)) == []
+
+
+@pytest.mark.parametrize("batches", [2, 3])
+def test_rows_are_told_wherever_they_lie(spark: SparkSession, batches: int, tmp_path: Path) -> None:
+    """`tailorbird state inspect` shows a key's right side and rows, few with their key or many apart from it."""
+    case = crowd("JOIN", False, facts_first=True)
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    told = [log_of(case, events, ends) for events in events_of(case)][:batches]
+    run(spark, partial(kernel, plan, {topic: dict.fromkeys(range(2), 1000) for topic in plan.topics}), told, tmp_path)
+    keys = keys_of(plan, "7")
+    found = list(entries(spark, tmp_path / "checkpoint", keys))
+    assert {variable for variable, *_ in found} == ({"key_v1"} if batches == 2 else {"key_v1", "rows_v1"})
+    right, *rows = described(found, keys)
+    assert (right.what, right.row) == ("right side", None)
+    assert right.values is not None
+    assert right.values[-1] == ("a" if batches == 2 else "b")
+    assert {row.what for row in rows} == {"row"}
+    assert sorted(row.row[0] for row in rows if row.row is not None) == list(range(1, 3 if batches == 2 else 41))
+    assert all(row.values is not None and row.values[0] == row.row[0] for row in rows if row.row is not None)
 
 
 @pytest.mark.parametrize(("tombstone_ms", "back"), [(1, 1), (WEEK_MS, 0)])
