@@ -26,9 +26,11 @@ from benchmarks.joins.report import (
     document,
     growth,
     growth_line,
+    half_misses,
     line_of,
     misses,
     reading_of,
+    steady_line,
 )
 from benchmarks.joins.workload import Shape, shapes, write_log
 from cdc.artefacts import cache_folder
@@ -48,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="1 = two million changes per shape")
     parser.add_argument("--shapes", default="n1,star,snowflake,hot", help="which, in order")
+    parser.add_argument(
+        "--no-steady", action="store_true", help="leave out the star whose facts are all there at first"
+    )
     parser.add_argument("--no-growth", action="store_true", help="leave out tables ten times larger")
     parser.add_argument("--no-write", action="store_true", help="leave docs/results/joins.md as it is")
     options = parser.parse_args(arguments)
@@ -55,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flink = _flink_python()
     lines, missed = [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
-        for name in options.shapes.split(","):
-            shape = next(s for n, s in shapes(options.scale).items() if n == name)
+        for name in filter(None, options.shapes.split(",")):
+            shape = _shape(name, options.scale)
             data = Path(folder) / name
             changes = write_log(shape, data, per_batch=_per_batch(shape))
             theirs = _run([flink], "engine_flink", name, options.scale, data, changes)
@@ -64,6 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shutil.rmtree(data)
             lines.append(line_of(name, ours, theirs))
             missed += misses(name, ours, theirs)
+            print(lines[-1], flush=True)
+        if not options.no_steady:
+            steady = _warm("steady", options.scale, Path(folder))
+            lines.append(steady_line(steady))
+            missed += half_misses("steady", steady)
             print(lines[-1], flush=True)
         if not options.no_growth:
             small, large = _growth(options.scale, Path(folder))
@@ -95,20 +105,24 @@ def _growth(scale: float, folder: Path) -> tuple[list[Reading], list[Reading]]:
     """Uniform updates of two tables of 200,000 rows each and of two million, as many changes of each; a shared machine
     is not equally fast all the time, so the small ones run before and after the large ones."""
     readings: dict[int, list[Reading]] = {1: [], 10: []}
-    per_batch = max(1000, int(50_000 * scale))
     for factor in (1, 10, 1):
-        shape = _uniform(scale, factor)
-        data = folder / f"growth{factor}"
-        changes = write_log(shape, data, per_batch=per_batch)
-        filled = sum(1 for _ in range(0, 2 * shape.tables[1].rows, per_batch))
-        reading = _run([sys.executable], "engine_tailorbird", f"growth{factor}", scale, data, changes)
-        readings[factor].append(replace(reading, batches=reading.batches[filled:]))
-        shutil.rmtree(data)
+        readings[factor].append(_warm(f"growth{factor}", scale, folder))
     return readings[1], readings[10]
 
 
-def _uniform(scale: float, factor: int) -> Shape:
-    return next(s for n, s in shapes(scale).items() if n == f"growth{factor}")
+def _warm(name: str, scale: float, folder: Path) -> Reading:
+    """A run of ours, its batches without those that only fill the tables."""
+    shape = _shape(name, scale)
+    data, per_batch = folder / name, max(1000, int(50_000 * scale))
+    changes = write_log(shape, data, per_batch=per_batch)
+    filled = sum(1 for _ in range(0, shape.filling(), per_batch))
+    reading = _run([sys.executable], "engine_tailorbird", name, scale, data, changes)
+    shutil.rmtree(data)
+    return replace(reading, batches=reading.batches[filled:])
+
+
+def _shape(name: str, scale: float) -> Shape:
+    return next(shape for found, shape in shapes(scale).items() if found == name)
 
 
 def _run(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int) -> Reading:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench_joins
-from benchmarks.joins.report import Reading, growth, growth_line, line_of, misses
+from benchmarks.joins.report import Reading, growth, growth_line, half_misses, line_of, misses, steady_line
+from benchmarks.joins.workload import Shape, shapes, write_log
 
 
 def reading(engine: str, batches: list[tuple[int, float, int]]) -> Reading:
@@ -56,3 +57,26 @@ def test_a_run_without_its_processors_is_taken_again(
     monkeypatch.setattr(bench_joins, "_take", lambda *_: replace(FLINK, withheld=left.pop(0)))
     assert bench_joins._run(["python"], "engine", "n1", 1.0, Path("data"), 500).withheld == kept
     assert left == []
+
+
+def test_the_steady_star_is_told_and_judged_by_its_halves_alone() -> None:
+    ours = replace(reading("ours", [WARM_UP, (100, 1.0, 160), (100, 0.8, 160)]), withheld=0.035)
+    assert steady_line(ours) == (
+        "star whose facts are all there at first: second half 1.25× the first in changes read and rows written, 1.25×"
+        " in changes read; rows written for a change: 1.60, then 1.60 (processors withheld: 3.5% of the run)"
+    )
+    assert not half_misses("steady", ours)
+    slower = reading("ours", [WARM_UP, (100, 1.0, 160), (100, 1.25, 160)])
+    assert half_misses("steady", slower) == ["steady: the second half runs at 0.80× the first, 0.9× is asked for"]
+
+
+@pytest.mark.parametrize("name", ["star", "steady", "growth10"])
+def test_a_log_fills_its_tables_first_and_has_the_changes_it_says(name: str, tmp_path: Path) -> None:
+    shape: Shape = next(shape for found, shape in shapes(0.001).items() if found == name)
+    assert write_log(shape, tmp_path, per_batch=shape.filling()) == shape.changes
+    filling = "".join(path.read_text() for path in sorted(tmp_path.rglob("part-00000-*.json")))
+    assert filling.count('"op":"c"') == shape.filling()
+    later = "".join(path.read_text() for path in sorted((tmp_path / "orders").glob("part-0000[1-9]-*.json")))
+    assert ('"op":"c"' in later) == (name == "star"), "facts that are filled are only updated and deleted"
+    assert '"op":"u"' in later
+    assert '"op":"d"' in later

@@ -85,14 +85,28 @@ def reading_of(output: str, changes: int) -> Reading:
 
 def line_of(shape: str, ours: Reading, flink: Reading) -> str:
     """One shape in a line."""
-    first, second = ours.halves()
     return (
         f"{shape:10} {ours.rate / flink.rate:.2f}× Flink   {ours.rate:>8,.0f} against {flink.rate:>8,.0f} changes/s"
         f"   state {ours.state_bytes / 1e6:,.0f} MB against {flink.state_bytes / 1e6:,.0f} MB\n"
-        f"{'':10} second half {_share(second.work, first.work):.2f}× the first in changes read and rows written,"
-        f" {_share(second.rate, first.rate):.2f}× in changes read;"
-        f" rows written for a change: {first.fan_out:.2f}, then {second.fan_out:.2f}\n"
+        f"{'':10} {_halves(ours)}\n"
         f"{'':10} processors withheld by the host: {ours.withheld:.1%} of ours, {flink.withheld:.1%} of Flink's run"
+    )
+
+
+def steady_line(ours: Reading) -> str:
+    """The star whose facts are all there before its changes begin, in a line."""
+    return (
+        f"star whose facts are all there at first: {_halves(ours)}"
+        f" (processors withheld: {ours.withheld:.1%} of the run)"
+    )
+
+
+def _halves(ours: Reading) -> str:
+    first, second = ours.halves()
+    return (
+        f"second half {_share(second.work, first.work):.2f}× the first in changes read and rows written,"
+        f" {_share(second.rate, first.rate):.2f}× in changes read;"
+        f" rows written for a change: {first.fan_out:.2f}, then {second.fan_out:.2f}"
     )
 
 
@@ -114,6 +128,12 @@ def misses(shape: str, ours: Reading, flink: Reading) -> list[str]:
     found = []
     if ours.rate < LEAST_RATIO * flink.rate:
         found.append(f"{shape}: {ours.rate / flink.rate:.2f}× Flink, at least {LEAST_RATIO}× is asked for")
+    return found + half_misses(shape, ours)
+
+
+def half_misses(shape: str, ours: Reading) -> list[str]:
+    """The miss of a second half that reads fewer changes a second than the first, if it is one."""
+    found = []
     first, second = ours.halves()
     if second.rate < LEAST_SECOND_HALF * first.rate:
         found.append(

@@ -1,4 +1,4 @@
-"""Change logs in Debezium's JSON for the four shapes of the joins benchmark, the same for both engines, and their SQL.
+"""Change logs in Debezium's JSON for the shapes of the joins benchmark, the same for both engines, and their SQL.
 
 Every table's changes lie in files of one partition each, `part-<batch>-<partition>.json`, a key always in the same
 partition: what a topic of two partitions would deliver. The same arguments make the same bytes.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-ShapeName = Literal["n1", "star", "snowflake", "hot", "growth1", "growth10"]
+ShapeName = Literal["n1", "star", "snowflake", "hot", "steady", "growth1", "growth10"]
 PARTITIONS: Final = 2
 
 
@@ -32,7 +32,7 @@ class Table:
 class Shape:
     """What is joined: its tables (the fact first), the query, how many changes.
 
-    `filled`: so many facts are there before the changes proper begin, which then only update.
+    `filled`: so many facts are there before the changes proper begin, which then only update and delete.
     """
 
     name: ShapeName
@@ -42,13 +42,18 @@ class Shape:
     skew: float = 0.0  # the share of facts that point at one dimension row
     filled: int = 0
 
+    def filling(self) -> int:
+        """How many changes there are before the changes proper: dimensions are filled but 2%, then `filled` facts."""
+        return self.filled + sum(int(table.rows * 0.98) for table in self.tables[1:])
+
 
 _NAMES = {"name": "string", "city": "string", "pad": "string"}
 _FACT = {"amount": "bigint", "status": "string", "pad": "string"}
 
 
 def shapes(scale: float) -> dict[ShapeName, Shape]:
-    """The four shapes, and the pair with tables ten times larger; `scale` 1.0 is two million changes each."""
+    """The four shapes, two million changes each at `scale` 1.0; the star whose facts are all there before its changes
+    begin, so that a change makes as many rows early and late; the pair with tables ten times larger."""
     changes = int(2_000_000 * scale)
 
     def size(rows: int) -> int:
@@ -86,6 +91,12 @@ def shapes(scale: float) -> dict[ShapeName, Shape]:
             ]
         )
     )
+    star_tables = (
+        fact(customers_id="customers", products_id="products", shops_id="shops"),
+        customers,
+        dimension("products", size(100_000), 0.05),
+        dimension("shops", size(20_000), 0.01),
+    )
     rows = size(200_000)
     large = dimension("customers", 10 * rows, 0.5)
     return {
@@ -106,14 +117,16 @@ def shapes(scale: float) -> dict[ShapeName, Shape]:
         "n1": Shape(name="n1", tables=(fact(customers_id="customers"), customers), query=n1, changes=changes),
         "star": Shape(
             name="star",
-            tables=(
-                fact(customers_id="customers", products_id="products", shops_id="shops"),
-                customers,
-                dimension("products", size(100_000), 0.05),
-                dimension("shops", size(20_000), 0.01),
-            ),
+            tables=star_tables,
             query=star,
             changes=changes,
+        ),
+        "steady": Shape(
+            name="steady",
+            tables=star_tables,
+            query=star,
+            changes=changes // 2 + size(920_000),
+            filled=size(600_000),
         ),
         "snowflake": Shape(
             name="snowflake",
@@ -168,13 +181,12 @@ class _Log:
         for table in reversed(dimensions):
             for key in range(int(table.rows * 0.98)):
                 yield self.put(table, key)
-        left = shape.changes - sum(len(rows) for rows in self.rows.values())
         orders = 0
         for _ in range(shape.filled):
             self.live.append(orders)
             yield self.put(fact, orders)
             orders += 1
-        for _ in range(left - shape.filled):
+        for _ in range(shape.changes - shape.filling()):
             draw = rng.random()
             for table in dimensions:
                 draw -= table.share
