@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -32,6 +33,14 @@ def empty_folder(folder: Path) -> None:
     """Make a folder, or empty it: a run that was killed leaves its files there."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+
+
+def exit_code(process: subprocess.Popen[bytes], patience: float) -> int | None:
+    """How a process ended, negative for a signal; None if it still runs after `patience` seconds."""
+    try:
+        return process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 @contextlib.contextmanager

@@ -202,7 +202,7 @@ class _Join:
     def _stream(self, plan: Plan, settled: dict[str, dict[int, int]], record: QueryRecord, layout: Any) -> None:
         # imported here: pyspark costs a second, which a mistake found above should not
         from joins.spark_query import BatchSink, start_query
-        from joins.spark_session import close_session, open_session
+        from joins.spark_session import close_session, jvm_exit_code, open_session, spark_log
 
         sink = BatchSink(
             plan=plan,
@@ -242,6 +242,9 @@ class _Join:
             if self.stop.is_set():  # the JVM got the signal as well, and went before us
                 log.info("stopped while busy", reason=_first_line(error))
                 return
+            if (code := jvm_exit_code(spark, patience=2.0)) is not None:
+                hint = f"see {spark_log(self.scratch)}; 3 is want of memory: a lower max_changes_per_batch needs less"
+                raise Fatal(f"Spark's JVM ended with exit code {code}", hint) from error
             raise sink.failure or Fatal(f"Spark: {_first_line(error)}") from error
         finally:
             if not self.stop.is_set():

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from cdc.artefacts import spark_connector_folder
 from cdc.errors import UsageError
 from cdc.topology import Engine
-from joins.proc_jvm import apart, empty_folder, prepare_environment
+from joins.proc_jvm import apart, empty_folder, exit_code, prepare_environment
 from joins.proc_kernel import build
 
 # Spark's search for an interrupt in an error's text overflows smaller stacks than 4 MB. For the Python engine one
@@ -25,9 +25,12 @@ _SECOND_TIER_LATER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
     "-XX:Tier4BackEdgeThreshold=160000"
 )
+# A thread of Spark's driver that ends for want of memory leaves its query waiting for ever: better the whole JVM ends,
+# as Spark has it for executors on YARN. The join says so and starts anew where the last batch was committed.
+_END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _JVM = {
-    "jvm": f"-XX:+UseSerialGC -Xss4m {_SECOND_TIER_LATER}",
-    "python": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+    "jvm": f"-XX:+UseSerialGC -Xss4m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}",
+    "python": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m {_END_WITHOUT_MEMORY}",
 }
 _MASTER = "local[2,4]"  # plain local[N] never retries a task
 STREAMING = {
@@ -110,17 +113,28 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine) -
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop a session, and first the state stores of a local one.
+    """Stop a session, and first the state stores of a local one; nothing where its JVM has ended.
 
     A JVM that ends while RocksDB compacts may wait for ever: it takes down RocksDB's threads only once it no longer
     lets any thread in, and one of them that wants to log something stands at the door.
     """
+    if jvm_exit_code(session) is not None:
+        return
     context = session.sparkContext
     if str(context.master).startswith("local["):
         assert context._jvm is not None, "an open session has its JVM"
         stores = getattr(context._jvm, "org.apache.spark.sql.execution.streaming.state.StateStore$")
         getattr(stores, "MODULE$").stop()
     session.stop()
+
+
+def jvm_exit_code(session: SparkSession, patience: float = 0.0) -> int | None:
+    """How a session's JVM ended, negative for a signal; None while it runs, and where spark-submit has started it.
+
+    `patience`: so many seconds may pass until it has, since its connections close first.
+    """
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    return None if process is None else exit_code(process, patience)
 
 
 def _write_no_checksums(session: SparkSession) -> None:

@@ -70,6 +70,34 @@ def test_driver_killed_at_random(joined: Joined) -> None:
     survives_kills(joined, 3, seed=11)
 
 
+def test_the_jvm_alone_killed(joined: Joined) -> None:
+    """The join tells it in a line and ends, rather than to wait for an answer; its next start goes on."""
+    history = History(random.Random(17))
+    joined.publish(history.change(250, ids=6))
+    process = joined.start(JOIN)
+    begins(joined, process, after=-1)
+    os.kill(jvm_of(process.pid), signal.SIGKILL)
+    assert process.wait(60) == 1
+    last = joined.said().strip().splitlines()[-1]
+    assert last.startswith("tailorbird join: Spark's JVM ended with exit code -9; see "), joined.said()
+    assert "Traceback" not in joined.said()
+    joined.publish(history.change(50, ids=6))
+    joined.start(JOIN)
+    settles(joined, history)
+
+
+def jvm_of(parent: int) -> int:
+    """The JVM that a join has started."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields, command = stat.read_text().rpartition(")")[2].split(), (stat.parent / "cmdline").read_bytes()
+        except OSError:  # it ended meanwhile
+            continue
+        if int(fields[1]) == parent and b"SparkSubmit" in command:
+            return int(stat.parent.name)
+    raise AssertionError(f"{parent} has no JVM")
+
+
 @pytest.mark.matrix
 @pytest.mark.chaos
 def test_driver_killed_at_random_very_often(joined: Joined) -> None:

@@ -105,7 +105,8 @@ def through_spark(
         return stream.where(stream.topic.isin(*topics))
 
     def keep(rows: DataFrame, batch: int) -> None:
-        messages = [load(bytes(row.k), bytes(row.m)) for row in rows.toLocalIterator()]
+        # not toLocalIterator: Spark 4.2.0 keeps what such jobs have returned for as long as the session lives
+        messages = [load(bytes(row.k), bytes(row.m)) for row in rows.collect()]
         assert {message.op for message in messages} <= {ROW_PUT, ROW_GONE}
         for message in messages:
             if message.op == ROW_GONE:
