@@ -15,7 +15,8 @@ _log = structlog.get_logger()
 class Freshness:
     """Asks Solr for the versions it is told of until each is shown; runs in a thread of its own.
 
-    The figure includes up to `poll` seconds that pass between two queries, so it errs on the slow side.
+    The figure includes up to `poll` seconds that pass between two queries, so it errs on the slow side; asked much more
+    often, a small machine answers its own questions instead of indexing.
     """
 
     def __init__(
@@ -24,7 +25,7 @@ class Freshness:
         *,
         key: str,
         version: str,
-        poll: float = 0.04,
+        poll: float = 0.2,
         session: requests.Session | None = None,
     ) -> None:
         self._solr = pysolr.Solr(collection_url, timeout=10, session=session)
