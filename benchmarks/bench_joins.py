@@ -56,11 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-growth", action="store_true", help="leave out tables ten times larger")
     parser.add_argument("--no-write", action="store_true", help="leave docs/results/joins.md as it is")
     options = parser.parse_args(arguments)
+    names = [name for name in options.shapes.split(",") if name]
+    if unknown := sorted(set(names) - set(shapes(options.scale))):
+        parser.error(f"--shapes: no shape {', '.join(unknown)}; there are {', '.join(shapes(options.scale))}")
     build()
     flink = _flink_python()
     lines, missed = [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
-        for name in filter(None, options.shapes.split(",")):
+        for name in names:
             shape = _shape(name, options.scale)
             data = Path(folder) / name
             changes = write_log(shape, data, per_batch=_per_batch(shape))

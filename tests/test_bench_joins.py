@@ -80,3 +80,10 @@ def test_a_log_fills_its_tables_first_and_has_the_changes_it_says(name: str, tmp
     assert ('"op":"c"' in later) == (name == "star"), "facts that are filled are only updated and deleted"
     assert '"op":"u"' in later
     assert '"op":"d"' in later
+
+
+def test_a_shape_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench_joins.main(["--shapes", "star,galaxy"])
+    assert ended.value.code == 2
+    assert "no shape galaxy; there are growth1, growth10, n1, star, " in capsys.readouterr().err
