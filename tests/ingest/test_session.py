@@ -16,12 +16,14 @@ from cdc.history import history_from_records
 from cdc.naming import TRUNCATE_KEY, history_topic, schemas_topic
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
-from ingest.agent.capture import Observer, Session
+from ingest.agent.capture import Session
 from ingest.agent.facts import CaughtUp, Fact, Image, RowsLogged, StatementLogged, TransactionBegan, TransactionEnded
 from ingest.agent.groups import Limits
 from ingest.agent.marks import SLACK
 from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.observer import Observer
 from ingest.agent.records import Recorder
+from ingest.agent.relations import Relations
 from ingest.agent.seams import Checkpoint, PositionLost, Seen, Stream
 from ingest.agent.snapshots import Chunk, ChunkRequest
 from ingest.agent.tables import Tables
@@ -62,6 +64,9 @@ class Script:
 
     def seen(self) -> Seen:
         return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
+
+    def relations(self) -> Relations:
+        return Relations()
 
     def holds(self, position: Position) -> bool:
         return not self.purged

@@ -13,8 +13,8 @@ from prometheus_client import Counter, Gauge
 from cdc.errors import TailorbirdError
 from cdc.event import Position
 from cdc.topology import Source
-from ingest.agent.capture import Observer
 from ingest.agent.health import Health, Verdict
+from ingest.agent.observer import Observer
 from ingest.agent.seams import Checkpoint
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])

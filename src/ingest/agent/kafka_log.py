@@ -22,6 +22,8 @@ from cdc.errors import Fatal, Retriable, TailorbirdError
 from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema, schema_from_json
 from cdc.topology import Source, Topology
+from ingest.agent.findings import Search
+from ingest.agent.kafka_search import KafkaSearch
 from ingest.agent.kafka_topics import (
     MAX_MESSAGE,
     PATIENCE,
@@ -51,6 +53,7 @@ class KafkaLog:
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
         self._ensured = set(topics.changes)
+        self._searches: list[Search] = []
         self._open = False
         self._unpolled = 0
         self._failure: Any = None
@@ -163,6 +166,8 @@ class KafkaLog:
 
     def close(self) -> None:
         """Give up what is uncommitted and forget the connections; safe to call at any time."""
+        for search in self._searches:
+            search.given_up = True
         self.abort()
         self._drop()
 
@@ -274,6 +279,14 @@ class KafkaLog:
                 if letter.get("source") == self._source:
                     found.append(letter)
         return found
+
+    def search(self, search: Search) -> None:
+        """See `seams.ChangeLog`; a thread of its own reads."""
+        if search.topic not in self._ensured and search.topic not in self._ends:
+            search.done = True
+            return
+        self._searches = [*(one for one in self._searches if not one.done), search]
+        KafkaSearch(client_settings(self._bootstrap), self._id, search, range(self._topics.partitions)).start()
 
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
         """The partition's end once no transaction is open in it; Retriable when that takes too long.

@@ -17,7 +17,7 @@ from cdc.envelope import VERSION, key_of, to_envelope
 from cdc.errors import Fatal
 from cdc.event import ChangeEvent, Position, SourceInfo
 from cdc.history import Record as HistoryRecord
-from cdc.schema import TableSchema
+from cdc.schema import TableId, TableSchema
 from ingest.agent.facts import Refused, Row, RowsKept
 from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record
 
@@ -147,6 +147,14 @@ class Recorder:
             "ts_ms": ts_ms,
         }
         return Record(self.dead_letters, str(info.table_id).encode(), _dumps(letter, default=_text))
+
+    def unread(self, image: Refused, table: TableId, place: Position, ts_ms: int) -> Record:
+        """The same of a row that was read beside the log, up to a place in it."""
+        info = SourceInfo(
+            table_id=table, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,
+            sequence=place.sequence, snapshot="true",
+        )  # fmt: skip
+        return self.dead_letter(image, info, ts_ms)
 
     def kept(self, fact: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int) -> Record:
         """The record of rows that cannot be decoded: the raw events, where they stood, and why."""

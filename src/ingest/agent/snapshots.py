@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from cdc.errors import Skippable
 from cdc.event import Position
 from cdc.schema import TableId, TableSchema
-from ingest.agent.facts import Image
+from ingest.agent.facts import Image, Row
 from ingest.agent.images import snapshot_records
 from ingest.agent.records import Recorder
 from ingest.agent.seams import Record
@@ -33,7 +33,7 @@ class ChunkRequest:
     """Read the next rows of a table: behind `after` (None: from the beginning), up to `last` (None: not known yet).
 
     `where` limits the rows; `unique` says that no two of them share a key. What is read must hold everything up to
-    `position`.
+    `position`. Where `keys` are named, only their rows are read, all at once; a key is named by its columns' values.
     """
 
     number: int
@@ -43,6 +43,7 @@ class ChunkRequest:
     last: Key | None
     where: str
     unique: bool = True
+    keys: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
