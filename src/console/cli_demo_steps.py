@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -67,6 +70,34 @@ def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[C
         due += 1.0 / rate
         if (pause := due - time.monotonic()) > 0:
             time.sleep(pause)
+
+
+@contextmanager
+def traffic_beside(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
+    """Live changes at `rate` a second while the block runs; it is given a function that tells how many there were.
+
+    What ends the traffic early is raised by that function, and at the block's end. Nothing else may use `servers`
+    meanwhile.
+    """
+    stop, done = threading.Event(), [0]
+
+    def write() -> None:
+        for change in traffic(shop, rate=rate, until=stop.is_set):
+            servers.apply(change)
+            done[0] += 1
+
+    def changes() -> int:
+        if writing.done():
+            writing.result()
+        return done[0]
+
+    with ThreadPoolExecutor(1, "traffic") as pool:
+        writing = pool.submit(write)
+        try:
+            yield changes
+        finally:
+            stop.set()
+        writing.result()
 
 
 class Sampler:
