@@ -1,18 +1,19 @@
 """Whether a query may go on: does the log still hold, unthinned, what the query has yet to read?
 
 Kafka compacts what is older than `min.compaction.lag.ms`: of a key's records it leaves the newest. A join that reads a
-row's records with some of them missing is wrong for good: it has seen the row at A, the move from A to B is gone, and the
-move from B to C retracts the row from B only. Or the delete is gone, with its tombstone in the end, and the row stays.
+row's records with some of them missing is wrong for good: it has seen the row at A, the move from A to B is gone, and
+the move from B to C retracts the row from B only. Or the delete is gone, with its tombstone in the end, and the row
+stays.
 
 So three rules. (1) Where a query goes on, no record that it has yet to read may be so old that it may have been
 compacted; but for the zone below `settled`, where compaction may have been when the run began and every record is told
 to every hop. (2) Nothing that it has yet to read may be gone altogether, with the log's beginning or with the topic.
-(3) The zone below `settled` must have been the same all the while that it was read: its records are counted when the run
-begins and when its first cut is complete. Nothing is added there, so an equal number means equal records; fewer means
-that the cleaner worked meanwhile, and the run begins again. Then what the run has read is the log as it stood at one
-moment: of each key all records behind the last cleaning, and of those before it the newest. Of a row whose delete was
-compacted away before it began nothing is left but the tombstone, or not even that: there is no record that would have
-brought the row, so the tombstone has nothing to say.
+(3) The zone below `settled` must have been the same all the while that it was read: its records are counted when the
+run begins and when its first cut is complete. Nothing is added there, so an equal number means equal records; fewer
+means that the cleaner worked meanwhile, and the run begins again. Then what the run has read is the log as it stood at
+one moment: of each key all records behind the last cleaning, and of those before it the newest. Of a row whose delete
+was compacted away before it began nothing is left but the tombstone, or not even that: there is no record that would
+have brought the row, so the tombstone has nothing to say.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class QueryRecord:
     `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
     swept away and barriers begin. From then on the barriers keep how far each source has come. `floors`: topic →
     partition → sequence (`joins.truncation`). `settled`, `counts` and `topics`: what is known of the log since the run
-    began (`joins.compaction`): per partition where the zone ends that may be compacted and how many records it held, and
-    the topics' ids at the broker. `refused`: what the table lacks.
+    began (`joins.compaction`): per partition where the zone ends that may be compacted and how many records it held,
+    and the topics' ids at the broker. `refused`: what the table lacks.
     """
 
     id: str
@@ -93,6 +93,11 @@ class Checkpoint:
     def last_committed(self) -> int:
         """The last batch that Spark committed; -1 before the first."""
         return max((int(path.name) for path in (self.spark / "commits").glob("[0-9]*")), default=-1)
+
+    def committed(self) -> list[dict[str, dict[int, int]]]:
+        """Where the last committed batch ends, as `levels`; empty before the first."""
+        batch = self.last_committed()
+        return self.levels(batch) if batch >= 0 else []
 
     def levels(self, batch: int) -> list[dict[str, dict[int, int]]]:
         """Where a planned batch ends in each partition of the log, as Spark wrote it down before the batch began: once

@@ -13,9 +13,11 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
-from cdc.errors import Fatal, Retriable
+from cdc.errors import Retriable, UsageError
 from joins.compaction import (
     Now,
     PartitionNow,
@@ -46,9 +48,7 @@ class LogWatch:
     def __init__(self, servers: str, topics: Sequence[str], *, lag: int, remedy: str) -> None:
         self.servers, self.topics, self.lag, self.remedy = servers, tuple(topics), lag, remedy
 
-    def beginning(
-        self, ends: Offsets, now_ms: int, stopped: Callable[[], bool]
-    ) -> tuple[Ends, Ends, dict[str, str]]:
+    def beginning(self, ends: Offsets, now_ms: int, stopped: Callable[[], bool]) -> tuple[Ends, Ends, dict[str, str]]:
         """Of a run that begins: `settled`, the counts of the records below it, and the topics' ids.
 
         `ends` is where the log ends. The zone is read whole, as fast as Kafka gives it; once `stopped` less is counted.
@@ -64,7 +64,7 @@ class LogWatch:
         return settled, self._counted(compacted(settled, lags), stopped), topics
 
     def check(self, reading: Reading, now_ms: int) -> None:
-        """Fatal, with the remedy, if the query must not go on."""
+        """UsageError, with the remedy, if the query must not go on."""
         lags = self._lags()
         now = self._now({topic: unread_since(lags[topic], now_ms) for topic in self.topics})
         reason = lost(reading, now, self._ids())
@@ -74,7 +74,7 @@ class LogWatch:
                 reason = too_old(topic, partition, first[0], age_ms=now_ms - first[1], lag=lag)
                 break
         if reason:
-            raise Fatal(reason, self.remedy)
+            raise UsageError(reason, self.remedy)
 
     def thinned(self, settled: Offsets, counts: Offsets, stopped: Callable[[], bool]) -> dict[str, int]:
         """How many records of the zone below `settled` are gone since they were counted, by topic."""
@@ -156,13 +156,13 @@ class LogWatch:
                 if not messages:
                     raise Retriable(f"Kafka at {self.servers} does not give what it holds of {min(open_)[0]}", _RUNNING)
                 for message in messages:
-                    topic, partition = message.topic(), message.partition()
+                    topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
                     error = message.error()
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
                         raise KafkaException(error)
                     if (topic, partition) not in open_:
                         continue
-                    if error is None and message.offset() < zone[topic][partition]:
+                    if error is None and offset < zone[topic][partition]:
                         counts[topic][partition] += 1
                     else:
                         open_.discard((topic, partition))

@@ -116,7 +116,8 @@ class BatchSink:
     """Writes batches; called by Spark on the driver, one at a time. `failure` = what ended the query, if we did.
 
     `state`: what the stateful operators hold, asked now and then. `raised`: a batch has set floors that the running
-    query does not know: it must be started anew.
+    query does not know: it must be started anew. `void`: the log was compacted while it was read, so that the run must
+    begin again. `thinned`: asks how many records of what the run found when it began are gone, by topic.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class BatchSink:
         thrift: str,
         servers: str,
         positions: PositionsLog,
+        thinned: Callable[[], Mapping[str, int]],
         clock_ms: Clock,
         metrics: Metrics,
         stopped: Callable[[], bool],
@@ -137,9 +139,9 @@ class BatchSink:
         self.plan = plan
         self.table, self.layout, self.record, self.checkpoint = table, layout, record, checkpoint
         self.thrift, self.servers, self.positions, self.clock_ms = thrift, servers, positions, clock_ms
-        self.metrics, self.stopped = metrics, stopped
+        self.metrics, self.stopped, self.thinned = metrics, stopped, thinned
         self.failure: TailorbirdError | None = None
-        self.raised = False
+        self.raised = self.void = False
         self.state: tuple[Operator, ...] = ()
         self._state_at = 0
         self.total = Report()
@@ -157,11 +159,20 @@ class BatchSink:
         # Spark calls `write` from a thread of its own, `follow_positions` comes from the main thread
         self._busy, self._counting = threading.Lock(), threading.Lock()
 
+    @property
+    def ends(self) -> bool:
+        """Whether the running query must end, for another to begin."""
+        return self.raised or self.void
+
+    def begin(self) -> None:
+        """A query begins that knows all floors."""
+        self.raised, self.failure = False, None
+
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write one batch whole, then its barriers."""
         try:
             with self._busy:
-                if self.raised:
+                if self.ends:
                     raise Retriable("the query must know the floors of the batch before", "it starts anew by itself")
                 self._write(rows, batch)
         except TailorbirdError as error:
@@ -214,11 +225,21 @@ class BatchSink:
         if not self.record.complete:
             if not covers(merged(self._levels), self.record.target):
                 return
+            self._prove_whole()
             swept = self._patiently(lambda: self.table.sweep(self.record.first_stamp))
             log.info("first complete cut", table=self.layout.table, batch=batch, rows_of_former_runs_deleted=swept)
             self.record = replace(self.record, complete=True)
             self.checkpoint.store(self.record)
         self._tell(self._reached(), stamp)
+
+    def _prove_whole(self) -> None:
+        """Retriable, and nothing is told of the run, if what it read was not the log of one moment."""
+        if gone := self._patiently(self.thinned):
+            self.void = True
+            log.warning(
+                "compacted while it was read", table=self.layout.table, records_gone=gone, remedy="begins again"
+            )
+            raise Retriable("the log was compacted while it was read", "the run begins again by itself")
 
     def follow_positions(self) -> None:
         """Read what capture has committed, and put barriers again if a finished batch covers more than it told.

@@ -1,9 +1,9 @@
 """The stamps of a run's batches and barriers, each greater than all before it.
 
-A barrier says that everything of a smaller stamp was written. A batch's stamp is bound to it before its first write, and
-is the same in every replay; so between that moment and Spark's commit no other barrier may be put: it would have a
-greater stamp, would say that the batch's rows are all there, and would hide the batch's own barrier, in HBase and behind
-Solr's fence. That holds over the death of the driver too: the stamp that it had bound waits for the replay.
+A barrier says that everything of a smaller stamp was written. A batch's stamp is bound to it before its first write,
+and is the same in every replay; so between that moment and Spark's commit no other barrier may be put: it would have a
+greater stamp, would say that the batch's rows are all there, and would hide the batch's own barrier, in HBase and
+behind Solr's fence. That holds over the death of the driver too: the stamp that it had bound waits for the replay.
 """
 
 from __future__ import annotations

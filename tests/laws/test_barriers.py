@@ -111,11 +111,15 @@ def run_schedule(seed: int) -> None:
     assert stored.committed < 0 or stored.barrier[2] == stored.position, "what was reached is not told"
 
 
+def run_schedules() -> None:
+    for seed in range(SCHEDULES):
+        run_schedule(seed)
+
+
 def test_no_barrier_says_too_much() -> None:
     """Any order of batches, positions and deaths: no half-written batch looks whole, no batch's barrier is hidden, and
     at the end the newest position is told."""
-    for seed in range(SCHEDULES):
-        run_schedule(seed)
+    run_schedules()
 
 
 def test_the_law_notices_a_barrier_over_a_bound_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,8 +132,7 @@ def test_the_law_notices_a_barrier_over_a_bound_stamp(monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(globals(), "Stamps", Hasty)
     with pytest.raises(AssertionError, match=r"is half written|is hidden"):
-        for seed in range(SCHEDULES):
-            run_schedule(seed)
+        run_schedules()
 
 
 def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +144,7 @@ def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setitem(globals(), "Stamps", Forgetful)
     with pytest.raises(AssertionError, match=r"is half written|is hidden"):
-        for seed in range(SCHEDULES):
-            run_schedule(seed)
+        run_schedules()
 
 
 def test_stamps_grow() -> None:
