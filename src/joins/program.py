@@ -84,7 +84,7 @@ def _level(
         star = numbers.get(node.alias, -1)
         if star >= 0:
             widths, inner = [hop.child.width for hop in node.hops], [hop.inner for hop in node.hops]
-            stars.append({"star": star, "widths": widths, "inner": inner, "target": target})
+            stars.append({"star": star, "of": node.alias, "widths": widths, "inner": inner, "target": target})
         for part, hop in enumerate(node.hops):
             one = {"hop": hop.number, "star": star, "part": part, "target": target}
             hops.append({**one, "inner": hop.inner, "width": hop.child.width})

@@ -64,6 +64,7 @@ class Truncated(NamedTuple):
     partition: int
     offset: int
     sequence: int
+    ts_ms: int
 
     def ends(self, change: Changed) -> bool:
         """Whether a row is gone whose newest change this is. A log without sequences has nothing younger in front."""
@@ -73,7 +74,7 @@ class Truncated(NamedTuple):
 class Reader:
     """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
 
-    There an update that changes no used column may be the only record of its row, so none is dropped.
+    There an update may be the only record of its row, as it may where a table's history is partial, so all is told.
     """
 
     def __init__(self, plan: Plan, settled: Settled) -> None:
@@ -91,12 +92,12 @@ class Reader:
             source = self._sources[topic]
             sequence = int(event.source.sequence or 0)
             if event.op == "t":
-                return Truncated(source, partition, offset, sequence)
+                return Truncated(source, partition, offset, sequence, event.source.ts_ms)
             before, after = _images(event, source, key)
             v = 2 * sequence if source.needs_latest else offset
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             return _refused(topic, partition, offset, key, value, error)
-        told = offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        told = event.source.partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
         return Changed(source, before, after, v, event.source.ts_ms, told, event.op == "c" and not told, sequence)
 
 

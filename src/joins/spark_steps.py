@@ -8,6 +8,8 @@ passes through it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -22,7 +24,7 @@ from joins.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
 from joins.records import Message, Refused, dump, load
 from joins.route import Changed, Reader, Router, Settled
 from joins.state import assemble_step, dump_join, dump_star, hop_step, load_join, load_star
-from joins.truncation import vanished
+from joins.truncation import mended
 
 MESSAGES = "bucket int, k binary, m binary"
 _ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary())])
@@ -70,11 +72,17 @@ def _routing(
                     changed.append(found)
                 elif isinstance(found, Refused):
                     notices.append(found.message())
-                elif found is not None:
-                    changed += vanished(reader, found, past(servers, topic, partition, offset))
+                elif found is not None:  # it may stand for very many changes
+                    for some in _chunks(mended(reader, found, partial(past, servers, topic, partition, offset))):
+                        yield _arrow(list(router.route(some)), numbers)
             yield _arrow([*notices, *router.route(changed)], numbers)
 
     return route
+
+
+def _chunks(changes: Iterator[Changed]) -> Iterator[list[Changed]]:
+    while some := list(islice(changes, _CHUNK)):
+        yield some
 
 
 def _arrow(messages: list[Message], numbers: tuple[int, ...]) -> pa.RecordBatch:

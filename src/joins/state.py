@@ -12,6 +12,7 @@ once, and a `gone` of the same batch, from a key that it left, is older: put bea
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ from joins.records import (
     ROW_GONE,
     ROW_PUT,
     Message,
+    Refused,
     joined,
     null_key,
     pack,
@@ -162,8 +164,8 @@ def assemble_step(
 ) -> tuple[StarState | None, list[Message]]:
     """Fold a batch into one row of a star → its new state, and the whole row or its end.
 
-    A row that came or moved finds the parts of its new keys in the same batch. RuntimeError when one is missing: the
-    hops and this step disagree, and going on would store a wrong row.
+    A row that came or moved finds the parts of its new keys in the same batch. Where one is missing, the log did not
+    tell the row from its beginning and did not say so: the row is refused, and stays absent until it is told whole.
     """
     newest: Message | None = None
     parts: dict[int, bytes] = {}
@@ -183,11 +185,17 @@ def assemble_step(
     old: list[bytes | None] = [None] * len(star.widths) if state is None else list(state.parts)
     chosen = [parts.get(i, part) for i, part in enumerate(old)]
     if missing := [i for i, part in enumerate(chosen) if part is None]:
-        raise RuntimeError(f"no part from hop {missing[0]} of star {star.number:#x} for row {k[1:]!r}")
+        return None, [_refused(star, k[1:], missing[0])]
     after = StarState(own=own, parts=[part or b"" for part in chosen])
     if not _shown(star, after.parts):
         return after, [no_row(star.target, k[1:])] if shown else []
     return after, [whole_row(star.target, k[1:], _assembled(star, after))]
+
+
+def _refused(star: Assemble, row: bytes, hop: int) -> Message:
+    reason = f"its part of join {hop + 1} was never told: `tailorbird snapshot` of its table reads it again"
+    key = base64.b64encode(row).decode()
+    return Refused(f"row of {star.of}", 0, 0, reason, key, None).message()
 
 
 def _shown(star: Assemble, parts: list[bytes]) -> bool:
