@@ -135,8 +135,11 @@ def upserts(
             elif isinstance(found, Floor):
                 floors.append(found)
             continue
-        key = orjson.dumps(dict(zip(layout.row_key, values_of_text(message.k[1:]), strict=True)))
+        row_key = values_of_text(message.k[1:])
+        key = orjson.dumps(dict(zip(layout.row_key, row_key, strict=True)))
         if message.op == ROW_GONE:
+            if None in row_key:  # no row has such a key: an inner join on the NULL hides it
+                continue
             records.setdefault(key, None)
         else:
             put: Any = record_of(message, indexes)

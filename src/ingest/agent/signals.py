@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cdc.schema import Column, TableId
+from cdc.schema import Column, TableId, column_from_json
 from ingest.agent.facts import TableDescribed
 from ingest.agent.snapshots import MENDS_ONLY, Snapshots
 from ingest.agent.tables import Tables
@@ -72,7 +72,7 @@ def signal_of(value: Mapping[str, Any]) -> Signal:
     tables = tuple(data.get("data-collections", ()))
     if not isinstance(value["type"], str) or not all(isinstance(name, str) for name in tables):
         raise ValueError("a signal's type and tables are texts")
-    columns = tuple(Column(**column) for column in data.get("columns", ()))
+    columns = tuple(column_from_json(column) for column in data.get("columns", ()))
     key = tuple(data.get("primary-key", ()))
     if value["type"] == "schema-set" and (len(tables) != 1 or not columns):
         raise ValueError("schema-set takes one table and its columns")
