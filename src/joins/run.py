@@ -19,15 +19,18 @@ from cdc.naming import hbase_table, layouts_table, upsert_topic
 from cdc.reader import read_topology
 from cdc.topology import Engine, Table, Topology
 from joins.compiler import compile_plan
+from joins.drift import drifts
 from joins.file_archive import write_archive
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import HBase, JoinedTable
 from joins.held import Held, described, keys_of
 from joins.http_metrics import Metrics
-from joins.kafka_log import end_offsets, read_schemas, young_offsets
+from joins.kafka_log import end_offsets, young_offsets
 from joins.kafka_positions import PositionsLog
+from joins.kafka_schemas import SchemaFollower, read_schemas
 from joins.kafka_table import UpsertTopic
 from joins.plan import Plan
+from joins.program import Settled
 from joins.progress import mean_milliseconds, progress_of
 from joins.sink import next_stamp
 from joins.sql import parse_query, tables_of
@@ -157,6 +160,7 @@ class _Join:
         if rebuild:
             self.checkpoint.clear()
         self.joined = sink_of(topology, table)
+        self.drifted: list[str] = []
 
     def run(self) -> None:
         self.joined.check(self.topology.file)
@@ -166,6 +170,7 @@ class _Join:
         if self.stop.is_set():
             return
         plan = compile_plan(self.topology, self.table, schemas)
+        self._warn(drifts(plan, schemas))
         ends = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
         if self.stop.is_set():
             return
@@ -175,7 +180,7 @@ class _Join:
         record = self._record(plan, ends)
         layout = self.joined.settle_layout(plan.layout(1), self.table.schema_change_behavior)
         log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=record.complete)
-        self._stream(plan, settled, record, layout)
+        self._stream(plan, settled, ends, record, layout)
         log.info("stopped", table=self.table.name)
 
     def _record(self, plan: Plan, ends: dict[str, dict[int, int]]) -> QueryRecord:
@@ -199,11 +204,13 @@ class _Join:
             )
         return record
 
-    def _stream(self, plan: Plan, settled: dict[str, dict[int, int]], record: QueryRecord, layout: Any) -> None:
+    def _stream(self, plan: Plan, settled: Settled, ends: Settled, record: QueryRecord, layout: Any) -> None:
         # imported here: pyspark costs a second, which a mistake found above should not
         from joins.spark_query import BatchSink, start_query
         from joins.spark_session import close_session, jvm_exit_code, open_session, spark_log
 
+        servers = self.topology.log.bootstrap_servers
+        schemas = SchemaFollower(servers, self.topology.name, plan)
         sink = BatchSink(
             plan=plan,
             table=self.joined,
@@ -230,11 +237,12 @@ class _Join:
                     partitions=record.partitions,
                     checkpoint=str(self.checkpoint.spark),
                     sink=sink,
+                    ends=ends,
                     engine=self.table.engine,
                     max_changes=self.table.max_changes_per_batch,
                     tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
                 )
-                self._watch(query, sink)
+                self._watch(query, sink, schemas)
         except TailorbirdError:
             if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
                 raise
@@ -247,10 +255,19 @@ class _Join:
                 raise Fatal(f"Spark's JVM ended with exit code {code}", hint) from error
             raise sink.failure or Fatal(f"Spark: {_first_line(error)}") from error
         finally:
+            schemas.close()
             if not self.stop.is_set():
                 close_session(spark)
 
-    def _watch(self, query: Any, sink: Any) -> None:
+    def _warn(self, drifted: Sequence[str]) -> None:
+        """Tell each thing that schemas say of used columns once."""
+        for one in drifted:
+            if one not in self.drifted:
+                log.warning("schema changed", table=self.table.name, what=one)
+        self.drifted = list(drifted)
+        self.metrics.drifted(len(drifted))
+
+    def _watch(self, query: Any, sink: Any, schemas: SchemaFollower) -> None:
         """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails.
 
         It ends as well where the query must be started anew.
@@ -268,6 +285,8 @@ class _Join:
                 raise
             sink.follow_positions()
             self.metrics.lag(sink.lags())
+            if (drifted := schemas.news()) is not None:
+                self._warn(drifted)
             if time.monotonic() - told < _TELL_EVERY:
                 continue
             told = time.monotonic()
