@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.types import LogicalType, from_mysql
+from cdc.types import Canonical, LogicalType, from_mysql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -22,19 +23,43 @@ class TableId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column; `column_type` as information_schema prints it (`int unsigned`, `decimal(10,2)`)."""
+    """One column; `column_type` as information_schema prints it (`int unsigned`, `decimal(10,2)`).
+
+    `collation` is None where it is not known, or there is none. `default` is what rows read in the column that were
+    there before it: a canonical value, meaningful only where `default_known` (an expression's value is not known).
+    """
 
     name: str
     column_type: str
     nullable: bool = True
     charset: str | None = None
-    default: str | None = None
+    collation: str | None = None
+    default: Canonical = None
     default_known: bool = False
 
     @property
     def type(self) -> LogicalType:
         """The logical type that every later stage works with."""
         return from_mysql(self.column_type)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value that `column_from_json` reads back; what is not known is absent."""
+        value: dict[str, Any] = {
+            "name": self.name,
+            "column_type": self.column_type,
+            "nullable": self.nullable,
+            "charset": self.charset,
+        }
+        if self.collation is not None:
+            value["collation"] = self.collation
+        if self.default_known:
+            value["default"] = self.default
+        return value
+
+
+def column_from_json(value: Mapping[str, Any]) -> Column:
+    """Inverse of `Column.to_json`, of records without `collation` and `default` too; TypeError for anything else."""
+    return Column(**value, default_known="default" in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +95,7 @@ class TableSchema:
             "database": self.table_id.database,
             "table": self.table_id.table,
             "version": self.version,
-            "columns": [
-                {"name": c.name, "column_type": c.column_type, "nullable": c.nullable, "charset": c.charset}
-                for c in self.columns
-            ],
+            "columns": [column.to_json() for column in self.columns],
             "primary_key": list(self.primary_key),
         }
 
@@ -85,6 +107,6 @@ def schema_from_json(value: dict[str, Any]) -> TableSchema:
     return TableSchema(
         table_id=TableId(source=value["source"], database=value["database"], table=value["table"]),
         version=value["version"],
-        columns=tuple(Column(**column) for column in value["columns"]),
+        columns=tuple(column_from_json(column) for column in value["columns"]),
         primary_key=tuple(value["primary_key"]),
     )

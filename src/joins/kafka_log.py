@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -41,22 +41,6 @@ def end_offsets(
                 for topic in topics
             }
         return {}
-    except KafkaException as error:
-        raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
-    finally:
-        consumer.close()
-
-
-def young_offsets(servers: str, ends: Mapping[str, Mapping[int, int]], since_ms: int) -> dict[str, dict[int, int]]:
-    """Where in each partition the records of `since_ms` or later begin; the end where there are none. Retriable."""
-    wanted = [TopicPartition(topic, p, since_ms) for topic, partitions in ends.items() for p in partitions]
-    consumer = consumer_of(servers)
-    try:
-        found: dict[str, dict[int, int]] = {}
-        for at in consumer.offsets_for_times(wanted, timeout=_TIMEOUT):
-            end = ends[at.topic][at.partition]
-            found.setdefault(at.topic, {})[at.partition] = at.offset if 0 <= at.offset <= end else end
-        return found
     except KafkaException as error:
         raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
     finally:

@@ -28,7 +28,7 @@ from cdc.layout import Layout, LayoutColumn
 from cdc.schema import TableId
 from cdc.types import Canonical, LogicalType
 
-STATE_FORMAT = 4  # of what `joins.state` keeps; a checkpoint of another format is refused
+STATE_FORMAT = 5  # of what `joins.state` keeps; a checkpoint of another format is refused
 SINK = 0xFF
 STAR = 0x80
 

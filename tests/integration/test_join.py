@@ -199,9 +199,13 @@ tables:
                 self.producer.produce(topic, key=key, value=None)
         self.producer.flush(30)
 
-    def publish_positions(self, history: History) -> None:
+    def all_ends(self) -> dict[str, dict[int, int]]:
+        """Where every partition ends."""
+        return {topic: {p: self.ends(topic, p) for p in range(2)} for topic in self.topics}
+
+    def publish_positions(self, history: History, ends: Mapping[str, Mapping[int, int]] | None = None) -> None:
         """What capture writes after the rows: how far each source came, and where every partition ended then."""
-        ends = {topic: {str(p): self.ends(topic, p) for p in range(2)} for topic in self.topics}
+        ends = self.all_ends() if ends is None else ends
         for source, sequence in history.sequences.items():
             position = {"file": "f", "pos": 4, "gtid_set": f"{source}:1-{sequence}", "row": 0, "sequence": sequence}
             value = {

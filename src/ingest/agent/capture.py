@@ -14,9 +14,17 @@ from typing import Any, Literal, Protocol
 from cdc.errors import Fatal, Retriable, Skippable, UsageError
 from cdc.event import Position
 from cdc.history import Record as HistoryRecord
+from cdc.naming import change_topic
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
-from ingest.agent.facts import CaughtUp, TableDescribed, TransactionBegan, TransactionEnded, TransactionLogged
+from ingest.agent.facts import (
+    CaughtUp,
+    StatementLogged,
+    TableDescribed,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+)
 from ingest.agent.groups import Group, Limits
 from ingest.agent.marks import REPLAYED, SLACK, Marks, check_replay, reached_before, replayed, restated
 from ingest.agent.records import Recorder
@@ -96,14 +104,15 @@ class Session:
         tables = self.tables(seen)
         self.marks.restore(tables.source, recovered.history)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
-        snapshots = Snapshots(tables.source, self.recorder, tables, stored, parallel=self.parallel)
+        partial = checkpoint.state.get("partial", ()) if checkpoint else ()
+        snapshots = Snapshots(tables.source, self.recorder, tables, stored, partial=partial, parallel=self.parallel)
         if checkpoint is None or not recovered.history:
             checkpoint = self._first(checkpoint, head, recovered, tables, snapshots, seen)
         else:
             check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
             checkpoint = self._tidied(checkpoint, recovered.history, tables, snapshots)
-            self._added(recovered, tables, snapshots)
+            checkpoint = self._added(recovered, checkpoint, tables, snapshots)
         with self.source.chunks() as chunks:
             try:
                 self._stream(checkpoint, tables, snapshots, chunks)
@@ -143,14 +152,26 @@ class Session:
         if checkpoint.snapshot == "running":
             for schema in change.schemas:
                 snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
+        elif self.mode == "never":
+            snapshots.partial.update(schema.table_id for schema in change.schemas)
         return self._commit(checkpoint, snapshots)
 
-    def _added(self, recovered: Recovered, tables: Tables, snapshots: Snapshots) -> None:
-        """Tables that the topology names since: their schemas are published, their rows read beside the log."""
+    def _added(self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots) -> Checkpoint:
+        """Tables that the topology names since: their schemas are published, their rows read beside the log.
+
+        Rows are read again of tables that the log has lost or that were not captured for a time.
+        """
+        number = checkpoint.position.sequence + (REPLAYED not in checkpoint.state)
         for schema in tables.schemas():
-            if schema.table_id not in recovered.schemas:
+            table, where = schema.table_id, tables.where(schema.table_id)
+            if table not in recovered.schemas:
                 self.log.append(self.recorder.schema(schema))
-                snapshots.start(schema.table_id, where=tables.where(schema.table_id))
+                snapshots.start(table, where=where)
+            elif change_topic(self.recorder.topology, table) in recovered.behind:
+                self.observer.phase("the log lacks what was captured of a table: it is read again", table=str(table))
+                snapshots.start(table, initial=True, where=where, marker=number)
+                checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
+        return checkpoint
 
     def _again(self, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots) -> Checkpoint:
         """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
@@ -185,7 +206,8 @@ class Session:
         return self._commit(checkpoint, snapshots, checkpoint.state.get("signals"))
 
     def _commit(self, checkpoint: Checkpoint, snapshots: Snapshots, signals: int | None = None) -> Checkpoint:
-        state: dict[str, Any] = {**checkpoint.state, "snapshots": snapshots.state}
+        partial = sorted(f"{table.database}.{table.table}" for table in snapshots.partial)
+        state: dict[str, Any] = {**checkpoint.state, "snapshots": snapshots.state, "partial": partial}
         if signals is not None:
             state["signals"] = signals
         checkpoint = replace(checkpoint, snapshot="running" if snapshots.initial else "done", state=state)
@@ -254,7 +276,8 @@ class _Follower:
                 whole = True
             else:
                 whole = kind is TransactionEnded or kind is CaughtUp
-                if not whole and not group.huge:
+                # a statement is never told apart from its transaction's end: it would be folded twice
+                if not whole and (not group.huge or kind is StatementLogged):
                     continue
                 now = clock()
             if whole:
@@ -303,7 +326,7 @@ class _Follower:
             if signal.type == "schema-set":
                 why = self._told(signal.described(self._transactions.tables))
             else:
-                why = signal.obey(self._snapshots, self._transactions.tables)
+                why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
 
     def _told(self, fact: TableDescribed) -> str:
