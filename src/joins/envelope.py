@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -100,6 +100,14 @@ def _number(name: str, value: Any, most: int) -> int:
     return value
 
 
+class Images(NamedTuple):
+    """A row before and after; not `whole` where NULL stands for what the record does not tell of it."""
+
+    before: Values | None
+    after: Values | None
+    whole: bool
+
+
 @dataclass(slots=True)
 class Columns:
     """Reads the images of one source: each used column in the type that the plan was compiled with.
@@ -110,17 +118,19 @@ class Columns:
 
     source: Source
     _fits: list[tuple[str, bool, Any, Any]] = field(default_factory=list)
+    _whole: bool = True
 
     def __post_init__(self) -> None:
         source = self.source
         for name, type_, default in zip(source.columns, source.types, source.defaults, strict=True):
             self._fits.append((name, name in source.key, fit_of(type_), default))
 
-    def images(self, envelope: Envelope, key: bytes | None, *, added: bool) -> tuple[Values | None, Values | None]:
+    def images(self, envelope: Envelope, key: bytes | None, *, added: bool) -> Images:
         """Before and after as values; ValueError for an event that lacks the images which its op needs.
 
         For `latest` the key of a deleted row is enough: other values of its before image may be None.
         """
+        self._whole = True
         op, source = envelope.op, self.source
         before, after = envelope.before, None if op == "d" else envelope.after
         if source.needs_latest and op == "d" and before is None and key is not None:
@@ -134,9 +144,10 @@ class Columns:
             raise ValueError(f"op {op} without its before image: {remedy}")
         if op in ("c", "r") or (source.needs_latest and op != "d"):
             before = None
-        return (
+        return Images(
             None if before is None else self._values(before, added, lenient=True),
             None if after is None else self._values(after, added, lenient=False),
+            self._whole,
         )
 
     def _values(self, row: Image, added: bool, *, lenient: bool) -> Values:
@@ -147,6 +158,7 @@ class Columns:
                 if is_key:
                     raise ValueError(f"no '{name}' in it")
                 values.append(default if added else None)
+                self._whole &= added
                 continue
             try:
                 values.append(fit(row[name]))
@@ -155,6 +167,7 @@ class Columns:
                     type_ = self.source.types[len(values)]
                     raise ValueError(f"'{name}' in it does not fit {type_}") from error
                 values.append(None)
+                self._whole = False
         return values
 
 

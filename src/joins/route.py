@@ -91,14 +91,15 @@ class Reader:
                 return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms)
             # what the plan was compiled after may lack columns that were added later
             added = offset < self._ends.get(topic, {}).get(partition, 0)
-            before, after = columns.images(envelope, key, added=added)
+            images = columns.images(envelope, key, added=added)
         except ValueError as error:
             reason = f"not an envelope: {error}"
             return Refused(topic, partition, offset, reason, as_text(key), as_text(value))
         v = 2 * envelope.sequence if source.needs_latest else offset
-        told = envelope.partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        partial = envelope.partial or not images.whole
+        told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
         new = envelope.op == "c" and not told
-        return Changed(source, before, after, v, envelope.ts_ms, told, new, envelope.sequence)
+        return Changed(source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence)
 
 
 def latest_message(change: Changed) -> Message:

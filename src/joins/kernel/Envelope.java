@@ -170,10 +170,13 @@ final class Envelope {
     for (int c = 0; image != null && c < columns.length; c++) {
       if (image[c] == null) {
         if (keys[c]) throw new IOException("no '" + columns[c] + "' in it");
-        image[c] = added(event) ? defaults[c] : NULL;
+        boolean added = added(event);
+        image[c] = added ? defaults[c] : NULL;
+        event.partial |= !added;
       } else if (image[c] == UNFIT) {
         if (!lenient || keys[c]) throw new IOException("'" + columns[c] + "' in it does not fit " + fits[c]);
         image[c] = NULL;
+        event.partial = true;
       }
     }
   }
