@@ -66,6 +66,7 @@ def start_query(
     servers: str,
     partitions: int,
     checkpoint: str,
+    ends: Settled,
     sink: BatchSink,
     engine: Engine,
     max_changes: int,
@@ -73,12 +74,13 @@ def start_query(
 ) -> StreamingQuery:
     """Start the query; it goes on where its checkpoint ends, or at the log's beginning.
 
-    A batch has at most about `max_changes` changes, however far the log is ahead. `tombstone_ms` as in `program_of`.
+    A batch has at most about `max_changes` changes, however far the log is ahead. `ends` and `tombstone_ms` as in
+    `program_of`.
     """
     levels: tuple[Level, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors
-        levels = program_of(plan, settled, servers=servers, floors=floors, tombstone_ms=tombstone_ms)
+        levels = program_of(plan, settled, servers=servers, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
     sources = sum(1 for level in levels if level.topics) or 1
 
     def read(topics: tuple[str, ...]) -> DataFrame:
@@ -96,7 +98,10 @@ def start_query(
             .load()
         )
 
-    rows = kernel_flow(read, levels) if levels else dataflow(read(plan.topics), plan, settled, partitions, servers)
+    if levels:
+        rows = kernel_flow(read, levels)
+    else:
+        rows = dataflow(read(plan.topics), plan, settled, partitions, servers, ends)
     rows = finished(rows.select("k", "m"), plan)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()

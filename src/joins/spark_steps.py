@@ -31,17 +31,24 @@ _ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary(
 _CHUNK = 10_000
 
 
-def dataflow(changes: DataFrame, plan: Plan, settled: Settled, partitions: int, servers: str = "") -> DataFrame:
+def dataflow(
+    changes: DataFrame,
+    plan: Plan,
+    settled: Settled,
+    partitions: int,
+    servers: str = "",
+    ends: Settled | None = None,
+) -> DataFrame:
     """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
 
-    `servers` of the log, which markers read again. The result's `bucket` has no meaning. Called once per start; the
-    number of partitions is frozen in the checkpoint.
+    `servers` of the log, which markers read again; `settled` and `ends` as in `joins.route`. The result's `bucket` has
+    no meaning. Called once per start; the number of partitions is frozen in the checkpoint.
     """
     if unordered := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
-    routed = log.mapInArrow(_routing(plan, settled, numbers, servers), MESSAGES)
+    routed = log.mapInArrow(_routing(plan, settled, ends, numbers, servers), MESSAGES)
     for stage in sorted({step.stage for step in plan.steps}):
         steps = {step.number: step for step in plan.steps if step.stage == stage}
         processor = StepProcessor(steps, numbers)
@@ -59,10 +66,10 @@ def _all_pass(condition: Expression, node: Node, rows: Any) -> list[bool]:
 
 
 def _routing(
-    plan: Plan, settled: Settled, numbers: tuple[int, ...], servers: str
+    plan: Plan, settled: Settled, ends: Settled | None, numbers: tuple[int, ...], servers: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reader, router = Reader(plan, settled), Router(plan, _all_pass)
+        reader, router = Reader(plan, settled, ends), Router(plan, _all_pass)
         for batch in batches:
             changed: list[Changed] = []
             notices: list[Message] = []
