@@ -16,7 +16,7 @@ from cdc.topology import Topology
 from console.compare import Difference, Row, compare, keyed
 from console.demo_shop import Change, Shop
 from console.http_metrics import read_metrics
-from console.kafka_positions import captured_positions
+from console.kafka_positions import CapturedPosition, PositionsReader
 from console.mysql_demo import MySqlShop
 from console.mysql_tables import SourceTable, read_tables
 from console.proc_pipeline import Pipeline
@@ -125,23 +125,23 @@ def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, wa
     wanted = shop.executed()
     reason, seen = "nothing is known yet", counts(pipeline)
     deadline = time.monotonic() + _STANDSTILL
-    while time.monotonic() < deadline:
-        pipeline.check()
-        if (now := counts(pipeline)) != seen:
-            seen, deadline = now, time.monotonic() + _STANDSTILL
-        try:
-            reason = _behind(topology, shop, wanted)
-        except Retriable as error:
-            reason = error.message
-        if not reason:
-            return
-        waiting(reason)
-        time.sleep(0.3)
+    with PositionsReader(topology) as positions:
+        while time.monotonic() < deadline:
+            pipeline.check()
+            if (now := counts(pipeline)) != seen:
+                seen, deadline = now, time.monotonic() + _STANDSTILL
+            try:
+                reason = _behind(topology, shop, positions.read(), wanted)
+            except Retriable as error:
+                reason = error.message
+            if not reason:
+                return
+            waiting(reason)
+            time.sleep(0.3)
     raise Fatal(f"the pipeline did not catch up: {reason}", "see the logs of its processes")
 
 
-def _behind(topology: Topology, shop: MySqlShop, wanted: dict[str, str]) -> str:
-    positions = captured_positions(topology)
+def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPosition], wanted: dict[str, str]) -> str:
     for server in ("shop", "crm"):
         position = positions.get(server)
         if position is None or position.snapshot != "done":

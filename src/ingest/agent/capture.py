@@ -17,7 +17,14 @@ from cdc.history import Record as HistoryRecord
 from cdc.naming import change_topic
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
-from ingest.agent.facts import CaughtUp, TableDescribed, TransactionBegan, TransactionEnded, TransactionLogged
+from ingest.agent.facts import (
+    CaughtUp,
+    StatementLogged,
+    TableDescribed,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+)
 from ingest.agent.groups import Group, Limits
 from ingest.agent.marks import REPLAYED, SLACK, Marks, check_replay, reached_before, replayed, restated
 from ingest.agent.records import Recorder
@@ -269,7 +276,8 @@ class _Follower:
                 whole = True
             else:
                 whole = kind is TransactionEnded or kind is CaughtUp
-                if not whole and not group.huge:
+                # a statement is never told apart from its transaction's end: it would be folded twice
+                if not whole and (not group.huge or kind is StatementLogged):
                     continue
                 now = clock()
             if whole:
