@@ -236,7 +236,10 @@ class BatchSink:
 
     def _prove_whole(self) -> None:
         """Retriable, and nothing is told of the run, if what it read was not the log of one moment."""
-        if gone := self._patiently(self.thinned):
+        gone = self._patiently(self.thinned)
+        if self.stopped():  # then not all may have been counted
+            raise Retriable("stopped while the log was counted", "the next start counts again")
+        if gone:
             self.void = True
             log.warning(
                 "compacted while it was read", table=self.layout.table, records_gone=gone, remedy="begins again"

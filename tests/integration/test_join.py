@@ -132,7 +132,9 @@ class History:
 class Joined:
     """A topology of the test's own: its log, its table, and the join processes over them."""
 
-    def __init__(self, name: str, folder: Path, sink: str = "hbase", delivery: str = "exactly_once") -> None:
+    def __init__(
+        self, name: str, folder: Path, sink: str = "hbase", delivery: str = "exactly_once", query: str = QUERY
+    ) -> None:
         self.name, self.folder = name, folder
         self.servers = f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
         file = folder / "topology.yml"
@@ -147,7 +149,7 @@ hbase: {{thrift: '127.0.0.1:{thrift}', zookeeper: '127.0.0.1:{zookeeper}'}}
 tables:
   wide:
     query: |
-      {QUERY}
+      {query}
     row_key: [id]
     sink: {sink}
 """)

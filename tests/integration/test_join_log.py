@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from joins.kafka_compaction import LogWatch
-from tests.integration.test_join import History, Joined, joined, oracle, wait_for
+from tests.integration.test_join import FACT, History, Joined, joined, oracle, wait_for
 from tests.integration.test_join_failures import kill_group, settles
 
 __all__ = ["joined"]  # a fixture
@@ -95,6 +96,30 @@ def test_tables_without_records(joined: Joined) -> None:
     joined.publish_positions(history)
     wait_for(lambda: joined.barriers_tell(history), "what comes then is never told")
     assert joined.live() == oracle(joined, history)
+
+
+def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -> None:
+    """Of a plan with two levels one has nothing to read: the table is told; and so it is when that level has its
+    rows."""
+    query = """SELECT f.id, f.price, n.name AS near, r.name AS far FROM shop.facts f
+      LEFT JOIN shop.near n ON n.id = f.near_id
+      LEFT JOIN crm.far r ON r.id = n.unused"""
+    joined = Joined(unique("join"), tmp_path, query=query)
+    try:
+        history = History(random.Random(31))
+        events = history.change(120, ids=6)
+        joined.publish([event for event in events if event.source.table_id == FACT])
+        joined.publish_positions(history)
+        joined.start(JOIN)
+        wait_for(lambda: joined.barriers_tell(history), "a level without records keeps the table from its barrier")
+        joined.publish([event for event in events if event.source.table_id != FACT])
+        history.change(1, ids=6)
+        joined.publish(history.events[-1:])
+        joined.publish_positions(history)
+        wait_for(lambda: joined.barriers_tell(history), "what comes then is never told")
+        assert joined.live() == oracle(joined, history)
+    finally:
+        joined.close()
 
 
 def test_the_cleaner_is_noticed(joined: Joined) -> None:
