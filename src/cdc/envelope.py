@@ -19,6 +19,7 @@ def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
     """The record value of an event; `topology` becomes `source.name`'s first part, as Debezium's topic.prefix does."""
     source, transaction = event.source, event.transaction
     polled = {"last_update_only": True} if source.last_update_only else {}
+    partial = {"partial": True} if source.partial else {}
     return {
         "before": event.before,
         "after": event.after,
@@ -34,6 +35,7 @@ def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
             "gtid": source.gtid,
             "file": source.file,
             "pos": source.pos,
+            **partial,
             "row": source.row,
             "sequence": source.sequence,
             **polled,
@@ -70,6 +72,7 @@ def from_envelope(value: Mapping[str, Any]) -> ChangeEvent:
             snapshot=source["snapshot"],
             connector=source["connector"],
             last_update_only=source.get("last_update_only", False),
+            partial=source.get("partial", False),
         ),
         ts_ms=value["ts_ms"],
         transaction=transaction and Transaction(**transaction),

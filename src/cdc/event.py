@@ -35,6 +35,8 @@ class SourceInfo:
     `ts_ms` is the commit's time at the source (milliseconds since 1970, UTC); `row` the row's index in its
     transaction; `snapshot` "true" for rows that were read, "false" for rows that were logged.
     `last_update_only`: the row was polled, so versions before this one, and deletes, may never have been told.
+    `partial`: the log did not hold the history of the whole table when this was published (a snapshot was under way, or
+    none was ever taken), so it may be the first that is told of its row, whatever its op says.
     """
 
     table_id: TableId
@@ -48,6 +50,7 @@ class SourceInfo:
     snapshot: Literal["true", "false"] = "false"
     connector: str = "mysql"
     last_update_only: bool = False
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -312,6 +312,7 @@ def _table(name: str, s: _Section, copied: TableId | None = None) -> Table:
             "schema_change_behavior", lambda v: v.one_of("evolve", "lenient", "exception"), "evolve"
         ),
         engine=s.take("engine", lambda v: v.one_of("jvm", "python"), "jvm"),
+        state_partitions=s.take("state_partitions", lambda v: v.number(1, 1000), None),
         max_changes_per_batch=s.take("max_changes_per_batch", lambda v: v.number(1, 10_000_000), 20_000),
     )
 

@@ -126,8 +126,9 @@ class Solr:
 class Table:
     """An aggregated table: one SELECT, the columns of its result that form the row key, its family and salt buckets.
 
-    `engine` runs its stateful steps, `max_changes_per_batch` bounds a batch; `schema_change_behavior` says what becomes
-    of the stored layout when the query's result changes.
+    `engine` runs its stateful steps in so many `state_partitions` (None: by the machine's cores), which a run keeps for
+    good; `max_changes_per_batch` bounds a batch; `schema_change_behavior` says what becomes of the stored layout when
+    the query's result changes.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Table:
     salt_buckets: int
     engine: Engine = "jvm"
     sink: SinkKind = "hbase"
+    state_partitions: int | None = None
     max_changes_per_batch: int = 20_000
     schema_change_behavior: SchemaChangeBehavior = "evolve"
 

@@ -42,7 +42,7 @@ from joins.state import (
     hop_step,
     latest_step,
 )
-from joins.truncation import Past, vanished
+from joins.truncation import MOST, Past, mended
 
 
 class Evaluates(Protocol):
@@ -110,12 +110,22 @@ Shuffle = Callable[[list[Message]], list[Message]]
 class Simulation:
     """One query: `run_batch` as often as wished; `commit=False` is a driver that died after its last write.
 
-    It keeps the log that it was given, from which markers read again.
+    It keeps the log that it was given, from which markers read again, holding `most` rows at a time.
     """
 
-    def __init__(self, plan: Plan, settled: Settled, evaluator: Evaluates, *, shuffle: Shuffle = list) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        settled: Settled,
+        evaluator: Evaluates,
+        *,
+        ends: Settled | None = None,
+        shuffle: Shuffle = list,
+        most: int = MOST,
+    ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
-        self.reader, self.router = Reader(plan, settled), Router(plan, evaluator.holds)
+        self.reader, self.router = Reader(plan, settled, ends), Router(plan, evaluator.holds)
+        self.most = most
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.finish.outputs]
         self.states = States()
@@ -156,7 +166,7 @@ class Simulation:
             if isinstance(found, Refused):
                 messages.append(found.message())
             elif isinstance(found, Truncated):
-                changes += vanished(self.reader, found, self._before(at, one.offset))
+                changes += mended(self.reader, found, partial(self._before, at, one.offset), self.most)
                 if found.source.needs_latest:
                     states.floors[at] = max(found.sequence, states.floors.get(at, 0))
                     messages.append(Floor(one.topic, one.partition, found.sequence).message())

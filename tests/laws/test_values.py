@@ -159,9 +159,15 @@ def test_no_row_is_a_barrier(number: int) -> None:
 
 
 def test_barrier_reads_back() -> None:
-    """What a barrier says of positions survives storage; regions split at the salt."""
-    barrier = Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions={"shop": {"sequence": 3}})
+    """What a barrier says of positions and offsets survives storage; regions split at the salt."""
+    ends = ({"t.s.d.a": {0: 7, 10: 0}}, {}, {"t.s.d.a": {0: 6}, "t.s.d.b": {1: 2}})
+    positions = {"shop": {"sequence": 3}}
+    barrier = Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions=positions, ends=ends, incomplete=2)
     assert load_barrier(barrier.to_bytes()) == barrier
+    former = b'{"format": 1, "bucket": 1, "buckets": 2, "batch": 9, "stamp": 5, "positions": {"shop": {"sequence": 3}}}'
+    assert load_barrier(former) == Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions=positions)
+    with pytest.raises(ValueError, match="unknown format"):
+        load_barrier(former.replace(b'"format": 1', b'"format": 3'))
     assert split_keys(3) == [b"\x01", b"\x02"]
 
 

@@ -98,10 +98,27 @@ class KafkaLog:
         if stored is None:
             return Recovered(schemas=schemas, history=history)
         checkpoint, ends = read_checkpoint(stored)
+        behind = {topic for topic in self._topics.changes if topic not in ends}
         for topic, offsets in ends.items():
             if topic in self._ends or self._topics.open_ended:
                 self._ends.setdefault(topic, {}).update(offsets)
-        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history)
+        with self._translated("compare the topics' ends with the position"):
+            lost = self._lost()
+        for topic in lost:
+            self._ends[topic] = dict.fromkeys(range(self._topics.partitions), 0)
+        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history, behind=frozenset(behind | lost))
+
+    def _lost(self) -> set[str]:
+        """Topics that end before what is committed of them: they were deleted, and are there anew or not at all."""
+        admin = AdminClient(client_settings(self._bootstrap))
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+        there = admin.list_topics(timeout=PATIENCE).topics
+        lost = {topic for topic in self._ends if topic not in there}
+        wanted = [TopicPartition(t, p) for t, ends in self._ends.items() if t not in lost for p in ends]
+        found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=PATIENCE) if wanted else {}
+        return lost | {
+            at.topic for at, told in found.items() if told.result().offset < self._ends[at.topic][at.partition]
+        }
 
     def ensure_topic(self, name: str) -> None:
         """Have the topic of a table's changes, which may have appeared only now; Retriable when Kafka is away."""

@@ -23,6 +23,12 @@ class Broker:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     epoch: int = 0
     history: int = 0  # the history begins behind so many records
+    lost: set[str] = field(default_factory=set)
+
+    def lose(self, topic: str) -> None:
+        """A topic is deleted, and made anew."""
+        self.records = [record for record in self.records if record.topic != topic]
+        self.lost.add(topic)
 
 
 class MemoryLog:
@@ -44,7 +50,9 @@ class MemoryLog:
                 schema = schema_from_json(orjson.loads(record.value))
                 schemas[schema.table_id] = schema
         newest = self._broker.checkpoints[-1] if self._broker.checkpoints else None
-        return Recovered(checkpoint=newest, schemas=schemas, history=self.history())
+        return Recovered(
+            checkpoint=newest, schemas=schemas, history=self.history(), behind=frozenset(self._broker.lost)
+        )
 
     def history(self) -> tuple[HistoryRecord, ...]:
         """See `seams.ChangeLog`."""
@@ -74,6 +82,7 @@ class MemoryLog:
         self._check()
         self._broker.records += self._pending
         self._broker.checkpoints.append(checkpoint)
+        self._broker.lost.clear()
         self._pending = []
         if self._restated is not None:
             self._broker.history, self._restated = self._restated, None

@@ -32,7 +32,7 @@ class Watching:
     """Whom `Transactions` tells what the log does to tables: the snapshots and the mends."""
 
     def __init__(self, snapshots: Snapshots, mends: Mends, tables: Tables) -> None:
-        self.windows = snapshots.windows
+        self.windows, self.partial = snapshots.windows, snapshots.partial
         self._snapshots, self._mends, self._tables = snapshots, mends, tables
 
     def void(self, table: TableId) -> None:
@@ -50,10 +50,10 @@ class Watching:
         self._mends.dissolve(table)
         self._snapshots.start(table, marker=marker)
 
-    def stop(self, table: TableId) -> None:
+    def gone(self, table: TableId) -> None:
         """See `transactions.Watcher`."""
         self._mends.dissolve(table)
-        self._snapshots.stop(table)
+        self._snapshots.gone(table)
 
 
 class MendingTransactions(Transactions):
@@ -64,25 +64,20 @@ class MendingTransactions(Transactions):
     ) -> None:
         super().__init__(recorder, tables, start, Watching(snapshots, mends, tables))
         self._mends, self._open_mends = mends, mends.open
-        mends.number = self._take_number
+        mends.number = self.number
 
     def records(self, fact: Fact, now_ms: int) -> list[Record]:
         """See `Transactions.records`."""
         if isinstance(fact, TransactionLogged | RowsLogged):
             return super().records(fact, now_ms)
         if isinstance(fact, RowsPartial):
-            self._partial(fact)
+            self._told_in_part(fact)
             return []
         if isinstance(fact, RowsUntold):
             self._touched = True
-            self._mends.untold(self._named(fact.tables), "statement", self._take_number())
+            self._mends.untold(self._named(fact.tables), "statement", self.number())
             return []
         return super().records(fact, now_ms)
-
-    def _take_number(self) -> int:
-        self._sequence += 1
-        self.moved = True
-        return self._sequence
 
     def _rows(self, fact: RowsLogged, now_ms: int) -> list[Record]:
         table = fact.table
@@ -93,7 +88,7 @@ class MendingTransactions(Transactions):
             records = self._mends.hold_back(table, records)
         return records
 
-    def _partial(self, fact: RowsPartial) -> None:
+    def _told_in_part(self, fact: RowsPartial) -> None:
         skipped = min(self._skip, len(fact.rows))
         self._skip -= skipped
         self._row += len(fact.rows)
@@ -107,7 +102,7 @@ class MendingTransactions(Transactions):
                     writer.shape(_values(image))
         self._touched = True
         rest = fact._replace(rows=fact.rows[skipped:])
-        self._mends.partial(rest, writer.schema.primary_key, self._take_number(), sure=sure)
+        self._mends.partial(rest, writer.schema.primary_key, self.number(), sure=sure)
 
     def _statement(self, fact: StatementLogged, now_ms: int) -> list[Record]:
         records = super()._statement(fact, now_ms)
@@ -117,7 +112,7 @@ class MendingTransactions(Transactions):
             if effect.kind == "truncate"
         ]
         if below := [table for table in self._mends.relations.below(emptied) if table not in emptied]:
-            self._mends.untold(below, "statement", self._take_number())
+            self._mends.untold(below, "statement", self.number())
         if _DEFINES.search(fact.sql[:1000]):
             self._mends.doubt()
         return records

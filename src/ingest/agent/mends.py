@@ -21,6 +21,7 @@ from typing import Any, Literal
 import orjson
 
 from cdc.errors import Skippable
+from cdc.naming import change_topic
 from cdc.schema import TableId
 from ingest.agent.facts import Image, Refused, RowsLogged, RowsPartial
 from ingest.agent.findings import Search

@@ -28,6 +28,7 @@ _dumps = orjson.dumps
 _ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
 TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}'
 CHANGE = _ENVELOPE + TRANSACTION + b"}"
+_PARTIAL = b'"partial":true,'
 
 
 def _text(value: object) -> str:
@@ -52,19 +53,20 @@ class TableWriter:
         self._begins = (
             f'{{"version":"{VERSION}","connector":"{connector}","name":{_json(f"{topology}.{table.source}")},"ts_ms":%d,'
             f'"snapshot":"%b","db":{_json(table.database)},"table":{_json(table.table)},"server_id":%d,"gtid":%b,'
-            '"file":%b,"pos":%d,"row":'
+            '"file":%b,"pos":%d,%b"row":'
         ).encode()
 
-    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int) -> bytes:
+    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
         """The envelope's source block up to the row's number, the same for all rows of an event of the log.
 
-        `gtid` and `file` are JSON.
+        `gtid` and `file` are JSON; `partial` as in `cdc.event.SourceInfo`.
         """
-        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos)
+        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
 
-    def read(self, ts_ms: int, position: Position) -> bytes:
+    def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
         """The same for rows that a snapshot reads."""
-        return self._begins % (ts_ms, b"true", 0, b"null", _dumps(position.file), position.pos)
+        file, told = _dumps(position.file), _PARTIAL if partial else b""
+        return self._begins % (ts_ms, b"true", 0, b"null", file, position.pos, told)
 
     @staticmethod
     def value(

@@ -100,6 +100,7 @@ class Rounds(Mends):
     def _begin(self, table: TableId, mend: Mend, log: Searching, now_ms: int) -> None:
         if (not mend.keys and not mend.lost) or not self.tables.captured(table.database, table.table):
             self.dissolve(table)
+            self.moved = True
             return
         try:
             schema = self.tables.read_schema(table)
@@ -164,7 +165,10 @@ class Rounds(Mends):
                 records.append(self.recorder.unread(image, writer.schema.table_id, chunk.request.position, now_ms))
                 image = None
             for step in steps(search.found.get(at), image, anyway=anyway):
-                place = writer.read(now_ms, chunk.request.position), 0, self.number()
+                source = writer.read(
+                    now_ms, chunk.request.position, partial=step.stale or table in self.snapshots.partial
+                )
+                place = source, 0, self.number()
                 value = writer.value(step.op, _dumps(step.before), _dumps(step.after), *place, now_ms, _NULL)
                 records.append(Record(writer.topic, at, value))
                 for child, wanted in self.relations.affected(table, step.before, step.after):

@@ -53,11 +53,16 @@ EVERY_PARTITION = -1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
     """What the log holds of a source: its newest checkpoint (None before the first), its schema history, and the newest
-    table schemas that were published."""
+    table schemas that were published.
+
+    `behind` are the topics of captured tables that lack what the checkpoint covers (they were deleted and made anew),
+    or of which it does not know (their tables were not captured for a time).
+    """
 
     checkpoint: Checkpoint | None = None
     history: tuple[HistoryRecord, ...] = ()
     schemas: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    behind: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

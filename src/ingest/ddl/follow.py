@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from cdc.event import Position
 from cdc.history import DatabaseState, History, SchemaChange, TableState
 from cdc.schema import Column, TableId, TableSchema
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, table_from_json
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, definition_of, table_from_json
+from ingest.ddl.defaults import converted_initial, shown_initial
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.statements import apply
 
@@ -124,14 +125,12 @@ def told(
     name: TableName = (table_id.database, table_id.table)
     known = catalog.tables.get(name)
     key = tuple(primary_key)
-    definitions = tuple(
-        ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset)
-        for c in columns
-    )
+    definitions = tuple(_enriched(definition_of(c), known) for c in columns)
     others = tuple(k for k in known.keys if k.kind != "primary") if known else ()
     primary = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
     charset = known.charset if known else catalog.databases.get(name[0])
-    table = Table(columns=definitions, keys=(*primary, *others), charset=charset)
+    collation = known.collation if known else None
+    table = Table(columns=definitions, keys=(*primary, *others), charset=charset, collation=collation)
     if known and known.schema(table_id, 0) == table.schema(table_id, 0):
         return Followed(history=history, catalog=catalog, change=None, database=name[0])
     last = history.last_state(table_id)
@@ -143,6 +142,18 @@ def told(
         history, number = history.amend(state)
         change = replace(change, position=replace(position, sequence=number))
     return Followed(history=history, catalog=catalog.with_table(name, table), change=change, database=name[0])
+
+
+def _enriched(column: ColumnDefinition, known: Table | None) -> ColumnDefinition:
+    """A column as the log's metadata tells it, with what metadata never tells and is known of the same column."""
+    held = known.column(column.name) if known else None
+    if held is None:
+        return column
+    if not column.initial_known and held.initial_known:
+        initial, sure = converted_initial(held.initial, held.column_type, column.column_type, nullable=column.nullable)
+        column = replace(column, initial=initial, initial_known=sure)
+    same = column.charset == held.charset and column.collation is None
+    return replace(column, collation=held.collation) if same else column
 
 
 def _with_state(catalog: Catalog, state: TableState) -> Catalog:
@@ -175,10 +186,7 @@ def catalog_at(history: History, source: str, position: Position, default_charse
 
 
 def _from_schema(schema: TableSchema) -> Table:
-    columns = tuple(
-        ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset)
-        for c in schema.columns
-    )
+    columns = tuple(definition_of(column) for column in schema.columns)
     key = (Key(name="PRIMARY", kind="primary", columns=schema.primary_key),) if schema.primary_key else ()
     return Table(columns=columns, keys=key)
 
@@ -188,23 +196,28 @@ Row = Mapping[str, object]
 
 def catalog_of(
     columns: Iterable[Row], statistics: Iterable[Row], tables: Iterable[Row], schemata: Iterable[Row],
-    default_charset: str | None,
+    default_charset: str | None, dialect: Dialect | None = None,
 ) -> Catalog:  # fmt: skip
     """The catalog that a server's information_schema shows: where a first start begins.
 
     Rows have lower-case names and come ordered: COLUMNS by ordinal_position, STATISTICS by seq_in_index; TABLES gives
     the default character set as `character_set_name` (joined by collation), SCHEMATA as `default_character_set_name`.
+    Defaults are read where COLUMNS has `column_default` and `extra`, and the dialect tells how they are printed.
     """
     parts: dict[TableName, list[ColumnDefinition]] = {}
     for row in columns:
         name = (str(row["table_schema"]), str(row["table_name"]))
         charset = row["character_set_name"]
+        initial, known = shown_initial(row, dialect) if dialect and "column_default" in row else (None, False)
         parts.setdefault(name, []).append(
             ColumnDefinition(
                 name=str(row["column_name"]),
                 column_type=str(row["column_type"]),
                 nullable=row["is_nullable"] == "YES",
                 charset=None if charset is None else str(charset),
+                collation=_text(row.get("collation_name")),
+                initial=initial,
+                initial_known=known,
             )
         )
     keys: dict[TableName, dict[str, list[str]]] = {}
@@ -229,6 +242,11 @@ def catalog_of(
                 for index, names in keys.get(name, {}).items()
             ),
             charset=None if charset is None else str(charset),
+            collation=_text(row.get("table_collation")),
         )
     databases = {str(row["schema_name"]): str(row["default_character_set_name"]) for row in schemata}
     return Catalog(default_charset=default_charset, databases=databases, tables=found)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -61,7 +61,10 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
       return Message.asScala(out.iterator());
     }
     for (int i = 0; i < row.length; i++) {
-      if (row[i] == null && old == null) throw new IllegalStateException("no part from hop " + (i - 1) + " for row " + new String(id) + ": rebuild the table");
+      if (row[i] == null && old == null) { // the log did not tell the row from its beginning, and did not say so
+        out.add(star.refused(id, i));
+        return Message.asScala(out.iterator());
+      }
       if (row[i] == null) row[i] = old[i];
     }
     stored.update(Message.packed(row));
@@ -76,16 +79,25 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
     final int target;
     final byte[][] nulls;
     final boolean[] inner;
+    private final String of;
     boolean anyInner;
 
     Star(JsonNode star) {
       target = Message.at(star, "target").asInt();
+      of = Message.at(star, "of").asText();
       inner = new boolean[Message.at(star, "inner").size()];
       nulls = new byte[inner.length][];
       for (int i = 0; i < inner.length; i++) {
         anyInner |= inner[i] = Message.at(Message.at(star, "inner"), Integer.valueOf(i)).asBoolean();
         nulls[i] = Message.nulls(Message.at(Message.at(star, "widths"), Integer.valueOf(i)).asInt());
       }
+    }
+
+    Object refused(byte[] row, int join) {
+      String reason = "its part of join " + join + " was never told: `tailorbird snapshot` of its table reads it again";
+      Integer none = Integer.valueOf(0);
+      byte[] told = Envelope.bytes(new Object[] {"row of " + of, none, none, reason, row, null});
+      return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, told);
     }
 
     boolean shows(byte[][] row) {

@@ -12,7 +12,7 @@ import scala.Tuple2;
  */
 public final class Latest extends StatefulProcessor<Object, Object, Object> {
   private final String program;
-  private transient Router.Source[] sources;
+  private transient Source[] sources;
   private transient ValueState<byte[]> newest, deleted;
 
   public Latest(String program) {
@@ -24,7 +24,7 @@ public final class Latest extends StatefulProcessor<Object, Object, Object> {
   }
 
   public void init(OutputMode mode, TimeMode time) {
-    sources = Router.Source.all(program);
+    sources = Source.all(program);
     TTLConfig remembered = new TTLConfig(java.time.Duration.ofMillis(Message.at(Message.parsed(program), "tombstone_ms").asLong()));
     newest = getHandle().getValueState("newest_v2", Encoders.BINARY(), TTLConfig.NONE());
     deleted = getHandle().getValueState("deleted_v2", Encoders.BINARY(), remembered);
@@ -42,17 +42,17 @@ public final class Latest extends StatefulProcessor<Object, Object, Object> {
     if (last == null) return Message.asScala(out.iterator());
     byte[] live = (byte[]) newest.get(), state = live == null ? (byte[]) deleted.get() : live;
     if (state != null && Message.v(last) <= ByteBuffer.wrap(state).getLong()) return Message.asScala(out.iterator());
-    Router.Source source = sources[k[1]];
-    Router.Event event = new Router.Event();
+    Source source = sources[k[1]];
+    Event event = new Event();
     ByteBuffer p = ByteBuffer.wrap(Message.p(last));
     event.ts = p.getLong();
-    event.before = live == null ? null : Message.unpacked(ByteBuffer.wrap(live, 8, live.length - 8), source.columns.length);
-    event.after = last[0] == Message.GONE ? null : Message.unpacked(p, source.columns.length);
+    event.before = live == null ? null : Message.unpacked(ByteBuffer.wrap(live, 8, live.length - 8), source.width);
+    event.after = last[0] == Message.GONE ? null : Message.unpacked(p, source.width);
     byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
     byte[] now = ByteBuffer.allocate(8 + values.length).putLong(Message.v(last)).put(values).array();
     (event.after == null ? deleted : newest).update(now);
     if (state != null && (live == null) != (event.after == null)) (live == null ? deleted : newest).clear();
-    source.route(event, 0, true, out);
+    source.route(event, out);
     return Message.asScala(out.iterator());
   }
 }

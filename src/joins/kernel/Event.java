@@ -1,0 +1,11 @@
+package tailorbird.kernel;
+
+/** A change of one row: its images as JSON texts in the order of the source's columns, null where there is no row. */
+final class Event {
+  char op = ' ';
+  byte[][] before, after;
+  long ts, sequence, v;
+  int partition;
+  boolean partial; // the log may lack what its row was before (`cdc.event.SourceInfo`), or this record what it is
+  boolean told; // nothing may be left out because it was said before
+}

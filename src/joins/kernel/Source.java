@@ -1,0 +1,147 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.*;
+import org.apache.spark.sql.Row;
+
+/** A captured table: its envelopes, and the nodes of the tree that read it. */
+final class Source {
+  final String topic;
+  final int width;
+  private final Envelope envelope;
+  private final Node[] nodes;
+  private final JsonNode settled;
+  private final int[] key;
+  private final boolean latest; // the log makes no order
+  private final Map<Integer, Long> floors = new HashMap<Integer, Long>(); // by partition, of such a log
+  private final int number;
+  private final String servers;
+
+  private Source(JsonNode source, int number, String servers) {
+    this.number = number;
+    this.servers = servers;
+    topic = Message.at(source, "topic").asText();
+    settled = Message.at(source, "settled");
+    key = ints(Message.at(source, "key"));
+    latest = Message.at(source, "latest").asBoolean();
+    width = Message.at(source, "columns").size();
+    envelope = new Envelope(source);
+    Iterator known = Message.at(source, "floors").fields();
+    while (known.hasNext()) {
+      Map.Entry floor = (Map.Entry) known.next();
+      floors.put(Integer.valueOf((String) floor.getKey()), Long.valueOf(((JsonNode) floor.getValue()).asLong()));
+    }
+    JsonNode described = Message.at(source, "nodes");
+    nodes = new Node[described.size()];
+    for (int i = 0; i < nodes.length; i++) nodes[i] = new Node(Message.at(described, Integer.valueOf(i)));
+  }
+
+  static Source[] all(String program) {
+    JsonNode parsed = Message.parsed(program), described = Message.at(parsed, "sources");
+    Source[] sources = new Source[described.size()];
+    String servers = Message.at(parsed, "servers").asText();
+    for (int i = 0; i < sources.length; i++) {
+      sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i, servers);
+    }
+    return sources;
+  }
+
+  /** Tells one record's messages; gives a marker back. */
+  Event read(Row record, Collection<Object> out) {
+    Event event = new Event();
+    event.partition = record.getInt(1);
+    event.v = record.getLong(2);
+    try {
+      envelope.read((byte[]) record.get(4), record.isNullAt(3) ? null : (byte[]) record.get(3), event);
+    } catch (IOException e) {
+      String reason = "not an envelope: " + String.valueOf(e.getMessage()).split("\n")[0];
+      // what can not be written as UTF-8 becomes a question mark
+      String told = new String(reason.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+      Object[] fields = {topic, record.get(1), record.get(2), told, record.get(3), record.get(4)};
+      out.add(Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, Envelope.bytes(fields)));
+      return null;
+    }
+    if (event.op == 't') return event;
+    JsonNode from = Message.at(settled, String.valueOf(event.partition));
+    event.told = event.partial || from == null || event.v < from.asLong();
+    Long floor = latest ? (Long) floors.get(Integer.valueOf(event.partition)) : null;
+    if (latest) event.v = 2 * event.sequence;
+    if (floor == null || event.sequence >= floor.longValue()) told(event, out);
+    return null;
+  }
+
+  /** A change's messages. */
+  void told(Event event, Collection<Object> out) {
+    if (!latest) {
+      route(event, out);
+      return;
+    }
+    byte[] id = joined(event.after == null ? event.before : event.after, key, 0);
+    byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
+    byte[] k = ByteBuffer.allocate(1 + id.length).put((byte) number).put(id).array();
+    byte[] p = ByteBuffer.allocate(8 + values.length).putLong(event.ts).put(values).array();
+    byte op = event.after == null ? Message.GONE : Message.PUT;
+    out.add(Message.of(Message.STAR, k, op, event.v, Message.NONE, p));
+  }
+
+  void route(Event event, Collection<Object> out) {
+    for (int i = 0; i < nodes.length; i++) nodes[i].route(event, out);
+  }
+
+  /** What a marker stands for: `joins.truncation.mended`. Such a log's floor rises. */
+  Iterator<Event> marked(Event marker, Collection<Object> out) {
+    if (latest) {
+      Integer partition = Integer.valueOf(marker.partition);
+      Long sequence = Long.valueOf(marker.sequence), known = (Long) floors.get(partition);
+      floors.put(partition, known == null ? sequence : Long.valueOf(Math.max(known.longValue(), marker.sequence)));
+      byte[] floor = Envelope.bytes(new Object[] {topic, partition, sequence});
+      out.add(Message.of(Message.SINK, Message.NONE, Message.FLOOR, 0, Message.NONE, floor));
+    }
+    return new Mended(this, marker);
+  }
+
+  Past past(Event marker) throws ReflectiveOperationException {
+    return new Past(servers, topic, marker.partition, marker.v);
+  }
+
+  boolean latest() {
+    return latest;
+  }
+
+  /** A record as an event; null for a tombstone, and for what was refused when it was met. */
+  Event again(Object[] record, int partition) {
+    if (record[2] == null) return null;
+    Event event = new Event();
+    event.partition = partition;
+    event.v = ((Long) record[0]).longValue();
+    try {
+      envelope.read((byte[]) record[2], (byte[]) record[1], event);
+    } catch (IOException e) {
+      return null;
+    }
+    return event;
+  }
+
+  /** The primary key of an event's row. */
+  byte[] keyOf(Event event) {
+    return joined(event.after == null ? event.before : event.after, key, 0);
+  }
+
+  static int[] ints(JsonNode from) {
+    int[] found = new int[from.size()];
+    for (int i = 0; i < found.length; i++) found[i] = Message.at(from, Integer.valueOf(i)).asInt();
+    return found;
+  }
+
+  /** Some values of a row with commas between, behind `from` bytes of room. */
+  static byte[] joined(byte[][] row, int[] columns, int from) {
+    int length = from + Math.max(0, columns.length - 1);
+    for (int i = 0; i < columns.length; i++) length += row[columns[i]].length;
+    ByteBuffer text = ByteBuffer.allocate(length).position(from);
+    for (int i = 0; i < columns.length; i++) (i > 0 ? text.put((byte) ',') : text).put(row[columns[i]]);
+    return text.array();
+  }
+}
