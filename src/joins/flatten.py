@@ -1,7 +1,8 @@
 """A query and the schemas → the same query over captured tables only, every column with its table, no `*` left.
 
 A table of the topology that a query reads is replaced by its own query: its tables take its place among the joins, its
-conditions join the others, its columns become what they are computed from.
+conditions join the others, its columns become what they are computed from; below a LEFT JOIN they are computed only
+where its row is there.
 """
 
 from __future__ import annotations
@@ -94,7 +95,10 @@ class _Flattener:
             view = self.topology.tables[relation.view or ""]
             inside = flatten(self.topology, view, self.schemas, f"{self.prefix}{relation.alias}/")
             self.flat.relations |= inside.relations
-            self.scope[relation.alias] = {item.name: item.expression for item in inside.items}
+            computed = {item.name: item.expression for item in inside.items}
+            if join is not None and not join.inner:
+                computed = {name: self._if_there(inside, node) for name, node in computed.items()}
+            self.scope[relation.alias] = computed
             first = inside.first
             if join is not None and not join.inner and (inside.where or any(j.inner for j in inside.joins)):
                 what = f"LEFT JOIN of {relation.view}, which has a WHERE or an inner JOIN"
@@ -106,6 +110,19 @@ class _Flattener:
             self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on))
         self.flat.joins += inside.joins
         self.flat.where += inside.where
+
+    def _if_there(self, inside: Flat, node: exp.Expr) -> exp.Expr:
+        """A column of a view on the side of a join that may be missing: where the view has no row, all are NULL.
+
+        The row is there where its first table's is, since such a view has no inner joins.
+        """
+        table_id = inside.relations[inside.first].table_id
+        assert table_id is not None  # flat queries read captured tables only
+        key = self.schemas[table_id].primary_key
+        if isinstance(node, exp.Column) or not key:  # a table without a key is refused where it is joined
+            return node
+        absent = exp.Is(this=exp.column(key[0], table=inside.first, quoted=True), expression=exp.Null())
+        return exp.Case(ifs=[exp.If(this=exp.Not(this=absent), true=node.copy())])
 
     def _items(self, select: Select) -> None:
         taken: set[str] = set()

@@ -227,9 +227,9 @@ class Plan:
         """Names what the state and the stored rows depend on.
 
         A checkpoint made under another fingerprint can not be continued. Aliases, comments, the case of keywords and
-        how a join's equality is turned are not part of it.
+        how a join's equality is turned are not part of it, nor is what only messages say (`text`, `origin`).
         """
-        text = json.dumps([STATE_FORMAT, _nameless(self.root), asdict(self.finish), asdict(self.sink)], sort_keys=True)
+        text = json.dumps([STATE_FORMAT, _nameless(self.root), _meant(self.finish), asdict(self.sink)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -238,6 +238,12 @@ def _nameless(node: Node) -> object:
     hops = [(hop.columns, hop.inner, _nameless(hop.child)) for hop in node.hops]
     source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
     return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, hops]
+
+
+def _meant(finish: Finish) -> object:
+    expressions = [None if e is None else [e.sql, e.failed, str(e.type)] for e in (*finish.computed, finish.where)]
+    outputs = [[output.name, str(output.type), output.index] for output in finish.outputs]
+    return [[str(type_) for type_ in finish.types], expressions, outputs]
 
 
 def steps_of(root: Node) -> tuple[Step, ...]:

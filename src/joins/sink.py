@@ -97,6 +97,8 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     writes.puts.append((codec.row_key(values), cells))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
                     writes.refused.append(_unstorable(layout.table, record.values, error))
+            case RowGone() if None in record.row_key:
+                continue  # no row has such a key: an inner join on the NULL hides it, so that it was never stored
             case RowGone():
                 try:
                     writes.deletes.append(codec.row_key(dict(zip(layout.row_key, record.row_key, strict=True))))
