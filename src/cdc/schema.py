@@ -64,16 +64,28 @@ def column_from_json(value: Mapping[str, Any]) -> Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """A table's columns in ordinal order and its primary key (column names; empty when it has none)."""
+    """A table's columns in ordinal order and its primary key (column names; empty when it has none).
+
+    `former`: columns that it has no more but had, as they were last, each with the name of the one that stood before it
+    (empty: it was the first). Only who reads the past knows them; they are not stored.
+    """
 
     table_id: TableId
     version: int
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
+    former: tuple[tuple[str, Column], ...] = ()
 
     def column(self, name: str) -> Column | None:
-        """The column of that name, or None."""
-        return next((column for column in self.columns if column.name == name), None)
+        """The column of that name, one that it had where it has none, or None."""
+        return next((column for column in (*self.columns, *(c for _, c in self.former)) if column.name == name), None)
+
+    def places(self) -> tuple[str, ...]:
+        """The names of all columns, those of before where they stood."""
+        names = [column.name for column in self.columns]
+        for before, column in self.former:
+            names.insert(names.index(before) + 1 if before in names else 0, column.name)
+        return tuple(names)
 
     def to_json(self) -> dict[str, Any]:
         """The value of a record in the topic `…schemas`; inverse of `schema_from_json`."""

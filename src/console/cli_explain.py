@@ -34,6 +34,7 @@ def explain_plan(
     from console.file_topology import load_topology
     from joins.compiler import compile_plan
     from joins.describe import json_of_plan, svg_of_plan, text_of_plan
+    from joins.drift import drifts
     from joins.sql import check_query, tables_of
 
     topology = load_topology(file)
@@ -50,6 +51,8 @@ def explain_plan(
         where = str(schemas) if schemas is not None else f"the log at {topology.log.bootstrap_servers}"
         raise UsageError(f"no schema of {', '.join(missing)} in {where}", "has `tailorbird capture` run?")
     plans = {one.name: compile_plan(topology, one, found) for one in wanted}
+    for warning in dict.fromkeys(one for plan in plans.values() for one in drifts(plan, found)):
+        typer.echo(f"warning: {warning}", err=True)
     if svg is not None:
         svg.write_text(svg_of_plan(plans[wanted[0].name]), encoding="utf-8")
         typer.echo(f"wrote {svg}", err=True)
@@ -60,16 +63,21 @@ def explain_plan(
 
 
 def _from_file(file: Path) -> dict[TableId, TableSchema]:
+    from joins.drift import remembering
+
     try:
         records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         read = [schema_from_json(record) for record in records]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{file}: {error}", "a record of the schemas topic on each line") from error
-    return {schema.table_id: schema for schema in read}
+    versions: dict[TableId, list[TableSchema]] = {}
+    for schema in read:
+        versions.setdefault(schema.table_id, []).append(schema)
+    return {table_id: remembering(some) for table_id, some in versions.items()}
 
 
 def _from_log(topology: Topology, needed: frozenset[TableId], timeout: float) -> dict[TableId, TableSchema]:
-    from joins.kafka_log import read_schemas
+    from joins.kafka_schemas import read_schemas
 
     return read_schemas(topology.log.bootstrap_servers, topology.name, needed, lambda _: None, _over(timeout))
 

@@ -12,6 +12,7 @@ from cdc import naming
 from cdc.schema import TableId, TableSchema
 from cdc.topology import Table, Topology
 from cdc.types import LogicalType
+from joins.drift import default_of
 from joins.expressions import Compiler, Resolve, Typed, Unsupported, any_of
 from joins.flatten import Condition, Flat, FlatItem, flatten
 from joins.functions import FUNCTIONS
@@ -153,7 +154,7 @@ class _Compiler:
             together.setdefault(self.schemas[alias].table_id, set()).update(columns)
         made = {}
         for alias, schema in self.schemas.items():
-            names = tuple(c.name for c in schema.columns if c.name in together[schema.table_id])
+            names = tuple(name for name in schema.places() if name in together[schema.table_id])
             source = self.topology.sources[schema.table_id.source]
             made[schema.table_id] = Source(
                 table_id=schema.table_id,
@@ -161,6 +162,7 @@ class _Compiler:
                 key=schema.primary_key,
                 columns=names,
                 types=tuple(self._type(alias, name) for name in names),
+                defaults=tuple(default_of(schema, name) for name in names),
                 needs_latest=source.needs_latest,
             )
         return made
@@ -177,7 +179,7 @@ class _Compiler:
         self, branch: Branch, id_columns: list[str], used: Mapping[str, set[str]], sources: Mapping[TableId, Source]
     ) -> Node:
         schema = self.schemas[branch.alias]
-        names = tuple(c.name for c in schema.columns if c.name in used[branch.alias])
+        names = tuple(name for name in schema.places() if name in used[branch.alias])
         offset, hops = len(names), list[Hop]()
         for child in branch.children:
             number = next(self.numbers)

@@ -66,6 +66,7 @@ class _Flattener:
         self.flat = Flat()
         # what each name of a column stands for, by alias of the query
         self.scope: dict[str, dict[str, exp.Expr]] = {}
+        self.former: dict[str, dict[str, exp.Expr]] = {}  # the same of columns that their table has no more
 
     def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
         refuse(self.topology, place, what, expected)
@@ -86,6 +87,8 @@ class _Flattener:
             self.flat.relations[alias] = relation
             columns = self.schemas[relation.table_id].columns
             self.scope[relation.alias] = {c.name: exp.column(c.name, table=alias, quoted=True) for c in columns}
+            gone = [column.name for _, column in self.schemas[relation.table_id].former]
+            self.former[relation.alias] = {name: exp.column(name, table=alias, quoted=True) for name in gone}
             first = alias
             inside = Flat()
         else:
@@ -158,14 +161,20 @@ class _Flattener:
             if column.table not in self.scope:  # joined only later in the query
                 self.refuse(place, f"unknown table {column.table} in {text}", "a table named before")
             columns = self.scope[column.table]
+            if name in (former := self.former.get(column.table, {})):
+                return former[name]
             if name not in columns:
                 self.refuse(place, f"unknown column {text}", "one of " + ", ".join(columns))
             return columns[name]
-        owners = [alias for alias, columns in self.scope.items() if name in columns]
+        scope = self.scope
+        owners = [alias for alias, columns in scope.items() if name in columns]
+        if not owners:
+            scope = self.former
+            owners = [alias for alias, columns in scope.items() if name in columns]
         if not owners:
             known = dict.fromkeys(name for columns in self.scope.values() for name in columns)
             self.refuse(place, f"unknown column {name}", "one of " + ", ".join(known))
         if len(owners) > 1:
             what = f"column {name} is in {' and '.join(owners)}"
             self.refuse(place, what, " or ".join(f"{owner}.{name}" for owner in owners))
-        return self.scope[owners[0]][name]
+        return scope[owners[0]][name]

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from cdc import naming
 from cdc.layout import Layout, LayoutColumn
 from cdc.schema import TableId
-from cdc.types import LogicalType
+from cdc.types import Canonical, LogicalType
 
 STATE_FORMAT = 5  # of what `joins.state` keeps; a checkpoint of another format is refused
 SINK = 0xFF
@@ -37,7 +37,8 @@ STAR = 0x80
 class Source:
     """The changes of one captured table: its key, and the columns that any node uses, in the table's order.
 
-    `needs_latest`: its log may repeat or reorder events or lack before images.
+    `needs_latest`: its log may repeat or reorder events or lack before images. `defaults`: what the columns read as in
+    rows of before they were added.
     """
 
     table_id: TableId
@@ -45,6 +46,7 @@ class Source:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     types: tuple[LogicalType, ...]
+    defaults: tuple[Canonical, ...]
     needs_latest: bool
 
 

@@ -6,14 +6,10 @@ sends it to the dead-letter topic in the batch's one action. Nothing here raises
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
-
-from cdc.envelope import from_envelope
-from cdc.event import ChangeEvent, Row
+from joins.envelope import Columns, as_text, read_envelope
 from joins.plan import Expression, Node, Plan, Source
 from joins.records import (
     DIM_GONE,
@@ -75,11 +71,12 @@ class Reader:
     """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
 
     There an update may be the only record of its row, as it may where a table's history is partial, so all is told.
+    `ends`: where the log ended when the plan was compiled; what is older may lack columns that came since.
     """
 
-    def __init__(self, plan: Plan, settled: Settled) -> None:
-        self._settled = settled
-        self._sources = {source.topic: source for source in plan.sources}
+    def __init__(self, plan: Plan, settled: Settled, ends: Settled | None = None) -> None:
+        self._settled, self._ends = settled, ends or {}
+        self._sources = {source.topic: (source, Columns(source)) for source in plan.sources}
 
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
@@ -88,40 +85,21 @@ class Reader:
         if value is None:
             return None
         try:
-            event = from_envelope(orjson.loads(value))
-            source = self._sources[topic]
-            sequence = int(event.source.sequence or 0)
-            if event.op == "t":
-                return Truncated(source, partition, offset, sequence, event.source.ts_ms)
-            before, after = _images(event, source, key)
-            v = 2 * sequence if source.needs_latest else offset
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            return _refused(topic, partition, offset, key, value, error)
-        told = event.source.partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
-        return Changed(source, before, after, v, event.source.ts_ms, told, event.op == "c" and not told, sequence)
-
-
-def _images(event: ChangeEvent, source: Source, key: bytes | None) -> tuple[Values | None, Values | None]:
-    """Before and after as values; ValueError for an event that lacks the images which its op needs.
-
-    For `latest` the key of a deleted row is enough: other values of its before image may be None.
-    """
-
-    def values(row: Row) -> Values:
-        return [row[column] for column in source.columns]
-
-    if event.op != "d" and event.after is None:
-        raise ValueError(f"op {event.op} without its after image")
-    if source.needs_latest:
-        if event.op == "d":
-            row = orjson.loads(key or b"null") if event.before is None else event.before
-            return [row[column] if column in source.key else None for column in source.columns], None
-        return None, values(event.after or {})
-    if event.op in ("u", "d") and event.before is None:
-        remedy = "its source needs `delivery: at_least_once`"
-        raise ValueError(f"op {event.op} without its before image: {remedy}")
-    before = None if event.before is None else values(event.before)
-    return before, None if event.op == "d" or event.after is None else values(event.after)
+            envelope = read_envelope(value)
+            source, columns = self._sources[topic]
+            if envelope.op == "t":
+                return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms)
+            # what the plan was compiled after may lack columns that were added later
+            added = offset < self._ends.get(topic, {}).get(partition, 0)
+            images = columns.images(envelope, key, added=added)
+        except ValueError as error:
+            reason = f"not an envelope: {error}"
+            return Refused(topic, partition, offset, reason, as_text(key), as_text(value))
+        v = 2 * envelope.sequence if source.needs_latest else offset
+        partial = envelope.partial or not images.whole
+        told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        new = envelope.op == "c" and not told
+        return Changed(source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence)
 
 
 def latest_message(change: Changed) -> Message:
@@ -201,14 +179,3 @@ def messages_of(
         if part == 0 or renamed or left != right or change.told:
             op = NEW if change.new and before is None else PUT
             yield Message(here + right, op, new, change.v, payload(after, change.ts_ms) if part == 0 else b"")
-
-
-def _refused(
-    topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, error: Exception
-) -> Refused:
-    reason = f"no {error} in it" if isinstance(error, KeyError) else str(error)
-    return Refused(topic, partition, offset, f"not an envelope: {reason}", _base64(key), _base64(value))
-
-
-def _base64(stored: bytes | None) -> Any:
-    return None if stored is None else base64.b64encode(stored).decode()

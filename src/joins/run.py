@@ -22,17 +22,20 @@ from cdc.topology import Engine, Table, Topology
 from joins.compaction import Reading
 from joins.compiler import compile_plan
 from joins.cuts import merged
+from joins.drift import drifts
 from joins.file_archive import write_archive
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import HBase, JoinedTable, patiently
 from joins.held import Held, described, keys_of
 from joins.http_metrics import Metrics
 from joins.kafka_compaction import LogWatch
-from joins.kafka_log import end_offsets, read_schemas
+from joins.kafka_log import end_offsets
 from joins.kafka_positions import PositionsLog
+from joins.kafka_schemas import SchemaFollower, read_schemas
 from joins.kafka_table import UpsertTopic
 from joins.plan import Plan
-from joins.progress import mean_milliseconds, progress_of
+from joins.program import Settled
+from joins.progress import first_line, mean_milliseconds, progress_of
 from joins.sink import next_stamp
 from joins.sql import parse_query, tables_of
 from joins.submit import submit_command
@@ -163,15 +166,17 @@ class _Join:
         if rebuild:
             self.checkpoint.clear()
         self.joined = sink_of(topology, table)
+        self.drifted = frozenset[str]()
 
     def run(self) -> None:
         self.joined.check(self.topology.file)
         servers = self.topology.log.bootstrap_servers
-        wanted = tables_of(self.topology, self.table)
-        schemas = read_schemas(servers, self.topology.name, wanted, self._teller(), self.stop.is_set)
+        tables = tables_of(self.topology, self.table)
+        schemas = read_schemas(servers, self.topology.name, tables, self._teller(), self.stop.is_set)
         if self.stop.is_set():
             return
         plan = compile_plan(self.topology, self.table, schemas)
+        self._warn(drifts(plan, schemas))
         self.log = LogWatch(
             servers,
             plan.topics,
@@ -179,12 +184,13 @@ class _Join:
             remedy=f"`tailorbird join {self.topology.file} --table {self.table.name} --rebuild` {_REBUILDS}",
         )
         record = self._record(plan)
+        ends = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
         if self.stop.is_set():
             return
         self._check_log(record)
         layout = self.joined.settle_layout(plan.layout(1), self.table.schema_change_behavior)
         log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=record.complete)
-        self._stream(plan, record, layout)
+        self._stream(plan, ends, record, layout)
         log.info("stopped", table=self.table.name)
 
     def _record(self, plan: Plan) -> QueryRecord:
@@ -258,11 +264,12 @@ class _Join:
             stopped=self.stop.is_set,
         )
 
-    def _stream(self, plan: Plan, record: QueryRecord, layout: Any) -> None:
+    def _stream(self, plan: Plan, ends: Settled, record: QueryRecord, layout: Any) -> None:
         # imported here: pyspark costs a second, which a mistake found above should not
         from joins.spark_query import start_query
         from joins.spark_session import close_session, jvm_exit_code, open_session, spark_log
 
+        schemas = SchemaFollower(self.topology.log.bootstrap_servers, self.topology.name, plan)
         sink = self._sink(plan, record, layout)
         name = f"{self.topology.name}.{self.table.name}"
         spark = open_session(name, partitions=record.partitions, scratch=self.scratch, engine=self.table.engine)
@@ -282,17 +289,18 @@ class _Join:
                     partitions=record.partitions,
                     checkpoint=str(self.checkpoint.spark),
                     sink=sink,
+                    ends=ends,
                     engine=self.table.engine,
                     max_changes=self.table.max_changes_per_batch,
                     tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
                 )
-                self._watch(query, sink)
+                self._watch(query, sink, schemas)
         except TailorbirdError:
             if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
                 raise
         except Exception as error:
             if self.stop.is_set():  # the JVM got the signal as well, and went before us
-                log.info("stopped while busy", reason=_first_line(error))
+                log.info("stopped while busy", reason=first_line(error))
                 return
             if (code := jvm_exit_code(spark, patience=2.0)) is not None:
                 hint = f"see {spark_log(self.scratch)}; 3 is want of memory: a lower max_changes_per_batch needs less"
@@ -300,12 +308,20 @@ class _Join:
             if sink.failure is None:
                 with contextlib.suppress(Retriable):  # who is away tells nothing: then Spark's own words must do
                     self.log.check(self._reading(sink.record), _now_ms())
-            raise sink.failure or Fatal(f"Spark: {_first_line(error)}") from error
+            raise sink.failure or Fatal(f"Spark: {first_line(error)}") from error
         finally:
+            schemas.close()
             if not self.stop.is_set():
                 close_session(spark)
 
-    def _watch(self, query: Any, sink: Any) -> None:
+    def _warn(self, drifted: Sequence[str]) -> None:
+        """Tell each thing that schemas say of used columns once."""
+        for one in sorted(set(drifted) - self.drifted):
+            log.warning("schema changed", table=self.table.name, what=one)
+        self.drifted = frozenset(drifted)
+        self.metrics.drifted(len(drifted))
+
+    def _watch(self, query: Any, sink: Any, schemas: SchemaFollower) -> None:
         """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails.
 
         It ends as well where the query must be started anew.
@@ -323,6 +339,8 @@ class _Join:
                 raise
             sink.follow_positions()
             self.metrics.lag(sink.lags())
+            if (drifted := schemas.news()) is not None:
+                self._warn(drifted)
             if time.monotonic() - told < _TELL_EVERY:
                 continue
             told = time.monotonic()
@@ -375,10 +393,3 @@ def _partitions(engine: Engine) -> int:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # a failed task's text ends its Python trace with the reason
-    reasons = [line for line in lines if line.startswith(("joins.", "cdc.", "java.", "org.apache.")) and ": " in line]
-    return " / ".join(dict.fromkeys([*lines[:1], *reasons[:2]]))[:800] or type(error).__name__

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import orjson
@@ -28,6 +29,7 @@ from cdc.errors import Retriable, TailorbirdError
 from cdc.layout import Layout
 from cdc.naming import dead_letter_topic, hbase_table
 from cdc.topology import Engine
+from joins.chunks import folded, whole_rows
 from joins.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.evolution import places
 from joins.file_checkpoint import Checkpoint, QueryRecord
@@ -40,7 +42,7 @@ from joins.plan import Plan
 from joins.proc_worker import settle
 from joins.program import Level, Settled, program_of
 from joins.progress import Operator
-from joins.records import ROW_GONE, ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
+from joins.records import ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
 from joins.sink import Report, barriers, dead_letter, plain, writes_of
 from joins.spark_kernel import finished, kernel_flow
 from joins.spark_state import stores
@@ -66,6 +68,7 @@ def start_query(
     servers: str,
     partitions: int,
     checkpoint: str,
+    ends: Settled,
     sink: BatchSink,
     engine: Engine,
     max_changes: int,
@@ -73,12 +76,13 @@ def start_query(
 ) -> StreamingQuery:
     """Start the query; it goes on where its checkpoint ends, or at the log's beginning.
 
-    A batch has at most about `max_changes` changes, however far the log is ahead. `tombstone_ms` as in `program_of`.
+    A batch has at most about `max_changes` changes, however far the log is ahead. `ends` and `tombstone_ms` as in
+    `program_of`.
     """
     levels: tuple[Level, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors
-        levels = program_of(plan, settled, servers=servers, floors=floors, tombstone_ms=tombstone_ms)
+        levels = program_of(plan, settled, servers=servers, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
     sources = sum(1 for level in levels if level.topics) or 1
 
     def read(topics: tuple[str, ...]) -> DataFrame:
@@ -96,7 +100,10 @@ def start_query(
             .load()
         )
 
-    rows = kernel_flow(read, levels) if levels else dataflow(read(plan.topics), plan, settled, partitions, servers)
+    if levels:
+        rows = kernel_flow(read, levels)
+    else:
+        rows = dataflow(read(plan.topics), plan, settled, partitions, servers, ends)
     rows = finished(rows.select("k", "m"), plan)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
@@ -182,8 +189,8 @@ class BatchSink:
     def _write(self, rows: DataFrame, batch: int) -> None:
         stamp = self._patiently(lambda: self._stamp(batch))
         if isinstance(self.table, UpsertTopic):
-            # one task has all messages of a row, so that a put stays behind what it beats
-            rows = rows.repartition("k")
+            # one task has all messages of a row, one after the other, so that a put stays behind what it beats
+            rows = rows.repartition("k").sortWithinPartitions("k")
             write = upsert_writer(self.plan, self.layout, batch, self.record.id, self.table)
         else:
             write = partition_writer(self.plan, self.layout, batch, stamp, thrift=self.thrift, servers=self.servers)
@@ -234,7 +241,10 @@ class BatchSink:
 
     def _prove_whole(self) -> None:
         """Retriable, and nothing is told of the run, if what it read was not the log of one moment."""
-        if gone := self._patiently(self.thinned):
+        gone = self._patiently(self.thinned)
+        if self.stopped():  # then not all may have been counted
+            raise Retriable("stopped while the log was counted", "the next start counts again")
+        if gone:
             self.void = True
             log.warning(
                 "compacted while it was read", table=self.layout.table, records_gone=gone, remedy="begins again"
@@ -303,7 +313,8 @@ def partition_writer(
         table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
         dead_letters = dead_letter_topic(layout.topology)
         indexes = places(layout, {output.name: output.index for output in plan.finish.outputs})
-        for messages in _messages(batches, fold=not plan.steps):
+        some = _messages(batches)
+        for messages in some if plan.steps else folded(chain.from_iterable(some)):
             writes = writes_of((fitted(message, indexes) for message in messages), codec, batch)
             rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
             patiently(rows, _tell_waiting, _never)
@@ -332,38 +343,27 @@ def upsert_writer(
     indexes = [output.index for output in plan.finish.outputs]
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        messages = [message for some in _messages(batches, fold=not plan.steps) for message in some]
-        records, refused, floors = upserts(messages, layout, indexes)
-        patiently(partial(produce, servers, topic, run, records), _tell_waiting, _never)
-        if letters := [dead_letter(one, layout.table, batch) for one in refused]:
-            send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
-            patiently(send, _tell_waiting, _never)
+        report = Report()
+        for some in whole_rows(chain.from_iterable(_messages(batches))):
+            messages = some if plan.steps else chain.from_iterable(folded(some))
+            records, refused, floors = upserts(messages, layout, indexes)
+            patiently(partial(produce, servers, topic, run, records), _tell_waiting, _never)
+            if letters := [dead_letter(one, layout.table, batch) for one in refused]:
+                send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
+                patiently(send, _tell_waiting, _never)
+            gone, put = (sum((value is None) == ends for _, value in records) for ends in (True, False))
+            report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), floors=plain(floors)))
         settle()
-        gone = sum(value is None for _, value in records)
-        report = Report(rows_put=len(records) - gone, rows_gone=gone, refused=len(refused), floors=plain(floors))
         yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
 
     return write
 
 
-def _messages(batches: Iterable[pa.RecordBatch], *, fold: bool) -> Iterator[list[Message]]:
-    """Messages at the sink; `fold`: of each row only the newest, where no step has folded the batch before.
-
-    Without a step there was no shuffle, so one task has all messages of a row.
-    """
-    newest: dict[bytes, Message] = {}
+def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
+    """Messages at the sink, as they arrive."""
     for arrived in batches:
         columns = (arrived.column("k").to_pylist(), arrived.column("m").to_pylist())
-        messages = [load(k, m) for k, m in zip(*columns, strict=True)]
-        if not fold:
-            yield messages
-            continue
-        for message in messages:
-            if message.op not in (ROW_PUT, ROW_GONE):
-                yield [message]
-            elif message.k not in newest or message.v >= newest[message.k].v:
-                newest[message.k] = message
-    yield list(newest.values())
+        yield [load(k, m) for k, m in zip(*columns, strict=True)]
 
 
 def _never() -> bool:

@@ -13,9 +13,10 @@ once, and a `gone` of the same batch, from a key that it left, is older: put bea
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from joins.pages import Pages, filled, opened, page_key
 from joins.plan import Assemble, KeyedJoin
 from joins.records import (
     DIM_GONE,
@@ -46,7 +47,7 @@ class JoinState:
     """
 
     right: bytes = b""
-    rows: dict[bytes, bytes] = field(default_factory=dict)
+    rows: dict[bytes, bytes] | Pages = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +85,8 @@ def hop_step(
                 often.add(message.r)
             if known is None or message.v >= known.v:
                 newest[message.r] = message
-    rows = dict(before.rows)
+    rows = before.rows.copy()
+    here = {r for r in newest if r in rows}
     for r, message in newest.items():
         if message.op in (PUT, NEW):
             rows[r] = message.p if join.star is None else b""
@@ -95,10 +97,10 @@ def hop_step(
         came = newest.get(r)
         new = came is not None and came.op == NEW and r not in often
         own = rows[r] if join.star is None else None if came is None else came.p
-        out.row(r, own, right, shown=bool(before.right) if r in before.rows else not new)
+        out.row(r, own, right, shown=bool(before.right) if r in here else not new)
     for r, message in newest.items():
         # what an inner join hid here already was not shown
-        if message.op == GONE and (join.star is not None or not join.inner or before.right or r not in before.rows):
+        if message.op == GONE and (join.star is not None or not join.inner or before.right or r not in here):
             out.gone(r)
     if null_key(k) or (not rows and not right):
         return None, out.messages
@@ -235,15 +237,33 @@ def latest_step(
     return LatestState(v=newest.v, p=after), change
 
 
-def dump_join(state: JoinState) -> bytes:
-    """A key's state as stored; inverse of `load_join`."""
-    return pack([state.right, *(part for item in state.rows.items() for part in item)])
-
-
-def load_join(stored: bytes) -> JoinState:
-    """Read what `dump_join` wrote."""
-    right, *parts = unpack(stored)
-    return JoinState(right=right, rows=dict(zip(parts[::2], parts[1::2], strict=True)))
+def joined_in(
+    join: KeyedJoin,
+    k: bytes,
+    messages: Iterable[Message],
+    get: Callable[[bytes], bytes | None],
+    put: Callable[[bytes, bytes | None], None],
+) -> list[Message]:
+    """`hop_step` on a key of a store → what leaves. `put` stores an entry, None removes it."""
+    head = get(k)
+    state, former = None, 1
+    if head is not None:
+        right, rows = opened(head, lambda page: get(page_key(k, page)))
+        state, former = JoinState(right=right, rows=rows), rows.pages
+    after, told = hop_step(join, k, state, messages)
+    if after is None:
+        entries = {page_key(k, page): None for page in range(former if former > 1 else 0)}
+        for entry in entries if head is None else [k, *entries]:
+            put(entry, None)
+        return told
+    kept = after.rows if isinstance(after.rows, Pages) else filled(after.rows)
+    kept.settle()
+    if (changed := kept.head(after.right)) != head:
+        put(k, changed)
+    for page, stored in kept.changed().items():
+        if stored is not None or page < former > 1:
+            put(page_key(k, page), stored)
+    return told
 
 
 def dump_star(state: StarState) -> bytes:

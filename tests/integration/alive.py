@@ -18,13 +18,17 @@ from random import Random
 from typing import Any
 
 import pymysql
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from cdc.naming import change_topic, dead_letter_topic
+from cdc.schema import TableId
 from console.cli_apply import provision
 from console.cli_demo_steps import verdict, wait_until_quiet
 from console.file_topology import load_topology
 from console.http_metrics import read_metrics
 from console.mysql_demo import MySqlShop
-from console.proc_pipeline import Part, Pipeline
+from console.proc_pipeline import Pipeline
 from console.stack import LOAD_LOGIN
 
 CUSTOMERS, PRODUCTS = 6_000, 3_000
@@ -50,7 +54,7 @@ class Alive:
     def __init__(self, name: str, folder: Path, *, orders: int, engine: str, mode: str = "initial") -> None:
         self.name, self.folder, self.engine, self.mode = name, folder, engine, mode
         self.file, self.more = folder / "alive.yml", ""
-        self.chance = Random(17)
+        self.chance, self.server_id = Random(17), 10_000 + time.time_ns() % 1_000_000_007
         self.last = orders
         self._connections = {server: self._connect(server) for server in TABLES}
         self._load(orders)
@@ -68,8 +72,8 @@ class Alive:
         crm = source.format(port("TAILORBIRD_PORT_MYSQL_CRM", "3308"), self.name, "customers")
         text = f"""name: {self.name}
 sources:
-  shop: {shop} snapshot_mode: {self.mode}, server_id: {7100 + self.chance.randrange(800)}}}
-  crm: {crm} snapshot_mode: {self.mode}, server_id: {8100 + self.chance.randrange(800)}}}
+  shop: {shop} snapshot_mode: {self.mode}, server_id: {self.server_id}}}
+  crm: {crm} snapshot_mode: {self.mode}, server_id: {self.server_id}}}
 log: {{bootstrap_servers: '127.0.0.1:{port("TAILORBIRD_PORT_KAFKA", "9092")}'}}
 hbase:
   thrift: 127.0.0.1:{port("TAILORBIRD_PORT_THRIFT", "9090")}
@@ -131,16 +135,43 @@ indexes:
         joins = [part for part in self.pipeline.parts if part.stage == "join"]
         return all(read_metrics(part.metrics_port).get("tailorbird_joined_rows_total", 0) for part in joins)
 
-    def joins(self, *options: str) -> None:
-        """Start every join again, with options."""
-        for number, part in enumerate(self.pipeline.parts):
-            if part.stage == "join":
-                if self.pipeline.alive(part.name):
-                    self.pipeline.kill(part.name)
-                plain: Part = replace(part, command=tuple(word for word in part.command if word != "--rebuild"))
-                self.pipeline.parts[number] = replace(plain, command=(*plain.command, *options))
-                self.pipeline.start_part(part.name)
-                self.pipeline.parts[number] = plain
+    def joined(self, *options: str, more: str | None = None) -> None:
+        """Start the join again with options; `more`: with further columns, which all that follows knows of."""
+        name = "join wide"
+        if self.pipeline.alive(name):
+            self.pipeline.kill(name)
+        if more is not None:
+            self.more = more
+            self.declare()
+            self.pipeline.kill("index wide")
+            self.pipeline.start_part("index wide")
+        place = next(n for n, part in enumerate(self.pipeline.parts) if part.name == name)
+        plain = self.pipeline.parts[place]
+        self.pipeline.parts[place] = replace(plain, command=(*plain.command, *options))
+        self.pipeline.start_part(name)
+        self.pipeline.parts[place] = plain
+
+    def end_of_join(self) -> str:
+        """What the join says that ends by itself, as one that is used wrongly."""
+        assert self.pipeline.wait("join wide", 180) == 2
+        return self.pipeline.last_words("join wide")
+
+    def lose_topic(self, table: str) -> None:
+        """Delete a table's topic, as by mistake."""
+        source = "crm" if table == "customers" else "shop"
+        topic = change_topic(self.name, TableId(source=source, database=self.name, table=table))
+        admin = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers})
+        admin.delete_topics([topic])[topic].result(30)
+
+    def dead_letters(self) -> int:
+        """How many records the topic of dead letters holds."""
+        topic = dead_letter_topic(self.name)
+        consumer = Consumer({"bootstrap.servers": self.topology.log.bootstrap_servers, "group.id": self.name})
+        try:
+            partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+            return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)[1] for p in partitions)
+        finally:
+            consumer.close()
 
     def sql(self, server: str, *statements: str) -> None:
         """Statements of a session of their own, in the test's database."""

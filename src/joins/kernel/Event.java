@@ -6,6 +6,6 @@ final class Event {
   byte[][] before, after;
   long ts, sequence, v;
   int partition;
-  boolean partial; // the log may lack what its row was before (`cdc.event.SourceInfo`)
+  boolean partial; // the log may lack what its row was before (`cdc.event.SourceInfo`), or this record what it is
   boolean told; // nothing may be left out because it was said before
 }

@@ -56,7 +56,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     boolean matches = k.length < 2 || k[1] != 0; // NULL matches nothing: such a row has a key of its own, which keeps no state
     byte[] stored = matches ? (byte[]) keys.get() : null;
     int count = stored == null ? 0 : (int) stored[0];
-    byte[][] parts = stored == null ? new byte[][] {Message.NONE} : Message.unpacked(ByteBuffer.wrap(stored, 1, stored.length - 1), 1 + 2 * Math.max(0, count));
+    ByteBuffer packed = stored == null ? null : ByteBuffer.wrap(stored, 1, stored.length - 1);
+    byte[][] parts = new byte[][] {Message.NONE};
+    if (packed != null) parts = Message.unpacked(packed, 1 + 2 * Math.max(0, count));
+    int left = count == APART && packed.hasRemaining() ? packed.getInt() : 0;
+    boolean some = false; // whether a row is put here, so that there is one
     final Map<Object, Object> few = count == APART ? null : new LinkedHashMap<Object, Object>();
     for (int i = 1; i < parts.length; i += 2) few.put(ByteBuffer.wrap(parts[i]), new Tuple2<byte[], byte[]>(parts[i], parts[i + 1]));
     byte[] before = parts[0], newer = newestRight == null ? before : Message.p(newestRight);
@@ -69,14 +73,17 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       // only what an inner join hides needs to be known before it is written: a row that was here without a right side was not shown
       boolean asks = hop.inner && hop.star < 0 && matches && (put ? right.length == 0 : before.length == 0);
       boolean here = asks && (few == null ? rows.containsKey(row) : few.containsKey(change.getKey())), shown = here ? before.length > 0 : m[0] != Message.NEW;
+      some = some || put;
       if (few == null && put) rows.updateValue(row, kept);
-      else if (few == null) rows.removeKey(row);
-      else if (put) few.put(change.getKey(), new Tuple2<byte[], byte[]>(row, kept));
+      else if (few == null) {
+        rows.removeKey(row);
+        left--;
+      } else if (put) few.put(change.getKey(), new Tuple2<byte[], byte[]>(row, kept));
       else few.remove(change.getKey());
       if (put) hop.row(row, own, right, shown, out);
       else if (m[0] == Message.GONE && shown) hop.gone(row, out);
     }
-    if (matches && (changed || few != null || right.length == 0)) store(right, few);
+    if (matches && (changed || few != null || right.length == 0)) store(right, few, left, some);
     if (!changed) return Message.asScala(out.iterator());
     // then one for every other row at the key: read as Spark asks, so memory does not grow with their number
     final scala.collection.Iterator<Object> listed = few == null ? (scala.collection.Iterator) rows.iterator() : Message.asScala(few.values().iterator());
@@ -99,7 +106,8 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     });
   }
 
-  private void store(byte[] right, Map<Object, Object> few) {
+  /** `left`: at least so many rows are entries of their own; `some`: there is one. */
+  private void store(byte[] right, Map<Object, Object> few, int left, boolean some) {
     List<Object> parts = new ArrayList<Object>(Collections.singleton(right));
     int size = 0;
     for (Iterator<Object> each = few == null ? Collections.emptyIterator() : few.values().iterator(); each.hasNext(); ) {
@@ -107,11 +115,32 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       Collections.addAll(parts, new Object[] {one._1(), one._2()});
       size += 8 + ((byte[]) one._1()).length + ((byte[]) one._2()).length;
     }
-    for (int i = 1; size > FEW && i < parts.size(); i += 2) rows.updateValue((byte[]) parts.get(i), (byte[]) parts.get(i + 1));
-    boolean apart = few == null || size > FEW;
-    byte[] packed = Message.packed(apart ? new byte[][] {right} : (byte[][]) parts.toArray(new byte[0][]));
-    if (right.length == 0 && (apart ? !rows.iterator().hasNext() : few.isEmpty())) keys.clear();
-    else keys.update(ByteBuffer.allocate(1 + packed.length).put((byte) (apart ? APART : few.size())).put(packed).array());
+    boolean apart = few == null || size > FEW, bare = right.length == 0;
+    for (int i = 1; size > FEW && i < parts.size(); i += 2) {
+      rows.updateValue((byte[]) parts.get(i), (byte[]) parts.get(i + 1));
+      left++;
+    }
+    if (bare && few == null && left <= 0 && !some) left = counted();
+    if (bare && (few == null ? left <= 0 && !some : few.isEmpty())) {
+      keys.clear();
+      return;
+    }
+    byte[] all = Message.packed(apart ? new byte[][] {right} : (byte[][]) parts.toArray(new byte[0][]));
+    ByteBuffer out = ByteBuffer.allocate(1 + all.length + (apart && bare ? 4 : 0));
+    out.put((byte) (apart ? APART : few.size())).put(all);
+    if (apart && bare) out.putInt(Math.max(0, left));
+    keys.update(out.array());
+  }
+
+  /**
+   * How many rows are entries of their own. Read to the end, since Spark keeps an iterator open that is not, until the
+   * task ends: a key without a right side has to know when its last row goes, and would leave one with every batch.
+   * Asked again only when as many rows have gone as there were, it costs a change no more than a constant.
+   */
+  private int counted() {
+    int count = 0;
+    for (scala.collection.Iterator<?> all = rows.iterator(); all.hasNext(); all.next()) count++;
+    return count;
   }
 
   /** What the program says of a hop, and the messages that leave it. */

@@ -68,7 +68,7 @@ final class Mended implements Iterator<Event> {
       Past past = source.past(marker);
       try {
         while (past.hasNext()) {
-          Event event = source.again((Object[]) past.next());
+          Event event = source.again((Object[]) past.next(), marker.partition);
           if (event == null) continue;
           if (event.op == 't') passed(event, held);
           else remember(event, held, share);
