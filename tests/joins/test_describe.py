@@ -90,6 +90,11 @@ def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
     assert told["wide"]["tree"]["joins"][0]["kind"] == "inner"
     assert run(app, [*command, "wide", "--svg", str(drawing)]).exit_code == 0
     assert drawing.read_text().startswith("<svg")
+    gone = [column for column in json.loads(records[1])["columns"] if column["name"] != "state"]
+    schemas.write_text("\n".join([*records, json.dumps({**json.loads(records[1]), "version": 2, "columns": gone})]))
+    warned = run(app, command)  # a used column that its table has no more keeps its type, with a warning
+    assert warned.stdout.startswith(TEXT)
+    assert warned.stderr == "warning: shop.shop.orders has no column state any more: it reads as NULL\n"
     schemas.write_text(records[0])
     failed = run(app, command)
     assert isinstance(failed.exception, UsageError)
