@@ -42,9 +42,7 @@ def test_columns_come_change_and_go_under_traffic(
             wait_for(lambda: metrics().get("tailorbird_join_drifted_columns", 0) == 2, "the drift is not told", 60)
             wait_for(lambda: metrics().get("tailorbird_dead_letters_total", 0) >= 5, "9.125 became another price", 60)
             more(200)
-            one.more = ", o.channel"
-            one.declare()
-            one.joins("--rebuild")
+            one.joined("--rebuild", more=", o.channel")
             more(200)
         assert one.settled() == {}
         assert metrics().get("tailorbird_dead_letters_total", 0) == 0
