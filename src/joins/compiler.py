@@ -19,7 +19,7 @@ from joins.functions import FUNCTIONS
 from joins.plan import Expression, Finish, Hop, Node, Output, Plan, Sink, Source, steps_of
 from joins.sql import Place, refuse
 from joins.tree import Branch, Tree, build_trees
-from joins.value_types import NULL, spark_type
+from joins.value_types import MOST_DIGITS, NULL, spark_type
 
 _MOST_HOPS = 0x7F
 
@@ -218,7 +218,7 @@ class _Compiler:
         ]
 
         def resolve(column: exp.Column) -> Typed:
-            return Typed(sql=f"{{{names.index(column.name)}}}", type=self._type(column.table, column.name))
+            return _value(column, names.index(column.name), self._type(column.table, column.name))
 
         compiled = [self._condition(condition, resolve) for condition in own]
         # one that can fail is left to WHERE, which tells the dead letters
@@ -230,7 +230,7 @@ class _Compiler:
 
         def resolve(column: exp.Column) -> Typed:
             index = self.offsets[column.table] + self.nodes[column.table].columns.index(column.name)
-            return Typed(sql=f"{{{index}}}", type=types[index])
+            return _value(column, index, types[index])
 
         computed: list[Expression] = []
         outputs: list[Output] = []
@@ -278,6 +278,16 @@ class _Compiler:
             return compiler.condition(node) if condition else compiler.compile(node)
         except Unsupported as error:
             self.refuse(place, error.what.replace("`", ""), error.expected)
+
+
+def _value(column: exp.Column, index: int, type_: LogicalType) -> Typed:
+    """A column in an expression; Spark has no type for numbers of more than 38 digits, though MySQL has them."""
+    if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
+        what = f"{column.sql('spark')} is {type_}: expressions have at most {MOST_DIGITS} digits"
+        raise Unsupported(
+            column, what, f"the plain column, which is kept whole, or one of {MOST_DIGITS} digits or fewer"
+        )
+    return Typed(sql=f"{{{index}}}", type=type_)
 
 
 def _text(node: exp.Expr) -> str:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 
 from cdc.types import Canonical, LogicalType
 
 Fit = Callable[[object], Canonical]
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 _NUMBER = re.compile(r"-?[0-9]{1,100}(\.[0-9]{1,100})?")
-_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(?:\.([0-9]+))?")
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}Z")
+_CANONICAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{0,8}[1-9])?Z")
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?)?Z?")
 _DIGITS = 15  # of a float: so many are the same whoever writes it
 
@@ -30,21 +32,47 @@ def fit_of(type_: LogicalType) -> Fit:
     match type_.kind:
         case "int8" | "int16" | "int32" | "int64" | "uint64":
             most = 2**64 - 1 if type_.kind == "uint64" else 2 ** _BITS[type_.kind] - 1
-            least = 0 if type_.kind == "uint64" else -most - 1
-            return lambda value: None if value is None else _integer(value, least, most)
+            return _integers(0 if type_.kind == "uint64" else -most - 1, most)
         case "decimal":
-            return lambda value: None if value is None else _decimal(value, type_.precision, type_.scale)
+            return _formed(_decimal_form(type_.precision, type_.scale), partial(_decimal, type_.precision, type_.scale))
+        case "date":
+            return _formed(_DATE, _date)
+        case "datetime" | "timestamp":
+            return _formed(_CANONICAL, _moment)
         case "float32" | "float64":
             return _float
         case "bool":
             return _bool
-        case "date":
-            return _date
-        case "datetime" | "timestamp":
-            return _moment
         case "string" | "json":
             return _text
     return _as_it_is  # bytes, time: nothing else becomes one
+
+
+def _integers(least: int, most: int) -> Fit:
+    def fit(value: object) -> Canonical:
+        if type(value) is int and least <= value <= most:
+            return value
+        return None if value is None else _integer(value, least, most)
+
+    return fit
+
+
+def _formed(form: re.Pattern[str], convert: Fit) -> Fit:
+    """Values of a form are what they should be already."""
+    full = form.fullmatch
+
+    def fit(value: object) -> Canonical:
+        if type(value) is str and full(value):
+            return value
+        return None if value is None else convert(value)
+
+    return fit
+
+
+def _decimal_form(precision: int, scale: int) -> re.Pattern[str]:
+    whole = precision - scale
+    digits = f"(0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
+    return re.compile(f"-?{digits}{f'[.][0-9]{{{scale}}}' if scale else ''}")
 
 
 def _integer(value: object, least: int, most: int) -> int:
@@ -59,11 +87,7 @@ def _integer(value: object, least: int, most: int) -> int:
     return number
 
 
-def _decimal(value: object, precision: int, scale: int) -> str:
-    if isinstance(value, str) and (found := _DECIMAL.fullmatch(value)):
-        fraction = found[2] or ""
-        if len(fraction) == scale and len(found[1]) + scale <= precision:
-            return value
+def _decimal(precision: int, scale: int, value: object) -> str:
     exact = _exact(value)
     unscaled = None if exact is None else _scaled(exact, scale)
     if unscaled is None or abs(unscaled) >= 10**precision:
@@ -89,8 +113,6 @@ def _bool(value: object) -> Canonical:
 
 
 def _date(value: object) -> Canonical:
-    if value is None:
-        return None
     found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
     if found is None or (found[2] or "00:00:00") != "00:00:00" or (found[3] or "").strip("0"):
         raise Unfit
@@ -98,8 +120,6 @@ def _date(value: object) -> Canonical:
 
 
 def _moment(value: object) -> Canonical:
-    if value is None:
-        return None
     found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise Unfit
@@ -108,7 +128,7 @@ def _moment(value: object) -> Canonical:
 
 
 def _text(value: object) -> Canonical:
-    if value is None or isinstance(value, str):
+    if type(value) is str or value is None:
         return value
     exact = None if isinstance(value, bool) else _exact(value)
     if exact is None:

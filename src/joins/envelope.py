@@ -52,11 +52,12 @@ def _object(value: bytes) -> dict[str, Any]:
     return found
 
 
-def _bounded(value: dict[str, Any] | list[Any], depth: int) -> None:
+def _bounded(value: Any, depth: int) -> None:
     if depth > _DEEPEST:
         raise ValueError("nested too deep")
-    for one in value.values() if isinstance(value, dict) else value:
-        if isinstance(one, dict | list):
+    for one in value.values() if type(value) is dict else value:
+        kind = type(one)
+        if kind is dict or kind is list:
             _bounded(one, depth + 1)
 
 
@@ -154,14 +155,13 @@ class Columns:
         """`lenient`: a value that does not fit its type was never told, so it reads as NULL in a before image."""
         values: Values = []
         for name, is_key, fit, default in self._fits:
-            if name not in row:
-                if is_key:
-                    raise ValueError(f"no '{name}' in it")
-                values.append(default if added else None)
-                self._whole &= added
-                continue
             try:
                 values.append(fit(row[name]))
+            except KeyError:
+                if is_key:
+                    raise ValueError(f"no '{name}' in it") from None
+                values.append(default if added else None)
+                self._whole &= added
             except Unfit as error:
                 if not lenient or is_key:
                     type_ = self.source.types[len(values)]

@@ -81,20 +81,23 @@ class SchemaFollower:
     def __init__(self, servers: str, topology: str, plan: Plan) -> None:
         self._plan, self._topic = plan, schemas_topic(topology)
         self._wanted = frozenset(source.table_id for source in plan.sources)
-        self._consumer, self._assigned = consumer_of(servers), False
+        self._consumer, self._assigned, self._new = consumer_of(servers), False, False
         self._found: dict[TableId, list[TableSchema]] = {}
 
     def news(self) -> list[str] | None:
         """Everything that drifts now; None as long as nothing is new, or Kafka is away."""
         if not self._assigned:
             self._assigned = _assign(self._consumer, self._topic)
-        new = False
+        at_end = False
         while self._assigned and (message := self._consumer.poll(0)) is not None:
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 _remember(message.value(), self._wanted, self._found)
-                new = True
-        if not new:
+                self._new = True
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if not self._new or not at_end:  # only at the topic's end is the last schema seen the newest
             return None
+        self._new = False
         return drifts(self._plan, {table: remembering(versions) for table, versions in self._found.items()})
 
     def close(self) -> None:

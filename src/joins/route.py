@@ -21,6 +21,7 @@ from joins.records import (
     ROW_GONE,
     ROW_PUT,
     SINK,
+    SURE,
     Message,
     Refused,
     Values,
@@ -40,7 +41,8 @@ class Changed(NamedTuple):
 
     `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
     markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
-    it was said before. `sequence` is the source's.
+    it was said before; `mends`: the row may be shown with other values than its newest record's. `sequence` is the
+    source's.
     """
 
     source: Source
@@ -51,6 +53,7 @@ class Changed(NamedTuple):
     told: bool
     new: bool
     sequence: int
+    mends: bool = False
 
 
 class Truncated(NamedTuple):
@@ -177,5 +180,5 @@ def messages_of(
         if right is None or new is None or after is None:
             continue
         if part == 0 or renamed or left != right or change.told:
-            op = NEW if change.new and before is None else PUT
+            op = SURE if change.mends else NEW if change.new and before is None else PUT
             yield Message(here + right, op, new, change.v, payload(after, change.ts_ms) if part == 0 else b"")

@@ -59,7 +59,7 @@ def _mend(marker: Truncated, row: _Told) -> Iterator[Changed]:
     v = 2 * marker.sequence - 1 if marker.source.needs_latest else marker.offset
     ts_ms = marker.ts_ms if live is None else live.ts_ms
     for before in images:
-        yield Changed(marker.source, before, after, v, ts_ms, True, False, marker.sequence)
+        yield Changed(marker.source, before, after, v, ts_ms, True, False, marker.sequence, True)
 
 
 def _read(

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from cdc.errors import UsageError
+from joins.compaction import Reading
 from joins.kafka_compaction import LogWatch
+from tests.integration.conftest import servers
 from tests.integration.test_join import FACT, History, Joined, joined, oracle, wait_for
 from tests.integration.test_join_failures import kill_group, settles
 
@@ -33,11 +37,13 @@ def record_file(joined: Joined) -> Path:
 
 def make_compacted(joined: Joined) -> None:
     """As capture makes its topics, with the lag that the topology says by default."""
+    settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY)}
     for topic in joined.topics:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        for name, value in {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY)}.items():
-            resource.set_config(name, value)
-        for future in joined.admin.alter_configs([resource]).values():
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for future in joined.admin.incremental_alter_configs([resource]).values():
             future.result(30)
 
 
@@ -146,6 +152,58 @@ def test_the_cleaner_is_noticed(joined: Joined) -> None:
         return watch.thinned(settled, counts, lambda: False).get(cleaned, 0) >= 90
 
     wait_for(gone, "the cleaner never works", seconds=180)
+
+
+def test_what_the_watch_refuses(unique: Callable[[str], str]) -> None:
+    """Asked of Kafka itself: a record too old that was not read, a beginning behind the next record, a topic made anew;
+    and nothing while all that is unread is young, or was old when the run began."""
+    topic, admin = unique("watched"), AdminClient({"bootstrap.servers": servers()})
+
+    def make() -> None:
+        # of a topic that is compacted only, Kafka lets nobody delete records
+        config = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "min.compaction.lag.ms": str(7 * DAY)}
+        made: Any = NewTopic(topic, 1, 1, config=config)
+        for future in admin.create_topics([made]).values():
+            future.result(30)
+
+    def written(days: int) -> None:
+        producer = Producer({"bootstrap.servers": servers()})
+        for number in range(10):
+            producer.produce(topic, key=str(number), value=b"x", timestamp=now - days * DAY)
+        producer.flush(30)
+
+    def check(at: int, settled: int = 0) -> None:
+        found = Reading(
+            committed={topic: {0: at}}, settled={topic: {0: settled}}, target={topic: {0: at}}, topics=ids
+        )  # fmt: skip
+        watch.check(found, now)
+
+    now = time.time_ns() // 1_000_000
+    make()
+    written(9)
+    watch = LogWatch(servers(), [topic], lag=30 * DAY, remedy="do this")
+    settled, counts, ids = watch.beginning({topic: {0: 10}}, now + 8 * DAY, lambda: False)
+    assert (settled, counts) == ({topic: {0: 10}}, {topic: {0: 10}})
+    check(0, settled=10)
+    check(10)
+    written(8)
+    with pytest.raises(UsageError, match=r"offset 10 was not read yet and is 8\.0 days old") as refused:
+        check(10)
+    assert refused.value.hint == "do this"
+    check(20)
+    written(1)
+    check(20)
+    for future in admin.delete_records([TopicPartition(topic, 0, 25)]).values():
+        future.result(30)
+    with pytest.raises(UsageError, match="begins at offset 25, and 20 was to be read next"):
+        check(20)
+    check(25)
+    for future in admin.delete_topics([topic], operation_timeout=30).values():
+        future.result(30)
+    wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic is never gone")
+    make()
+    with pytest.raises(UsageError, match="was deleted and made anew"):
+        check(0)
 
 
 def publish(producer: Producer, *topics: str) -> None:

@@ -102,6 +102,7 @@ class World:
         self.unseen = {table for n, c in self.sources.items() for table in self._tables(n) if c.never}
         self.unseen |= {word[1] for word in self.words if word[0] == "later"}
         self.joining = ["join"] not in self.words
+        self.moved = any(word[0] in ("never", "swap", "lost") for word in self.words)
         self.simulation: Simulation | None = None
         self.queues: dict[tuple[str, int], list[Logged]] = {}
         self.ends = {(topic, p): 0 for topic in self.plan.topics for p in range(PARTITIONS)}
@@ -224,7 +225,8 @@ class World:
             self._create(server, arguments[0])
         elif name == "snapshot":
             captured.signals.append(Signal(type="execute-snapshot", tables=(f"{server.name}.{table}",)))
-            self.unseen.discard(arguments[0])
+            if table in captured.wanted:  # else it is refused
+                self.unseen.discard(arguments[0])
         elif name == "add":
             captured.wanted = captured.wanted | {table}
             self.unseen.discard(arguments[0])
@@ -385,5 +387,8 @@ class World:
             source, _, table = name.partition(".")
             tables[table_id(name)] = dict(self.sources[source].server.rows[table])
         expected, found = comparable(self.prepared.answer(tables)), comparable(simulation.live())
-        assert simulation.refused == [], f"dead letters: {simulation.refused}"
+        # A row that moved unseen and was then deleted may come back from its old place, in part, until the marker: the
+        # letter is of that moment.
+        letters = [letter for letter in simulation.refused if not (self.moved and "never told" in letter.reason)]
+        assert letters == [], f"dead letters: {letters}"
         assert found == expected, f"the table is not the SELECT: {found} instead of {expected}"

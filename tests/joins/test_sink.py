@@ -18,8 +18,9 @@ from cdc.types import Canonical, parse_type
 from joins import spark_query
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import connection
+from joins.kafka_table import upserts
 from joins.proc_worker import settle
-from joins.records import Floor, Refused, RowGone, RowPut, dump, load, record_of
+from joins.records import ROW_GONE, Floor, Message, Refused, RowGone, RowPut, dump, load, record_of, text_of
 from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
 
 LAYOUT = Layout(
@@ -53,6 +54,14 @@ def test_row_that_does_not_fit_is_refused_alone(values: list[Canonical]) -> None
     (refused,) = writes.refused
     assert refused.reason.startswith("row does not fit its layout: ")
     assert json.loads(base64.b64decode(refused.value or "")) == values
+
+
+def test_a_row_that_an_inner_join_on_null_hides_is_no_dead_letter() -> None:
+    """Its key can not have been stored, so there is nothing to delete, neither in HBase nor in a topic."""
+    writes = writes_of([RowGone([None]), RowGone([7])], CODEC, batch=4)
+    assert (len(writes.deletes), writes.refused) == (1, [])
+    gone = [Message(b"\xff" + text_of([key]), ROW_GONE, b"", 1, b"") for key in (None, 7)]
+    assert upserts(gone, LAYOUT, []) == ([(b'{"id":7}', None)], [], [])
 
 
 def test_dead_letter_names_where_it_came_from() -> None:

@@ -127,7 +127,8 @@ _TABLES = """SELECT t.TABLE_SCHEMA, t.TABLE_NAME, c.CHARACTER_SET_NAME, t.TABLE_
 FROM information_schema.TABLES t
 LEFT JOIN information_schema.COLLATION_CHARACTER_SET_APPLICABILITY c ON c.COLLATION_NAME = t.TABLE_COLLATION
 WHERE t.TABLE_SCHEMA IN ({}) ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME"""
-_SCHEMATA = """SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA
+_SCHEMATA = """SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME
+FROM information_schema.SCHEMATA
 WHERE SCHEMA_NAME IN ({})"""
 
 _COLUMN_NAMES = (
@@ -148,7 +149,7 @@ def seen(connection: Connection, source: Source) -> Seen:
                 (_COLUMN_NAMES, _COLUMNS),
                 (("table_schema", "table_name", "index_name", "column_name", "non_unique"), _STATISTICS),
                 (_TABLE_NAMES, _TABLES),
-                (("schema_name", "default_character_set_name"), _SCHEMATA),
+                (("schema_name", "default_character_set_name", "default_collation_name"), _SCHEMATA),
             )
         )
         ((version, charset, fold, explicit),) = query(

@@ -147,7 +147,8 @@ def _required(column: ColumnDefinition) -> ColumnDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Databases with their default character set, tables, and the tables whose columns are not known (with why).
+    """Databases with their default character set (and collation, where it is known), tables, and the tables whose
+    columns are not known (with why).
 
     `default_charset` is the server's, for databases made without a word about it. `temporary` holds
     (session, database, table) of temporary tables, which hide a table of their name from their session.
@@ -155,6 +156,7 @@ class Catalog:
 
     default_charset: str | None = None
     databases: Mapping[str, str | None] = field(default_factory=dict)
+    collations: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[TableName, Table] = field(default_factory=dict)
     unknown: Mapping[TableName, str] = field(default_factory=dict)
     temporary: frozenset[tuple[int, str, str]] = frozenset()
@@ -171,15 +173,21 @@ class Catalog:
         """The catalog with that table's columns not known."""
         return replace(self, tables=_without(self.tables, name), unknown={name: why, **self.unknown})
 
-    def with_database(self, database: str, charset: str | None) -> Catalog:
-        """The catalog with that database's default character set."""
-        return replace(self, databases={**self.databases, database: charset})
+    def with_database(self, database: str, charset: str | None, collation: str | None = None) -> Catalog:
+        """The catalog with that database's default character set and collation."""
+        others = {name: known for name, known in self.collations.items() if name != database}
+        return replace(
+            self,
+            databases={**self.databases, database: charset},
+            collations={**others, database: collation} if collation else others,
+        )
 
     def without_database(self, database: str) -> Catalog:
         """The catalog without that database and all its tables."""
         return replace(
             self,
             databases={name: charset for name, charset in self.databases.items() if name != database},
+            collations={name: collation for name, collation in self.collations.items() if name != database},
             tables={name: table for name, table in self.tables.items() if name[0] != database},
             unknown={name: why for name, why in self.unknown.items() if name[0] != database},
         )

@@ -28,7 +28,7 @@ def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str
     if cursor.sees("(") and not _sees_select(cursor):
         cursor.expect("(")
         columns, keys = read_elements(cursor)
-    charset, collation = _options(cursor, catalog.databases.get(name[0]))
+    charset, collation = _options(cursor, catalog.databases.get(name[0]), catalog.collations.get(name[0]))
     if cursor.accept("PARTITION", "BY"):
         skip_partitioning(cursor)
     if not cursor.done():
@@ -63,17 +63,17 @@ def table_of(
     return with_keys_applied(Table(columns=tuple(all_columns), keys=named(keys), charset=charset, collation=collation))
 
 
-def _options(cursor: Cursor, default: str | None) -> tuple[str | None, str | None]:
-    """The default character set and collation that a table's options leave it with."""
-    charset, collation = default, None
+def _options(cursor: Cursor, default: str | None, collated: str | None) -> tuple[str | None, str | None]:
+    """The default character set and collation that a table's options leave it with, given those of its database."""
+    charset, collation, inherited = default, None, True
     while True:
         cursor.accept(",")
         option = read_charset_option(cursor)
         if option is not None:
-            collation = option.collated(collation, cursor.dialect)
+            collation, inherited = option.collated(collation, cursor.dialect), option.inherited
             charset = option.applied(charset, default)
         elif not read_table_option(cursor):
-            return charset, collation
+            return charset, collated if inherited else collation
 
 
 def _like(cursor: Cursor, catalog: Catalog, database: str) -> Table:

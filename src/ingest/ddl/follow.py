@@ -52,16 +52,27 @@ def follow(
             after = _with_state(after, held)
         states.append(held or state)
     databases = tuple(
-        DatabaseState(source=source, database=name, charset=after.databases.get(name), gone=name not in after.databases)
+        _database(source, name, after)
         for name in sorted({*catalog.databases, *after.databases})
         if (name in catalog.databases) != (name in after.databases)
         or catalog.databases.get(name) != after.databases.get(name)
+        or catalog.collations.get(name) != after.collations.get(name)
     )
     change = None
     if states or databases:
         change = SchemaChange(position=position, ddl=sql, tables=tuple(states), databases=databases)
         history = history.record(change)
     return Followed(history=history, catalog=after, change=change, database=applied.database, error=applied.error)
+
+
+def _database(source: str, name: str, catalog: Catalog) -> DatabaseState:
+    return DatabaseState(
+        source=source,
+        database=name,
+        charset=catalog.databases.get(name),
+        collation=catalog.collations.get(name),
+        gone=name not in catalog.databases,
+    )
 
 
 def _table_states(history: History, before: Catalog, after: Catalog, source: str) -> Iterator[TableState]:
@@ -94,20 +105,14 @@ def _known(last: TableState | None, table_id: TableId, table: Table) -> TableSta
 
 def begun(catalog: Catalog, source: str, position: Position) -> SchemaChange:
     """The first change of a history: what the server's information_schema showed at a position."""
-    databases = tuple(
-        DatabaseState(source=source, database=name, charset=charset)
-        for name, charset in sorted(catalog.databases.items())
-    )
+    databases = tuple(_database(source, name, catalog) for name in sorted(catalog.databases))
     states = tuple(_table_states(History(), Catalog(), catalog, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
 
 def adopted(history: History, before: Catalog, after: Catalog, *, source: str, position: Position) -> SchemaChange:
     """The change from one catalog to another that a server shows, where the statements between them are not known."""
-    databases = tuple(
-        DatabaseState(source=source, database=name, charset=after.databases.get(name), gone=name not in after.databases)
-        for name in sorted({*before.databases, *after.databases})
-    )
+    databases = tuple(_database(source, name, after) for name in sorted({*before.databases, *after.databases}))
     states = tuple(_table_states(history, before, after, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
@@ -129,7 +134,7 @@ def told(
     others = tuple(k for k in known.keys if k.kind != "primary") if known else ()
     primary = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
     charset = known.charset if known else catalog.databases.get(name[0])
-    collation = known.collation if known else None
+    collation = known.collation if known else catalog.collations.get(name[0])
     table = Table(columns=definitions, keys=(*primary, *others), charset=charset, collation=collation)
     if known and known.schema(table_id, 0) == table.schema(table_id, 0):
         return Followed(history=history, catalog=catalog, change=None, database=name[0])
@@ -171,8 +176,12 @@ def catalog_at(history: History, source: str, position: Position, default_charse
     `default_charset` is the server's character_set_server. Temporary tables of sessions that were open are not known:
     their statements then name tables that do not exist, which quarantines nothing that is captured.
     """
-    databases = {d.database: d.charset for d in history.databases_at(position) if d.source == source}
-    catalog = Catalog(default_charset=default_charset, databases=databases)
+    found = [d for d in history.databases_at(position) if d.source == source]
+    catalog = Catalog(
+        default_charset=default_charset,
+        databases={d.database: d.charset for d in found},
+        collations={d.database: d.collation for d in found if d.collation},
+    )
     tables: dict[TableName, Table] = {}
     for state in history.tables_at(position):
         if state.table_id.source != source:
@@ -244,8 +253,14 @@ def catalog_of(
             charset=None if charset is None else str(charset),
             collation=_text(row.get("table_collation")),
         )
+    schemata = list(schemata)
     databases = {str(row["schema_name"]): str(row["default_character_set_name"]) for row in schemata}
-    return Catalog(default_charset=default_charset, databases=databases, tables=found)
+    collations = {
+        str(row["schema_name"]): str(row["default_collation_name"])
+        for row in schemata
+        if row.get("default_collation_name")
+    }
+    return Catalog(default_charset=default_charset, databases=databases, collations=collations, tables=found)
 
 
 def _text(value: object) -> str | None:

@@ -40,15 +40,17 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     final Hop hop = k[0] < 0 ? null : hops[k[0]];
     final ArrayDeque<Object> out = new ArrayDeque<Object>();
     final Map<Object, byte[]> newest = new HashMap<Object, byte[]>();
+    Set<Object> sure = new HashSet<Object>(0); // rows that may be shown from where nobody said that they were
     while (input.hasNext()) {
       Object message = input.next();
       byte[] m = (byte[]) ((Tuple2) message)._2();
       if (hop == null) out.add(message); // for a step further up
-      else if (m[0] <= Message.DIM_GONE) newestRight = newestRight == null || Message.v(m) >= Message.v(newestRight) ? m : newestRight;
+      else if (m[0] <= Message.DIM_GONE) newestRight = newestRight == null || Message.newer(m, newestRight) ? m : newestRight;
       else {
         Object row = ByteBuffer.wrap(Message.r(m));
         byte[] other = (byte[]) newest.get(row), last = other == null || Message.v(m) >= Message.v(other) ? m : other;
         if (other != null && last[0] == Message.NEW) last[0] = Message.PUT; // what it hides may have shown the row
+        if (m[0] == Message.SURE) sure.add(row);
         newest.put(row, last);
       }
     }
@@ -69,10 +71,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     for (Iterator<Map.Entry<Object, byte[]>> changes = newest.entrySet().iterator(); changes.hasNext(); ) {
       Map.Entry change = (Map.Entry) changes.next();
       byte[] row = ((ByteBuffer) change.getKey()).array(), m = (byte[]) change.getValue(), own = Message.p(m), kept = hop.star < 0 ? own : Message.NONE;
-      boolean put = m[0] == Message.PUT || m[0] == Message.NEW;
+      boolean put = m[0] == Message.PUT || m[0] == Message.NEW || m[0] == Message.SURE;
       // only what an inner join hides needs to be known before it is written: a row that was here without a right side was not shown
       boolean asks = hop.inner && hop.star < 0 && matches && (put ? right.length == 0 : before.length == 0);
       boolean here = asks && (few == null ? rows.containsKey(row) : few.containsKey(change.getKey())), shown = here ? before.length > 0 : m[0] != Message.NEW;
+      shown = shown || sure.contains(change.getKey());
       some = some || put;
       if (few == null && put) rows.updateValue(row, kept);
       else if (few == null) {
@@ -80,7 +83,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
         left--;
       } else if (put) few.put(change.getKey(), new Tuple2<byte[], byte[]>(row, kept));
       else few.remove(change.getKey());
-      if (put) hop.row(row, own, right, shown, out);
+      if (put) hop.row(row, own, right, true, shown, out);
       else if (m[0] == Message.GONE && shown) hop.gone(row, out);
     }
     if (matches && (changed || few != null || right.length == 0)) store(right, few, left, some);
@@ -93,8 +96,8 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
           Tuple2 entry = (Tuple2) listed.next();
           byte[] row = (byte[]) entry._1();
           if (newest.containsKey(ByteBuffer.wrap(row))) continue;
-          if (hop.star >= 0) out.add(hop.part(row, right));
-          else hop.row(row, (byte[]) entry._2(), right, true, out);
+          if (hop.star >= 0) out.add(hop.part(row, right, false));
+          else hop.row(row, (byte[]) entry._2(), right, false, true, out);
         }
         return !out.isEmpty();
       }
@@ -158,17 +161,17 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     }
 
     /** A row of the batch, or at a key whose right side changed. */
-    void row(byte[] row, byte[] own, byte[] right, boolean shown, Collection<Object> out) {
-      if (star >= 0 && part > 0) out.add(part(row, right));
+    void row(byte[] row, byte[] own, byte[] right, boolean came, boolean shown, Collection<Object> out) {
+      if (star >= 0 && part > 0) out.add(part(row, right, came));
       else if (star >= 0) {
         byte[] both = ByteBuffer.allocate(4 + own.length + right.length).putInt(own.length).put(own).put(right).array();
         out.add(Message.of(Message.STAR | star, row, Message.PUT, 1, Message.NONE, both));
-      } else if (right.length > 0 || !inner) out.add(Message.result(target, row, Message.joined(own, right, nulls), 1));
+      } else if (right.length > 0 || !inner) out.add(Message.result(target, row, Message.joined(own, right, nulls), came ? 2 : 1));
       else if (shown) out.add(Message.result(target, row, null, 0));
     }
 
-    Tuple2<byte[], byte[]> part(byte[] row, byte[] right) {
-      return Message.of(Message.STAR | star, row, Message.PART, 0, new byte[] {(byte) part}, right);
+    Tuple2<byte[], byte[]> part(byte[] row, byte[] right, boolean came) {
+      return Message.of(Message.STAR | star, row, Message.PART, came ? 1 : 0, new byte[] {(byte) part}, right);
     }
 
     void gone(byte[] row, Collection<Object> out) {

@@ -40,7 +40,8 @@ final class Node {
         out.add(Message.of(hops[hop], left, same ? Message.MOVED : Message.GONE, event.v, old, Message.NONE));
       }
       if (right == null || hop > 0 && !moved && !event.told) continue;
-      byte op = before == null && event.op == 'c' && !event.told ? Message.NEW : Message.PUT;
+      byte put = before == null && event.op == 'c' && !event.told ? Message.NEW : Message.PUT;
+      byte op = event.mends ? Message.SURE : put;
       out.add(Message.of(hops[hop], right, op, event.v, now, hop == 0 ? after : Message.NONE));
     }
   }

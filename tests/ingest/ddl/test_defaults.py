@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from cdc.event import Position
-from cdc.history import History
+from cdc.history import History, checkpoint, history_from_records
 from cdc.schema import Column, TableId, TableSchema, schema_from_json
 from cdc.types import Canonical
 from ingest.ddl.catalog import Catalog, Table, table_from_json
 from ingest.ddl.defaults import shown_initial
 from ingest.ddl.dialect import Dialect
-from ingest.ddl.follow import follow, told
+from ingest.ddl.follow import begun, catalog_at, catalog_of, follow, told
 from ingest.ddl.statements import apply
 
 MYSQL = Dialect(server="mysql", version=80036)
@@ -169,6 +170,33 @@ def test_a_column_compares_by_the_collation_that_the_server_gives_it(table: str,
     assert found.collation == wanted
     if table:
         assert column_after(f"ALTER TABLE t {table}", f"ALTER TABLE t ADD c {column}").collation == wanted
+
+
+def test_a_databases_default_is_followed() -> None:
+    """A table made without a word about it compares as its database says, also after ALTER DATABASE and a restart."""
+    position = Position(file="f", pos=1, gtid_set="", sequence=0)
+    rows = [{"schema_name": "d", "default_character_set_name": "utf8mb4", "default_collation_name": "utf8mb4_bin"}]
+    catalog = catalog_of([], [], [], rows, "utf8mb4", MYSQL)
+    history = History().record(begun(catalog, "s", position))
+    wanted = ["utf8mb4_bin", "utf8mb4_0900_ai_ci", "latin1_german1_ci", "utf8mb4_bin"]
+    statements = [
+        "CREATE TABLE t0 (c VARCHAR(9))",
+        "CREATE TABLE t1 (c VARCHAR(9)) CHARSET utf8mb4",
+        "ALTER DATABASE d COLLATE latin1_german1_ci",
+        "CREATE TABLE t2 (c VARCHAR(9))",
+        "CREATE DATABASE e COLLATE utf8mb4_bin",
+        "CREATE TABLE e.t3 (c VARCHAR(9))",
+    ]
+    for number, sql in enumerate(statements, 1):
+        at = replace(position, sequence=number)
+        followed = follow(history, catalog, sql, source="s", position=at, database="d", dialect=MYSQL)
+        assert followed.error is None
+        stored = json.loads(json.dumps(list(checkpoint(followed.history, at))))
+        history = history_from_records([(key, value) for key, value in stored], "s")
+        catalog = catalog_at(history, "s", at, "utf8mb4")
+    names = [("d", "t0"), ("d", "t1"), ("d", "t2"), ("e", "t3")]
+    assert [catalog.tables[name].columns[0].collation for name in names] == wanted
+    assert dict(catalog.collations) == {"d": "latin1_german1_ci", "e": "utf8mb4_bin"}
 
 
 def test_convert_to_changes_the_collation_of_all_columns() -> None:
