@@ -84,6 +84,10 @@ class Server:
         number = len(self.log) + 1
         how = self.chance.choice(["minimal", "minimal", "statement"]) if self.chance.random() < self.untold else "full"
         for table, before, after in changes:
+            if before is not None:  # what it is by now: another change of the transaction may have cascaded to it
+                before = self.rows[table].get(self.key(table, before))
+            elif after is not None:
+                before = self.rows[table].get(self.key(table, after))
             if before == after:
                 continue
             self._set(table, before, after)

@@ -116,9 +116,7 @@ class KafkaLog:
         lost = {topic for topic in self._ends if topic not in there}
         wanted = [TopicPartition(t, p) for t, ends in self._ends.items() if t not in lost for p in ends]
         found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=PATIENCE) if wanted else {}
-        return lost | {
-            at.topic for at, told in found.items() if told.result().offset < self._ends[at.topic][at.partition]
-        }
+        return lost | {t.topic for t, told in found.items() if told.result().offset < self._ends[t.topic][t.partition]}
 
     def ensure_topic(self, name: str) -> None:
         """Have the topic of a table's changes, which may have appeared only now; Retriable when Kafka is away."""
