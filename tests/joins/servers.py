@@ -133,6 +133,8 @@ class Server:
             child, column = one.child.table, one.columns[0]
             for row in [row for row in self.rows[child].values() if row[column] == old]:
                 rule = one.on_delete if after is None else one.on_update
+                if rule == "NO ACTION":
+                    continue
                 gone = after is None and rule == "CASCADE"
                 changed = None if gone else {**row, column: new if rule == "CASCADE" else None}
                 self._set(child, row, changed)
