@@ -28,11 +28,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cascade:
+    """A foreign key by which the server changes a table's rows without logging it; `parent` as `database.table`."""
+
+    name: str
+    parent: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
     """A captured table: None for `readable` means it may be read, else the server's words; `absent`: there is none.
 
     `loose_keys` are text columns of its primary key as (name, collation) that do not compare by bytes; `indexed`
-    whether the column that it is polled by leads an index. `schema` is what capture would publish of it.
+    whether the column that it is polled by leads an index; `cascades` what changes its rows in silence. `schema` is
+    what capture would publish of it.
     """
 
     name: str
@@ -43,6 +53,7 @@ class TableFacts:
     loose_keys: tuple[tuple[str, str], ...] = ()
     indexed: bool = True
     schema: TableSchema | None = None
+    cascades: tuple[Cascade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +259,20 @@ def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
                 status="warning",
                 found=f"key {name} compares by {collation}, which folds {listed(folds(collation))}; joins do by bytes",
                 remedy=f"write keys in one form, or MODIFY {name} … COLLATE {exact_collation(collation)}",
+            )
+        )
+    followed = source.cascades == "follow" and source.poll is None
+    for one in table.cascades:
+        seen = followed and any(one.parent == f"{table.database}.{table.table}" for table in source.tables)
+        remedy = f"capture {one.parent} as well" if followed else "cascades: follow, and capture the parent"
+        found.append(
+            Finding(
+                subject=subject,
+                check=table.name,
+                status="ok" if seen else "warning",
+                found=f"foreign key {one.name} to {one.parent} {one.rule}: the log does not tell what it changes"
+                + (", its rows are read again (cascades: follow)" if seen else ""),
+                remedy="" if seen else f"{remedy}; else rows keep dead values until `tailorbird snapshot`",
             )
         )
     if source.poll is not None and not table.indexed:

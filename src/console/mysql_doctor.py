@@ -12,8 +12,9 @@ from cdc.collations import folds
 from cdc.filters import TableRule
 from cdc.schema import Column, TableId, TableSchema
 from cdc.topology import Source
-from console.doctor import ServerFacts, TableFacts, Unreached
+from console.doctor import Cascade, ServerFacts, TableFacts, Unreached
 from ingest.agent.mysql_connection import settings
+from ingest.agent.relations import CHANGING
 
 _VARIABLES = (
     "log_bin",
@@ -36,7 +37,13 @@ _COLUMNS = (
     "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS "
     "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
 )
-
+_CASCADES = (
+    "SELECT k.CONSTRAINT_NAME, k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, r.DELETE_RULE, r.UPDATE_RULE "
+    "FROM information_schema.KEY_COLUMN_USAGE k JOIN information_schema.REFERENTIAL_CONSTRAINTS r "
+    "ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME "
+    "AND r.TABLE_NAME = k.TABLE_NAME WHERE k.TABLE_SCHEMA = %s AND k.TABLE_NAME = %s AND k.ORDINAL_POSITION = 1 "
+    "AND k.REFERENCED_TABLE_NAME IS NOT NULL"
+)
 
 # what a server says to a login that it refuses; whoever says something else was reached, or nobody was
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
@@ -101,6 +108,16 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
         )
         for name, kind, nullable, charset, collation in cursor.fetchall()
     )
+    cursor.execute(_CASCADES, (table.database, table.table))
+    cascades = tuple(
+        Cascade(name=str(key), parent=f"{database}.{parent}", rule=" ".join(rules))
+        for key, database, parent, deleted, updated in cursor.fetchall()
+        if (
+            rules := [
+                f"ON {what} {rule}" for what, rule in (("DELETE", deleted), ("UPDATE", updated)) if rule in CHANGING
+            ]
+        )
+    )
     rule = source.rules.get(table) or TableRule()
     primary = [str(c) for _, c in sorted((int(seq), c) for index, c, seq, _ in indexes if index == "PRIMARY")]
     schema = TableSchema(
@@ -116,6 +133,7 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
         engine=str(rows[0][0] or "none") if rows else "none",
         has_key=bool(keys),
         loose_keys=tuple((c, collation) for c, collation in keys if {"case", "accents"} & set(folds(collation))),
+        cascades=cascades,
         schema=None if rule.masks else schema,  # what is masked leaves with another type
         indexed=source.poll is None or any(c == source.poll.cursor and int(seq) == 1 for _, c, seq, _ in indexes),
     )

@@ -84,7 +84,7 @@ class KafkaSearch:
         """Where each partition ends for who reads what is committed."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         asked = {TopicPartition(self._search.topic, p): newest for p in self._partitions}
-        found = AdminClient(dict(self._settings)).list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
-        )
+        # kept in a variable: a client that is let go of answers no more
+        admin = AdminClient(dict(self._settings))
+        found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE)
         return {at.partition: int(one.result().offset) for at, one in found.items()}
