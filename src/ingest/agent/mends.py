@@ -43,6 +43,7 @@ class Mend:
     """What is to be mended of one table. `keys` are held; `lost` are rows whose keys are not known yet.
 
     `fresh` says that the newest of it is not committed; `mine` and `wanted` are what the round under way is about.
+    `behind`: a chunk of the snapshot that may show rows as they were before they were lost, and is yet to be published.
     """
 
     keys: dict[bytes, Row] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Mend:
     patches: dict[bytes, Patch] = field(default_factory=dict)
     began_ms: int = 0
     rests_until_ms: int = 0
+    behind: int | None = None
 
     def begin_again(self) -> None:
         """What was looked up and read holds no more."""
@@ -234,6 +236,7 @@ class Mends:
             self._beneath(table)
             return
         mend = self._opened(table)
+        mend.behind = self.snapshots.under_way(table)
         if wanted not in mend.lost:
             mend.lost[wanted] = None
             self.counts["cascade"] += 1

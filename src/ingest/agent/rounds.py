@@ -98,6 +98,8 @@ class Rounds(Mends):
         return []
 
     def _begin(self, table: TableId, mend: Mend, log: Searching, now_ms: int) -> None:
+        if mend.lost and mend.behind is not None and self.snapshots.under_way(table) == mend.behind:
+            return
         if (not mend.keys and not mend.lost) or not self.tables.captured(table.database, table.table):
             self.dissolve(table)
             self.moved = True

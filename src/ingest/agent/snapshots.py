@@ -254,6 +254,11 @@ class Snapshots:
         database, _, table = name.partition(".")
         return TableId(source=self._source, database=database, table=table)
 
+    def under_way(self, table: TableId) -> int | None:
+        """The number of the chunk of a table that is asked for and not published; of one pass, always the same."""
+        request = self._requested.get(table)
+        return None if request is None else -1 if request.after == PASS else request.number
+
     def progress(self) -> Mapping[str, int]:
         """Rows read so far, by table."""
         return {name: entry["rows"] for name, entry in self._state.items()}
