@@ -10,8 +10,8 @@ per hop. Only there is its newest op a PUT, everywhere else MOVED, which says no
 once, and a `gone` of the same batch, from a key that it left, is older: put beats gone.
 
 Until a marker mends them (`joins.truncation`), rows that moved unseen also stand at keys where nobody looks for them,
-and speak from there when the right side changes. What a row that came says beats that; between two that only spoke, the
-bytes decide, so that a replay says the same.
+and speak from there when the right side changes. What a row that came says beats that, the newest most (`v`); between
+two that only spoke the bytes decide, so that a replay says the same.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def hop_step(
         new = came is not None and came.op == NEW and r not in often
         own = rows[r] if join.star is None else None if came is None else came.p
         shown = r in sure or (bool(before.right) if r in here else not new)
-        out.row(r, own, right, came=came is not None, shown=shown)
+        out.row(r, own, right, v=1 if came is None else came.v + 2, shown=shown)
     for r, message in newest.items():
         # what an inner join hid here already was not shown
         hidden = join.star is None and join.inner and not before.right and r in here and r not in sure
@@ -138,17 +138,17 @@ class _Outlet:
     def __init__(self, join: KeyedJoin) -> None:
         self.join, self.messages = join, list[Message]()
 
-    def row(self, r: bytes, own: bytes | None, right: bytes, *, came: bool, shown: bool) -> None:
-        """Row `r`; `own` is its payload if it came in this batch or is kept here."""
+    def row(self, r: bytes, own: bytes | None, right: bytes, *, v: int, shown: bool) -> None:
+        """Row `r`; `own` is its payload if it came in this batch or is kept here, `v` orders what is said of it."""
         join = self.join
         if join.star is not None:
             if join.part == 0 and own is not None:
-                self.messages.append(Message(bytes([join.star]) + r, PUT, b"", 1, with_part(own, right)))
+                self.messages.append(Message(bytes([join.star]) + r, PUT, b"", v, with_part(own, right)))
             else:
-                self.messages.append(Message(bytes([join.star]) + r, PART, bytes([join.part]), int(came), right))
+                self.messages.append(Message(bytes([join.star]) + r, PART, bytes([join.part]), v, right))
         elif right or not join.inner:
             assert own is not None  # where no star keeps the rows, this step does
-            self.messages.append(whole_row(join.target, r, joined(own, right, join.width), 1 + came))
+            self.messages.append(whole_row(join.target, r, joined(own, right, join.width), v))
         elif shown:
             self.messages.append(no_row(join.target, r))
 
@@ -184,7 +184,7 @@ def assemble_step(
     for message in messages:
         if message.op == PART:
             told[message.r[0]] = max((message.v, message.p), told.get(message.r[0], (0, b"")))
-        elif newest is None or message.v >= newest.v:
+        elif newest is None or (message.v, message.p) >= (newest.v, newest.p):
             newest = message
     shown = state is not None and _shown(star, state.parts)
     if newest is not None and newest.op == GONE:
@@ -192,7 +192,7 @@ def assemble_step(
     own = None if state is None else state.own
     if newest is not None:
         own, part = split_part(newest.p)
-        told[0] = 1, part
+        told[0] = newest.v, part
     if own is None:
         return None, []
     old: list[bytes | None] = [None] * len(star.widths) if state is None else list(state.parts)

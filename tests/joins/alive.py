@@ -125,7 +125,10 @@ class World:
     def _foreign(self, source: str) -> list[Relation]:
         """Foreign keys that change their tables' rows in silence: some of the columns that tables are joined by."""
         found = []
+        later = {word[1] for word in self.words if word[0] == "later"}  # nobody sees what is done to them meanwhile
         for child, parent in itertools.permutations(self._tables(source), 2):
+            if parent in later:
+                continue
             key = self.case.tables[parent]["key"]
             for column, type_ in self.case.tables[child].items():
                 referred = column.partition("_")[2]

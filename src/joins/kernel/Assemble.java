@@ -47,13 +47,14 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
         int part = 1 + Message.r(m)[0];
         if (told[part] == null || Message.newer(m, told[part])) told[part] = m;
       }
-      else {
-        ByteBuffer both = ByteBuffer.wrap(Message.p(m));
-        both.get(row[0] = new byte[both.getInt()]);
-        both.get(row[1] = new byte[both.remaining()]);
-      }
+      else if (told[0] == null || Message.newer(m, told[0])) told[0] = m;
     }
     if (star == null) return Message.asScala(out.iterator());
+    if (told[0] != null) {
+      ByteBuffer both = ByteBuffer.wrap(Message.p(told[0]));
+      both.get(row[0] = new byte[both.getInt()]);
+      both.get(row[1] = new byte[both.remaining()]);
+    }
     for (int i = 1; i < row.length; i++) if (row[i] == null && told[i] != null) row[i] = Message.p(told[i]);
     byte[] id = Arrays.copyOfRange(k, 1, k.length);
     // what is whole in the batch need not be read: but where a join is inner, whether the row was shown must be known

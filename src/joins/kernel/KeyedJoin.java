@@ -83,7 +83,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
         left--;
       } else if (put) few.put(change.getKey(), new Tuple2<byte[], byte[]>(row, kept));
       else few.remove(change.getKey());
-      if (put) hop.row(row, own, right, true, shown, out);
+      if (put) hop.row(row, own, right, Message.v(m) + 2, shown, out);
       else if (m[0] == Message.GONE && shown) hop.gone(row, out);
     }
     if (matches && (changed || few != null || right.length == 0)) store(right, few, left, some);
@@ -96,8 +96,8 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
           Tuple2 entry = (Tuple2) listed.next();
           byte[] row = (byte[]) entry._1();
           if (newest.containsKey(ByteBuffer.wrap(row))) continue;
-          if (hop.star >= 0) out.add(hop.part(row, right, false));
-          else hop.row(row, (byte[]) entry._2(), right, false, true, out);
+          if (hop.star >= 0) out.add(hop.part(row, right, 1));
+          else hop.row(row, (byte[]) entry._2(), right, 1, true, out);
         }
         return !out.isEmpty();
       }
@@ -160,18 +160,18 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       nulls = Message.nulls(Message.at(hop, "width").asInt());
     }
 
-    /** A row of the batch, or at a key whose right side changed. */
-    void row(byte[] row, byte[] own, byte[] right, boolean came, boolean shown, Collection<Object> out) {
-      if (star >= 0 && part > 0) out.add(part(row, right, came));
+    /** A row of the batch, or at a key whose right side changed: what comes, in its order, beats what only speaks. */
+    void row(byte[] row, byte[] own, byte[] right, long v, boolean shown, Collection<Object> out) {
+      if (star >= 0 && part > 0) out.add(part(row, right, v));
       else if (star >= 0) {
         byte[] both = ByteBuffer.allocate(4 + own.length + right.length).putInt(own.length).put(own).put(right).array();
-        out.add(Message.of(Message.STAR | star, row, Message.PUT, 1, Message.NONE, both));
-      } else if (right.length > 0 || !inner) out.add(Message.result(target, row, Message.joined(own, right, nulls), came ? 2 : 1));
+        out.add(Message.of(Message.STAR | star, row, Message.PUT, v, Message.NONE, both));
+      } else if (right.length > 0 || !inner) out.add(Message.result(target, row, Message.joined(own, right, nulls), v));
       else if (shown) out.add(Message.result(target, row, null, 0));
     }
 
-    Tuple2<byte[], byte[]> part(byte[] row, byte[] right, boolean came) {
-      return Message.of(Message.STAR | star, row, Message.PART, came ? 1 : 0, new byte[] {(byte) part}, right);
+    Tuple2<byte[], byte[]> part(byte[] row, byte[] right, long v) {
+      return Message.of(Message.STAR | star, row, Message.PART, v, new byte[] {(byte) part}, right);
     }
 
     void gone(byte[] row, Collection<Object> out) {
