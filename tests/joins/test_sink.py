@@ -46,7 +46,7 @@ def test_rows_become_whole_puts_and_row_deletes() -> None:
     assert (stored.values, stored.layout_id, stored.batch, stored.ts_ms) == ({"id": 7, "price": None}, 3, 4, 9)
 
 
-@pytest.mark.parametrize("values", [[2**31, "1.00"], [1, "1.5"], [1, 3.5], ["x", "1.00"], [None, "1.00"]])
+@pytest.mark.parametrize("values", [[2**31, "1.00"], [1, "1.555"], [1, 3.5], ["x", "1.00"], [None, "1.00"]])
 def test_row_that_does_not_fit_is_refused_alone(values: list[Canonical]) -> None:
     """A value outside its column's type costs its row, with the reason and the values, and nothing else."""
     writes = writes_of([RowPut(values, 9), RowPut([1, "2.50"], 9)], CODEC, batch=0)
