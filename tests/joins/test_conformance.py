@@ -29,6 +29,7 @@ from joins.spark_inspect import entries
 from joins.spark_kernel import kernel_flow
 from joins.spark_session import close_session, open_session
 from joins.spark_steps import dataflow
+from joins.sql_evaluate import Evaluator
 from tests.integration.conftest import servers
 from tests.joins.joincase import Case, events_of, log_of
 from tests.joins.joinrandom import random_case
@@ -62,13 +63,6 @@ def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: 
     assert not list(tmp_path.glob(".*.crc"))
 
 
-class _Everything:
-    """Filters only save work and engines need not know them: everything passes."""
-
-    def holds(self, _: object, __: object, rows: Sequence[object]) -> list[bool]:
-        return [True] * len(rows)
-
-
 def batches_of(case: Case, chance: random.Random) -> Batches:
     """The case's log, cut so that every partition goes on at its own pace."""
     ends: dict[tuple[str, int], int] = {}
@@ -85,14 +79,15 @@ def batches_of(case: Case, chance: random.Random) -> Batches:
 
 
 def specified(plan: Plan, settled: Settled, batches: Batches) -> list[Found]:
-    """What `joins.route` and `joins.state` say, batch by batch."""
-    simulation = Simulation(plan, settled, _Everything())  # type: ignore[arg-type]  # nothing is finished here
-    found = []
+    """What `joins.route` and `joins.state` say, batch by batch; DuckDB says which rows the filters let pass."""
+    evaluator, found = Evaluator(), []
+    simulation = Simulation(plan, settled, evaluator)
     for batch in batches:
         states = simulation.states.copy()
         routed = simulation.routed(batch, states)
         found.append(_plain(simulation._steps(routed, states)))
         simulation.states = states
+    evaluator.close()
     return found
 
 
