@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,9 @@ class Barrier:
     """All rows of `batch` in this salt bucket, and of every batch before it, were written before this record.
 
     `stamp` is the batch's stamp (ms), `buckets` how many buckets each hold such a record, `positions` the source
-    positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…"}.
+    positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…"}. `ends`: where exactly the
+    batch ends in the log, topic → partition → offset, once per level of the plan that reads topics, the lowest first.
+    `incomplete`: how many dead letters the join has sent since its run began: changes or rows that the table lacks.
     """
 
     bucket: int
@@ -53,19 +55,30 @@ class Barrier:
     batch: int
     stamp: int
     positions: Mapping[str, Any]
+    ends: Sequence[Mapping[str, Mapping[int, int]]] = ()
+    incomplete: int = 0
 
     def to_bytes(self) -> bytes:
         """Value of the cell `_barrier`; inverse of `load_barrier`."""
-        fields = {name: getattr(self, name) for name in ("bucket", "buckets", "batch", "stamp")}
-        return json.dumps({"format": 1, **fields, "positions": dict(self.positions)}).encode()
+        names = ("bucket", "buckets", "batch", "stamp", "incomplete")
+        fields = {name: getattr(self, name) for name in names}
+        return json.dumps({"format": 2, **fields, "positions": dict(self.positions), "ends": self.ends}).encode()
 
 
 def load_barrier(stored: bytes) -> Barrier:
-    """Read a barrier's cell; KeyError or ValueError when it is not one."""
+    """Read a barrier's cell, also one of format 1, which had neither ends nor dead letters.
+
+    KeyError, ValueError, TypeError or AttributeError when it is none.
+    """
     value = json.loads(stored)
-    if value.pop("format") != 1:
+    if value["format"] not in (1, 2):
         raise ValueError("barrier of an unknown format")
-    return Barrier(**value)
+    levels = tuple(
+        {topic: {int(partition): offset for partition, offset in ends.items()} for topic, ends in level.items()}
+        for level in value.get("ends", ())
+    )
+    names = ("bucket", "buckets", "batch", "stamp", "positions")
+    return Barrier(**{name: value[name] for name in names}, ends=levels, incomplete=value.get("incomplete", 0))
 
 
 def barrier_key(bucket: int) -> bytes:

@@ -45,12 +45,13 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
-    """The default character set of a database; `gone` when it was dropped."""
+    """The default character set and collation of a database (None: not known); `gone` when it was dropped."""
 
     source: str
     database: str
     charset: str | None
     gone: bool = False
+    collation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,13 +233,14 @@ def _key(kind: str, name: _Name, number: int | None = None) -> str:
 
 def _value(state: TableState | DatabaseState) -> dict[str, Any]:
     if isinstance(state, DatabaseState):
-        return {
+        told = {
             "format": FORMAT,
             "source": state.source,
             "database": state.database,
             "charset": state.charset,
             "gone": state.gone,
         }
+        return told if state.collation is None else {**told, "collation": state.collation}
     return {
         "format": FORMAT,
         "source": state.table_id.source,
@@ -254,7 +256,11 @@ def _value(state: TableState | DatabaseState) -> dict[str, Any]:
 def _state(value: Mapping[str, Any]) -> TableState | DatabaseState:
     if "table" not in value:
         return DatabaseState(
-            source=value["source"], database=value["database"], charset=value["charset"], gone=value["gone"]
+            source=value["source"],
+            database=value["database"],
+            charset=value["charset"],
+            gone=value["gone"],
+            collation=value.get("collation"),
         )
     return TableState(
         table_id=TableId(source=value["source"], database=value["database"], table=value["table"]),

@@ -42,9 +42,10 @@ class Layout:
     salt_buckets: int
 
     def same_shape(self, other: Layout) -> bool:
-        """Whether rows written under either read alike, ids aside."""
-        return (self.columns, self.row_key, self.family, self.salt_buckets) == (
-            other.columns,
+        """Whether rows written under either read alike, ids and what is only told to people aside."""
+        own, theirs = ([(column.name, column.type) for column in one.columns] for one in (self, other))
+        return (own, self.row_key, self.family, self.salt_buckets) == (
+            theirs,
             other.row_key,
             other.family,
             other.salt_buckets,

@@ -254,6 +254,7 @@ def _source(name: str, s: _Section) -> Source:
         filter_policy=policy,
         rules=said,
         position_lost=s.take("position_lost", lambda v: v.one_of("fail", "resnapshot"), "fail"),
+        cascades=s.take("cascades", lambda v: v.one_of("follow", "ignore"), "follow"),
         snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
         snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
         ssl_mode=s.take("ssl_mode", lambda v: v.one_of("preferred", "required", "disabled"), "preferred"),
@@ -311,6 +312,7 @@ def _table(name: str, s: _Section, copied: TableId | None = None) -> Table:
             "schema_change_behavior", lambda v: v.one_of("evolve", "lenient", "exception"), "evolve"
         ),
         engine=s.take("engine", lambda v: v.one_of("jvm", "python"), "jvm"),
+        state_partitions=s.take("state_partitions", lambda v: v.number(1, 1000), None),
         max_changes_per_batch=s.take("max_changes_per_batch", lambda v: v.number(1, 10_000_000), 20_000),
     )
 

@@ -40,7 +40,8 @@ class Source:
 
     `tables` are the tables listed, all of them captured under `filter_policy` drop, and `rules` what is said of each;
     under accept every other table of `databases` is. `password` never appears in messages or logs (`repr` leaves it
-    out). `position_lost` says what becomes of a position that the server's log does not continue;
+    out). `position_lost` says what becomes of a position that the server's log does not continue; `cascades`, whether
+    rows are read again that foreign keys change, which the log does not tell;
     `heartbeat_interval_ms`, how often an idle capture commits its position (0: whenever it has moved). `poll` is set
     where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
     whose hostname, port, username and password are empty.
@@ -62,6 +63,7 @@ class Source:
     filter_policy: FilterPolicy = "drop"
     rules: Mapping[TableId, TableRule] = field(default_factory=dict)
     position_lost: Literal["fail", "resnapshot"] = "fail"
+    cascades: Literal["follow", "ignore"] = "follow"
     snapshot_max_threads: int = 2
     snapshot_locking_mode: Literal["none", "minimal"] = "none"
     ssl_mode: Literal["preferred", "required", "disabled"] = "preferred"
@@ -124,8 +126,9 @@ class Solr:
 class Table:
     """An aggregated table: one SELECT, the columns of its result that form the row key, its family and salt buckets.
 
-    `engine` runs its stateful steps, `max_changes_per_batch` bounds a batch; `schema_change_behavior` says what becomes
-    of the stored layout when the query's result changes.
+    `engine` runs its stateful steps in so many `state_partitions` (None: by the machine's cores), which a run keeps for
+    good; `max_changes_per_batch` bounds a batch; `schema_change_behavior` says what becomes of the stored layout when
+    the query's result changes.
     """
 
     name: str
@@ -135,6 +138,7 @@ class Table:
     salt_buckets: int
     engine: Engine = "jvm"
     sink: SinkKind = "hbase"
+    state_partitions: int | None = None
     max_changes_per_batch: int = 20_000
     schema_change_behavior: SchemaChangeBehavior = "evolve"
 

@@ -46,9 +46,9 @@ def _date_of(day: int) -> str:
 
 def _decimal_bytes(text: str, scale: int) -> bytes:
     whole, _, fraction = text.partition(".")
-    if len(fraction) != scale:
-        raise ValueError(f"decimal {text!r} has not {scale} fractional digits")
-    unscaled = int(whole + fraction)
+    if len(fraction.rstrip("0")) > scale:
+        raise ValueError(f"decimal {text!r} has more than {scale} fractional digits")
+    unscaled = int(whole + fraction[:scale].ljust(scale, "0"))
     return struct.pack(">i", scale) + unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
 
 

@@ -84,7 +84,7 @@ def _run(
 ) -> tuple[dict[str, Any], bool]:
     # imported here so that `tailorbird --help` stays quick
     from console.cli_apply import provision
-    from console.cli_demo_steps import Sampler, counts, traffic, verdict, wait_until_quiet
+    from console.cli_demo_steps import Sampler, counts, traffic, traffic_beside, verdict, wait_until_quiet
     from console.demo_shop import Shop
     from console.file_topology import home, load_topology
     from console.mysql_demo import MySqlShop
@@ -121,7 +121,16 @@ def _run(
             shop.load(batches, lambda rows: bar.advance(task, rows))
     list(provision(topology))
     pipeline = closing.enter_context(Pipeline(topology, home=home(), page_port=page_port))
-    pipeline.start(lambda part: console.print(f"started {part.name}"))
+    # as in life, nobody holds still for the first snapshot: it and the join begin beside live changes
+    with traffic_beside(generator, shop, rate=rate) as changes:
+        pipeline.start(lambda part: console.print(f"started {part.name}"))
+        with _bar(console) as bar:
+            task = bar.add_task("the first snapshot, beside live traffic", total=len(generator.orders))
+            while (found := counts(pipeline))["indexed"] == 0 and not stop.wait(0.3):
+                pipeline.check()
+                bar.update(task, completed=min(found["captured"], len(generator.orders)))
+        begun = changes()
+    console.print(f"{begun:,} changes were made beside the first snapshot")
     with _bar(console) as bar:
         task = bar.add_task("database → Kafka → HBase → Solr", total=len(generator.orders))
         wait_until_quiet(
@@ -192,6 +201,7 @@ def _run(
         "freshness_ms": {"p50": p50, "p99": p99},
         "samples": len(samples),
         "withheld": round(withheld, 3),
+        "beside_snapshot": begun,
         "warm_up_rounds": rounds,
         "seconds": round(time.monotonic() - began),
     }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -13,7 +16,7 @@ from cdc.topology import Topology
 from console.compare import Difference, Row, compare, keyed
 from console.demo_shop import Change, Shop
 from console.http_metrics import read_metrics
-from console.kafka_positions import captured_positions
+from console.kafka_positions import CapturedPosition, PositionsReader
 from console.mysql_demo import MySqlShop
 from console.mysql_tables import SourceTable, read_tables
 from console.proc_pipeline import Pipeline
@@ -69,6 +72,34 @@ def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[C
             time.sleep(pause)
 
 
+@contextmanager
+def traffic_beside(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
+    """Live changes at `rate` a second while the block runs; it is given a function that tells how many there were.
+
+    What ends the traffic early is raised by that function, and at the block's end. Nothing else may use `servers`
+    meanwhile.
+    """
+    stop, done = threading.Event(), [0]
+
+    def write() -> None:
+        for change in traffic(shop, rate=rate, until=stop.is_set):
+            servers.apply(change)
+            done[0] += 1
+
+    def changes() -> int:
+        if writing.done():
+            writing.result()
+        return done[0]
+
+    with ThreadPoolExecutor(1, "traffic") as pool:
+        writing = pool.submit(write)
+        try:
+            yield changes
+        finally:
+            stop.set()
+        writing.result()
+
+
 class Sampler:
     """Chooses which of the traffic's changes the freshness is measured on: `per_second` of the orders' versions."""
 
@@ -94,23 +125,23 @@ def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, wa
     wanted = shop.executed()
     reason, seen = "nothing is known yet", counts(pipeline)
     deadline = time.monotonic() + _STANDSTILL
-    while time.monotonic() < deadline:
-        pipeline.check()
-        if (now := counts(pipeline)) != seen:
-            seen, deadline = now, time.monotonic() + _STANDSTILL
-        try:
-            reason = _behind(topology, shop, wanted)
-        except Retriable as error:
-            reason = error.message
-        if not reason:
-            return
-        waiting(reason)
-        time.sleep(0.3)
+    with PositionsReader(topology) as positions:
+        while time.monotonic() < deadline:
+            pipeline.check()
+            if (now := counts(pipeline)) != seen:
+                seen, deadline = now, time.monotonic() + _STANDSTILL
+            try:
+                reason = _behind(topology, shop, positions.read(), wanted)
+            except Retriable as error:
+                reason = error.message
+            if not reason:
+                return
+            waiting(reason)
+            time.sleep(0.3)
     raise Fatal(f"the pipeline did not catch up: {reason}", "see the logs of its processes")
 
 
-def _behind(topology: Topology, shop: MySqlShop, wanted: dict[str, str]) -> str:
-    positions = captured_positions(topology)
+def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPosition], wanted: dict[str, str]) -> str:
     for server in ("shop", "crm"):
         position = positions.get(server)
         if position is None or position.snapshot != "done":

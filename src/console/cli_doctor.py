@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from cdc.schema import TableId, TableSchema
     from cdc.topology import Source, Topology
     from console.doctor import Finding
 
@@ -47,13 +48,15 @@ def doctor(
 
 def findings(topology: Topology) -> Iterator[Finding]:
     """One after the other, as the servers answer."""
-    from console.doctor import reached
+    from console.doctor import judge_queries, reached
     from console.hbase_stack import master_problem
     from console.kafka_stack import kafka_problem
     from console.solr_stack import solr_problem
 
+    schemas: dict[TableId, TableSchema] = {}
     for source in topology.sources.values():
-        yield from _source(source)
+        yield from _source(source, schemas)
+    yield from judge_queries(topology, schemas)
     brokers = topology.log.bootstrap_servers
     yield reached("log", brokers, kafka_problem(brokers), "start Kafka, or correct log.bootstrap_servers")
     hbase = topology.hbase
@@ -63,13 +66,14 @@ def findings(topology: Topology) -> Iterator[Finding]:
     yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
 
 
-def _source(source: Source) -> Iterator[Finding]:
+def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
+    """What its server says; the schemas of its tables are added to `schemas`."""
     from console.doctor import Unreached, judge, reached
     from console.mysql_doctor import server_facts
 
     subject = f"source {source.name}"
     if source.type == "sql":
-        yield from _polled_by_url(source)
+        yield from _polled_by_url(source, schemas)
         return
     address = f"{source.hostname}:{source.port}"
     facts = server_facts(source)
@@ -81,11 +85,12 @@ def _source(source: Source) -> Iterator[Finding]:
         )
         yield reached(subject, address, facts.problem, remedy)
         return
+    schemas.update({table.schema.table_id: table.schema for table in facts.tables if table.schema is not None})
     yield reached(subject, address, "", "")
     yield from judge(source, facts)
 
 
-def _polled_by_url(source: Source) -> Iterator[Finding]:
+def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
     from cdc.errors import TailorbirdError
     from console.doctor import Finding
     from ingest.poll.sql_reader import sql_reader
@@ -95,6 +100,7 @@ def _polled_by_url(source: Source) -> Iterator[Finding]:
     try:
         with sql_reader(source, source.poll) as reader:
             tables = reader.schemas({})
+            schemas.update(tables)
     except TailorbirdError as error:
         yield Finding(subject=subject, check="polling", status="fault", found=error.message, remedy=error.hint)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +34,8 @@ def explain_plan(
     from console.file_topology import load_topology
     from joins.compiler import compile_plan
     from joins.describe import json_of_plan, svg_of_plan, text_of_plan
+    from joins.drift import drifts
+    from joins.loose_keys import loose_keys
     from joins.sql import check_query, tables_of
 
     topology = load_topology(file)
@@ -45,31 +47,53 @@ def explain_plan(
     for one in wanted:
         check_query(topology, one)
     needed = frozenset(table_id for one in wanted for table_id in tables_of(topology, one))
-    found = _from_file(schemas) if schemas is not None else _from_log(topology, needed, timeout)
+    found = schemas_in(schemas) if schemas is not None else _from_log(topology, needed, timeout)
     if missing := sorted(str(table_id) for table_id in needed - set(found)):
         where = str(schemas) if schemas is not None else f"the log at {topology.log.bootstrap_servers}"
         raise UsageError(f"no schema of {', '.join(missing)} in {where}", "has `tailorbird capture` run?")
     plans = {one.name: compile_plan(topology, one, found) for one in wanted}
+    for warning in dict.fromkeys(one for plan in plans.values() for one in drifts(plan, found)):
+        typer.echo(f"warning: {warning}", err=True)
     if svg is not None:
         svg.write_text(svg_of_plan(plans[wanted[0].name]), encoding="utf-8")
         typer.echo(f"wrote {svg}", err=True)
+    warnings = {name: [(key.found, key.remedy) for key in loose_keys(plan, found)] for name, plan in plans.items()}
     if as_json:
-        typer.echo(json.dumps({name: json_of_plan(plan) for name, plan in plans.items()}, indent=2))
-    elif svg is None:
+        told = {
+            name: {**json_of_plan(plan), "warnings": [{"found": f, "remedy": r} for f, r in warnings[name]]}
+            for name, plan in plans.items()
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    if svg is None:
         typer.echo("\n\n".join(text_of_plan(plan) for plan in plans.values()))
+    for name, keys in warnings.items():
+        warn(name, keys)
 
 
-def _from_file(file: Path) -> dict[TableId, TableSchema]:
+def warn(table: str, found: Iterable[tuple[str, str]]) -> None:
+    """Tell warnings of a table's query, each with its remedy; to stderr, so that the rest can be read by programs."""
+    for what, remedy in found:
+        typer.echo(f"warning: table {table}: {what}\n  remedy: {remedy}", err=True)
+
+
+def schemas_in(file: Path) -> dict[TableId, TableSchema]:
+    """The schemas that a file holds, a record of their topic on each line; UsageError where it does not."""
+    from joins.drift import remembering
+
     try:
         records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         read = [schema_from_json(record) for record in records]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{file}: {error}", "a record of the schemas topic on each line") from error
-    return {schema.table_id: schema for schema in read}
+    versions: dict[TableId, list[TableSchema]] = {}
+    for schema in read:
+        versions.setdefault(schema.table_id, []).append(schema)
+    return {table_id: remembering(some) for table_id, some in versions.items()}
 
 
 def _from_log(topology: Topology, needed: frozenset[TableId], timeout: float) -> dict[TableId, TableSchema]:
-    from joins.kafka_log import read_schemas
+    from joins.kafka_schemas import read_schemas
 
     return read_schemas(topology.log.bootstrap_servers, topology.name, needed, lambda _: None, _over(timeout))
 

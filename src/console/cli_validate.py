@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Annotated
 
 import typer
+
+from cdc.topology import Topology
 
 
 def validate(
     file: str = typer.Argument(help="The topology, e.g. topologies/shop.yml."),
     as_json: bool = typer.Option(False, "--json", help="Print the tables and their columns as JSON."),
+    schemas: Annotated[
+        Path | None,
+        typer.Option(
+            "--schemas", help="Check types and keys, too, by this file (a record of the schemas topic per line)."
+        ),
+    ] = None,
 ) -> None:
     """Check a topology: exit 0 if it is right, else one line `file:line: path: what, expected what` and exit 2.
+
+    With schemas the queries are compiled: types that do not fit are mistakes, and text keys that join at their source
+    by more than their bytes are told as warnings.
 
     Example: tailorbird validate topologies/shop.yml
     """
@@ -20,6 +33,8 @@ def validate(
 
     topology = load_topology(file)
     columns = check(topology)
+    if schemas is not None:
+        _compile(topology, schemas)
     if as_json:
         typer.echo(json.dumps({"topology": topology.name, "tables": columns}))
         return
@@ -29,3 +44,11 @@ def validate(
         f"{file} is right: {len(topology.sources)} sources, {len(topology.tables)} tables,"
         f" {len(topology.indexes)} indexes, {len(topology.dashboards)} dashboards"
     )
+
+
+def _compile(topology: Topology, file: Path) -> None:
+    from console.cli_explain import schemas_in, warn
+    from console.validate import judged
+
+    for name, warnings in judged(topology, schemas_in(file)).items():
+        warn(name, warnings)

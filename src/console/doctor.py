@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cdc.topology import Source
+from cdc.collations import exact_collation, folds, listed
+from cdc.errors import TopologyError
+from cdc.schema import TableId, TableSchema
+from cdc.topology import Source, Topology
+from console.validate import judged
 
 Status = Literal["ok", "warning", "fault"]
 SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without anybody looking
@@ -24,11 +28,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cascade:
+    """A foreign key by which the server changes a table's rows without logging it; `parent` as `database.table`."""
+
+    name: str
+    parent: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
     """A captured table: None for `readable` means it may be read, else the server's words; `absent`: there is none.
 
     `loose_keys` are text columns of its primary key as (name, collation) that do not compare by bytes; `indexed`
-    whether the column that it is polled by leads an index.
+    whether the column that it is polled by leads an index; `cascades` what changes its rows in silence. `schema` is
+    what capture would publish of it.
     """
 
     name: str
@@ -38,6 +52,8 @@ class TableFacts:
     absent: bool = False
     loose_keys: tuple[tuple[str, str], ...] = ()
     indexed: bool = True
+    schema: TableSchema | None = None
+    cascades: tuple[Cascade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +257,22 @@ def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
                 subject=subject,
                 check=table.name,
                 status="warning",
-                found=f"key {name} compares by {collation}, joins compare by bytes: 'a' and 'A' are two keys there",
-                remedy=f"write keys in one form, or MODIFY {name} … COLLATE {collation.split('_')[0]}_bin",
+                found=f"key {name} compares by {collation}, which folds {listed(folds(collation))}; joins do by bytes",
+                remedy=f"write keys in one form, or MODIFY {name} … COLLATE {exact_collation(collation)}",
+            )
+        )
+    followed = source.cascades == "follow" and source.poll is None
+    for one in table.cascades:
+        seen = followed and any(one.parent == f"{table.database}.{table.table}" for table in source.tables)
+        remedy = f"capture {one.parent} as well" if followed else "cascades: follow, and capture the parent"
+        found.append(
+            Finding(
+                subject=subject,
+                check=table.name,
+                status="ok" if seen else "warning",
+                found=f"foreign key {one.name} to {one.parent} {one.rule}: the log does not tell what it changes"
+                + (", its rows are read again (cascades: follow)" if seen else ""),
+                remedy="" if seen else f"{remedy}; else rows keep dead values until `tailorbird snapshot`",
             )
         )
     if source.poll is not None and not table.indexed:
@@ -256,3 +286,16 @@ def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
             )
         )
     return found or [Finding(subject=subject, check=table.name, status="ok", found="readable, with a key")]
+
+
+def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Finding]:
+    """What the servers' own columns make of the queries: what does not compile, and text keys that join less here."""
+    try:
+        found = judged(topology, schemas)
+    except TopologyError as error:
+        return [Finding(subject="queries", check="types", status="fault", found=error.message, remedy=error.hint)]
+    return [
+        Finding(subject=f"table {name}", check="join key", status="warning", found=what, remedy=remedy)
+        for name, warnings in found.items()
+        for what, remedy in warnings
+    ]

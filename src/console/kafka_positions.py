@@ -29,21 +29,45 @@ class CapturedPosition:
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
-    """Newest position by source; a source that has none yet is absent. Reads the compacted topic from its start."""
-    topic = positions_topic(topology.name)
-    by_key = {transactional_id(topology.name, source): source for source in topology.sources}
-    found: dict[str, CapturedPosition] = {}
-    try:
-        consumer = KafkaConsumer(
-            bootstrap_servers=topology.log.bootstrap_servers,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            consumer_timeout_ms=1000,
-        )
-    except KafkaError as error:
-        raise Retriable(f"Kafka at {topology.log.bootstrap_servers}: {error}", "tailorbird stack status") from error
-    try:
-        partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
+    """Newest position by source; a source that has none yet is absent. Reads the compacted topic's ends. Retriable."""
+    with PositionsReader(topology) as reader:
+        return reader.read()
+
+
+class PositionsReader:
+    """Reads them again and again over one connection; a context manager."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._servers, self._topic = topology.log.bootstrap_servers, positions_topic(topology.name)
+        self._by_key = {transactional_id(topology.name, source): source for source in topology.sources}
+        self._consumer: Any = None
+
+    def __enter__(self) -> PositionsReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def read(self) -> dict[str, CapturedPosition]:
+        """See `captured_positions`."""
+        try:
+            if self._consumer is None:
+                self._consumer = KafkaConsumer(
+                    bootstrap_servers=self._servers,
+                    isolation_level="read_committed",
+                    enable_auto_commit=False,
+                    consumer_timeout_ms=1000,
+                )
+            return self._read(self._consumer)
+        except KafkaError as error:
+            self.__exit__()
+            raise Retriable(f"Kafka at {self._servers}: {error}", "tailorbird stack status") from error
+
+    def _read(self, consumer: Any) -> dict[str, CapturedPosition]:
+        found: dict[str, CapturedPosition] = {}
+        partitions = [TopicPartition(self._topic, p) for p in consumer.partitions_for_topic(self._topic) or ()]
         if not partitions:
             return found
         consumer.assign(partitions)
@@ -54,10 +78,8 @@ def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for records in consumer.poll(timeout_ms=500).values():
                 for record in records:
-                    if record.key is None or record.value is None:
-                        continue
-                    source = by_key.get(record.key.decode())
-                    if source is None:
+                    source = self._by_key.get(record.key.decode()) if record.key is not None else None
+                    if source is None or record.value is None:
                         continue
                     value = json.loads(record.value)
                     found[source] = CapturedPosition(
@@ -67,5 +89,3 @@ def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
                         snapshots=value.get("state", {}).get("snapshots", {}),
                     )
         return found
-    finally:
-        consumer.close()

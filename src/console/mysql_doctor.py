@@ -8,10 +8,13 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from cdc.schema import TableId
+from cdc.collations import folds
+from cdc.filters import TableRule
+from cdc.schema import Column, TableId, TableSchema
 from cdc.topology import Source
-from console.doctor import ServerFacts, TableFacts, Unreached
+from console.doctor import Cascade, ServerFacts, TableFacts, Unreached
 from ingest.agent.mysql_connection import settings
+from ingest.agent.relations import CHANGING
 
 _VARIABLES = (
     "log_bin",
@@ -30,7 +33,17 @@ _INDEXES = (
     "JOIN information_schema.COLUMNS c USING (TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME) "
     "WHERE s.TABLE_SCHEMA = %s AND s.TABLE_NAME = %s"
 )
-
+_COLUMNS = (
+    "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS "
+    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
+)
+_CASCADES = (
+    "SELECT k.CONSTRAINT_NAME, k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, r.DELETE_RULE, r.UPDATE_RULE "
+    "FROM information_schema.KEY_COLUMN_USAGE k JOIN information_schema.REFERENTIAL_CONSTRAINTS r "
+    "ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME "
+    "AND r.TABLE_NAME = k.TABLE_NAME WHERE k.TABLE_SCHEMA = %s AND k.TABLE_NAME = %s AND k.ORDINAL_POSITION = 1 "
+    "AND k.REFERENCED_TABLE_NAME IS NOT NULL"
+)
 
 # what a server says to a login that it refuses; whoever says something else was reached, or nobody was
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
@@ -88,15 +101,46 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
     rows = cursor.fetchall()
     cursor.execute(_INDEXES, (table.database, table.table))
     indexes = cursor.fetchall()
+    cursor.execute(_COLUMNS, (table.database, table.table))
+    columns = tuple(
+        Column(
+            name=str(name), column_type=_text(kind), nullable=nullable == "YES", charset=charset, collation=collation
+        )
+        for name, kind, nullable, charset, collation in cursor.fetchall()
+    )
+    cursor.execute(_CASCADES, (table.database, table.table))
+    cascades = tuple(
+        Cascade(name=str(key), parent=f"{database}.{parent}", rule=" ".join(rules))
+        for key, database, parent, deleted, updated in cursor.fetchall()
+        if (
+            rules := [
+                f"ON {what} {rule}" for what, rule in (("DELETE", deleted), ("UPDATE", updated)) if rule in CHANGING
+            ]
+        )
+    )
+    rule = source.rules.get(table) or TableRule()
+    primary = [str(c) for _, c in sorted((int(seq), c) for index, c, seq, _ in indexes if index == "PRIMARY")]
+    schema = TableSchema(
+        table_id=table,
+        version=1,
+        columns=tuple(c for c in columns if c.name not in rule.ignored_columns),
+        primary_key=tuple(rule.message_key_columns) or tuple(primary),
+    )
     keys = [(str(column), str(collation or "")) for index, column, _, collation in indexes if index == "PRIMARY"]
     return TableFacts(
         name=shown,
         readable=None,
         engine=str(rows[0][0] or "none") if rows else "none",
         has_key=bool(keys),
-        loose_keys=tuple((c, collation) for c, collation in keys if collation and not collation.endswith("_bin")),
+        loose_keys=tuple((c, collation) for c, collation in keys if {"case", "accents"} & set(folds(collation))),
+        cascades=cascades,
+        schema=None if rule.masks else schema,  # what is masked leaves with another type
         indexed=source.poll is None or any(c == source.poll.cursor and int(seq) == 1 for _, c, seq, _ in indexes),
     )
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _quoted(name: str) -> str:

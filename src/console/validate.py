@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from cdc.schema import TableId, TableSchema
 from cdc.topology import Topology
-from joins.sql import check_query
+from joins.compiler import compile_plan
+from joins.loose_keys import loose_keys
+from joins.sql import check_query, tables_of
 
 
 def validate(topology: Topology) -> dict[str, list[str] | None]:
@@ -22,6 +27,19 @@ def validate(topology: Topology) -> dict[str, list[str] | None]:
         if dashboard.time is not None:
             _known_one(topology, f"{path}.time", dashboard.time, known)
     return columns
+
+
+def judged(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> dict[str, list[tuple[str, str]]]:
+    """Warnings of each table's query as (what is found, remedy), where the schemas of all its tables are there.
+
+    TopologyError for what the schemas show to be wrong.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, table in topology.tables.items():
+        if tables_of(topology, table) <= set(schemas):
+            keys = loose_keys(compile_plan(topology, table, schemas), schemas)
+            found[name] = [(key.found, key.remedy) for key in keys]
+    return found
 
 
 def _known(topology: Topology, path: str, names: tuple[str, ...], known: list[str] | None) -> None:

@@ -12,13 +12,14 @@ from cdc import naming
 from cdc.schema import TableId, TableSchema
 from cdc.topology import Table, Topology
 from cdc.types import LogicalType
+from joins.drift import default_of
 from joins.expressions import Compiler, Resolve, Typed, Unsupported, any_of
 from joins.flatten import Condition, Flat, FlatItem, flatten
 from joins.functions import FUNCTIONS
 from joins.plan import Expression, Finish, Hop, Node, Output, Plan, Sink, Source, steps_of
 from joins.sql import Place, refuse
 from joins.tree import Branch, Tree, build_trees
-from joins.value_types import NULL, spark_type
+from joins.value_types import MOST_DIGITS, NULL, spark_type
 
 _MOST_HOPS = 0x7F
 
@@ -153,7 +154,7 @@ class _Compiler:
             together.setdefault(self.schemas[alias].table_id, set()).update(columns)
         made = {}
         for alias, schema in self.schemas.items():
-            names = tuple(c.name for c in schema.columns if c.name in together[schema.table_id])
+            names = tuple(name for name in schema.places() if name in together[schema.table_id])
             source = self.topology.sources[schema.table_id.source]
             made[schema.table_id] = Source(
                 table_id=schema.table_id,
@@ -161,6 +162,7 @@ class _Compiler:
                 key=schema.primary_key,
                 columns=names,
                 types=tuple(self._type(alias, name) for name in names),
+                defaults=tuple(default_of(schema, name) for name in names),
                 needs_latest=source.needs_latest,
             )
         return made
@@ -177,7 +179,7 @@ class _Compiler:
         self, branch: Branch, id_columns: list[str], used: Mapping[str, set[str]], sources: Mapping[TableId, Source]
     ) -> Node:
         schema = self.schemas[branch.alias]
-        names = tuple(c.name for c in schema.columns if c.name in used[branch.alias])
+        names = tuple(name for name in schema.places() if name in used[branch.alias])
         offset, hops = len(names), list[Hop]()
         for child in branch.children:
             number = next(self.numbers)
@@ -216,7 +218,7 @@ class _Compiler:
         ]
 
         def resolve(column: exp.Column) -> Typed:
-            return Typed(sql=f"{{{names.index(column.name)}}}", type=self._type(column.table, column.name))
+            return _value(column, names.index(column.name), self._type(column.table, column.name))
 
         compiled = [self._condition(condition, resolve) for condition in own]
         # one that can fail is left to WHERE, which tells the dead letters
@@ -228,7 +230,7 @@ class _Compiler:
 
         def resolve(column: exp.Column) -> Typed:
             index = self.offsets[column.table] + self.nodes[column.table].columns.index(column.name)
-            return Typed(sql=f"{{{index}}}", type=types[index])
+            return _value(column, index, types[index])
 
         computed: list[Expression] = []
         outputs: list[Output] = []
@@ -276,6 +278,16 @@ class _Compiler:
             return compiler.condition(node) if condition else compiler.compile(node)
         except Unsupported as error:
             self.refuse(place, error.what.replace("`", ""), error.expected)
+
+
+def _value(column: exp.Column, index: int, type_: LogicalType) -> Typed:
+    """A column in an expression; Spark has no type for numbers of more than 38 digits, though MySQL has them."""
+    if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
+        what = f"{column.sql('spark')} is {type_}: expressions have at most {MOST_DIGITS} digits"
+        raise Unsupported(
+            column, what, f"the plain column, which is kept whole, or one of {MOST_DIGITS} digits or fewer"
+        )
+    return Typed(sql=f"{{{index}}}", type=type_)
 
 
 def _text(node: exp.Expr) -> str:

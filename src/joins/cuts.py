@@ -8,7 +8,7 @@ changes up to its position (DESIGN §5).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,17 @@ class Cuts:
                 seconds = max(0, now_ms - waiting[0].ts_ms) / 1000
                 found[source] = Lag(positions=waiting[-1].sequence - reached, seconds=seconds)
         return found
+
+
+def merged(levels: Sequence[Offsets]) -> dict[str, dict[int, int]]:
+    """Where every level of the plan has come: a topic that two levels read is reflected as far as both have read it."""
+    found: dict[str, dict[int, int]] = {}
+    for ends in levels:
+        for topic, partitions in ends.items():
+            for partition, offset in partitions.items():
+                known = found.setdefault(topic, {}).get(partition, offset)
+                found[topic][partition] = min(known, offset)
+    return found
 
 
 def covers(ends: Offsets, target: Offsets) -> bool:

@@ -50,7 +50,7 @@ def differences(stored: Layout, wanted: Layout) -> str:
         found.append(f"row_key was {', '.join(stored.row_key)} and is {', '.join(wanted.row_key)}")
     if stored.salt_buckets != wanted.salt_buckets:
         found.append(f"salt_buckets was {stored.salt_buckets} and is {wanted.salt_buckets}")
-    return "; ".join(found) or "the order or the origin of its columns"
+    return "; ".join(found) or "the order of its columns"
 
 
 def places(layout: Layout, outputs: dict[str, int]) -> list[int | None]:

@@ -21,11 +21,15 @@ from joins.value_types import (
     BOOL,
     DATETIME,
     FLOAT64,
+    INT64,
     INTEGERS,
     NULL,
     STRING,
+    TIME,
     arithmetic,
     common,
+    duration_of,
+    duration_sql,
     family,
     literal_type,
     spark_type,
@@ -142,8 +146,10 @@ class Compiler:
         return Typed(sql=sql, type=BOOL, failed=any_of(left.failed, right.failed))
 
     def pair(self, node: exp.Expr, first: exp.Expr, second: exp.Expr) -> tuple[Typed, Typed]:
-        """Two operands of a comparison; a text literal beside a date is read as one."""
+        """Two operands of a comparison; a text literal beside a date or time is read as one."""
         left, right = self.compile(first), self.compile(second)
+        if (timed := self.timed(node, [(first, left), (second, right)])) is not None:
+            return timed[0], timed[1]
         left, right = self.dated(first, left, right.type), self.dated(second, right, left.type)
         _, (left, right) = self.unified(node, [left, right])
         return left, right
@@ -153,6 +159,23 @@ class Compiler:
         if not (isinstance(node, exp.Literal) and node.is_string) or family(other) not in ("date", "moment"):
             return typed
         return moment(node, node.this, day=family(other) == "date")
+
+    def timed(self, node: exp.Expr, operands: Sequence[tuple[exp.Expr, Typed]]) -> list[Typed] | None:
+        """Operands that are compared, as microseconds if one is a TIME; None if none is."""
+        if not any(typed.type == TIME for _, typed in operands):
+            return None
+        return [self._duration(node, operand, typed) for operand, typed in operands]
+
+    def _duration(self, node: exp.Expr, operand: exp.Expr, typed: Typed) -> Typed:
+        if typed.type == NULL:
+            return typed
+        if typed.type == TIME:
+            return Typed(sql=duration_sql(typed.sql), type=INT64, failed=typed.failed)
+        if not (isinstance(operand, exp.Literal) and operand.is_string):
+            refuse(node, f"time and {typed.type} in {node.sql('spark')}", "two times, or a text such as '12:30:00'")
+        if (duration := duration_of(operand.name)) is None:
+            refuse(node, f"'{operand.name}' is no time", "'12:30:00', hours from -838 to 838")
+        return Typed(sql=f"CAST({duration} AS BIGINT)", type=INT64)
 
     def _arithmetic(self, node: exp.Expr) -> Typed:
         left, right = self.compile(node.this), self.compile(node.expression)
@@ -182,8 +205,10 @@ def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:
         if day:
             value = dt.date.fromisoformat(text).isoformat()
             return Typed(sql=f"DATE'{value}'", type=LogicalType(kind="date"))
-        stamp = dt.datetime.fromisoformat(text.removesuffix("Z"))
-    except ValueError:
+        stamp = dt.datetime.fromisoformat(text)
+        if stamp.tzinfo is not None:  # all moments are in UTC
+            stamp = stamp.astimezone(dt.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
         refuse(node, f"'{text}' is no {'date' if day else 'timestamp'}", "'2026-01-31' or '2026-01-31 12:00:00'")
     return Typed(sql=f"TIMESTAMP_NTZ'{stamp.isoformat(sep=' ')}'", type=DATETIME)
 
@@ -241,7 +266,8 @@ def _in(compiler: Compiler, node: exp.Expr) -> Typed:
         refuse(node, node.sql("spark"), "IN (a, b, c), a list of values")
     inner = compiler.compile(node.this)
     found = [compiler.dated(item, compiler.compile(item), inner.type) for item in items]
-    _, (first, *others) = compiler.unified(node, [inner, *found])
+    timed = compiler.timed(node, list(zip([node.this, *items], [inner, *found], strict=True)))
+    first, *others = compiler.unified(node, [inner, *found])[1] if timed is None else timed
     sql = f"({first.sql} IN ({', '.join(typed.sql for typed in others)}))"
     return Typed(sql=sql, type=BOOL, failed=any_of(first.failed, *(typed.failed for typed in others)))
 

@@ -14,9 +14,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from cdc.errors import Fatal, UsageError
+from joins.sink import Refusals
 
 FORMAT = 1
 
@@ -28,7 +29,9 @@ class QueryRecord:
     `fingerprint` and `partitions` are what the state depends on. `first_stamp` is older than every write of the run.
     `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
     swept away and barriers begin. From then on the barriers keep how far each source has come. `floors`: topic →
-    partition → sequence (`joins.truncation`).
+    partition → sequence (`joins.truncation`). `settled`, `counts` and `topics`: what is known of the log since the run
+    began (`joins.compaction`): per partition where the zone ends that may be compacted and how many records it held,
+    and the topics' ids at the broker. `refused`: what the table lacks.
     """
 
     id: str
@@ -38,6 +41,10 @@ class QueryRecord:
     target: Mapping[str, Mapping[int, int]]
     complete: bool
     floors: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    settled: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+    refused: Refusals = field(default_factory=Refusals)
 
 
 class Checkpoint:
@@ -58,8 +65,9 @@ class Checkpoint:
             value = json.loads(self._record.read_text())
             if value.pop("format") != FORMAT:
                 raise ValueError("of an unknown format")
-            for name in ("target", "floors"):
-                value[name] = {t: {int(p): o for p, o in found.items()} for t, found in value.get(name, {}).items()}
+            for name in ("target", "floors", "settled", "counts"):
+                value[name] = _offsets(value.get(name, {}))
+            value["refused"] = Refusals(**value.get("refused", {}))
             return QueryRecord(**value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Fatal(f"{self._record}: {error}", "start with --rebuild, which makes the state anew") from error
@@ -86,18 +94,23 @@ class Checkpoint:
         """The last batch that Spark committed; -1 before the first."""
         return max((int(path.name) for path in (self.spark / "commits").glob("[0-9]*")), default=-1)
 
-    def ends(self, batch: int) -> dict[str, dict[int, int]]:
-        """Where a planned batch ends in each partition of the log, as Spark wrote it down before the batch began."""
+    def committed(self) -> list[dict[str, dict[int, int]]]:
+        """Where the last committed batch ends, as `levels`; empty before the first."""
+        batch = self.last_committed()
+        return self.levels(batch) if batch >= 0 else []
+
+    def levels(self, batch: int) -> list[dict[str, dict[int, int]]]:
+        """Where a planned batch ends in each partition of the log, as Spark wrote it down before the batch began: once
+        per level of the plan that reads topics, the lowest first, since each has a source of its own.
+        """
         text = (self.spark / "offsets" / str(batch)).read_text()
         # Spark's offset log: a version, the batch's metadata, then one line per source, `-` for one without data yet
-        found: dict[str, dict[int, int]] = {}
-        for line in text.splitlines()[2:]:
-            for topic, ends in {} if line == "-" else json.loads(line).items():
-                for partition, offset in ends.items():
-                    # a topic that two levels read is reflected as far as both have read it
-                    known = found.setdefault(topic, {}).get(int(partition), offset)
-                    found[topic][int(partition)] = min(known, offset)
-        return found
+        found = [{} if line == "-" else json.loads(line) for line in text.splitlines()[2:]]
+        return [_offsets(ends) for ends in found]
+
+
+def _offsets(stored: Any) -> dict[str, dict[int, int]]:
+    return {topic: {int(partition): offset for partition, offset in ends.items()} for topic, ends in stored.items()}
 
 
 def _locked(path: Path) -> IO[str]:

@@ -1,7 +1,8 @@
 """A query and the schemas → the same query over captured tables only, every column with its table, no `*` left.
 
 A table of the topology that a query reads is replaced by its own query: its tables take its place among the joins, its
-conditions join the others, its columns become what they are computed from.
+conditions join the others, its columns become what they are computed from; below a LEFT JOIN they are computed only
+where its row is there.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class _Flattener:
         self.flat = Flat()
         # what each name of a column stands for, by alias of the query
         self.scope: dict[str, dict[str, exp.Expr]] = {}
+        self.former: dict[str, dict[str, exp.Expr]] = {}  # the same of columns that their table has no more
 
     def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
         refuse(self.topology, place, what, expected)
@@ -85,13 +87,18 @@ class _Flattener:
             self.flat.relations[alias] = relation
             columns = self.schemas[relation.table_id].columns
             self.scope[relation.alias] = {c.name: exp.column(c.name, table=alias, quoted=True) for c in columns}
+            gone = [column.name for _, column in self.schemas[relation.table_id].former]
+            self.former[relation.alias] = {name: exp.column(name, table=alias, quoted=True) for name in gone}
             first = alias
             inside = Flat()
         else:
             view = self.topology.tables[relation.view or ""]
             inside = flatten(self.topology, view, self.schemas, f"{self.prefix}{relation.alias}/")
             self.flat.relations |= inside.relations
-            self.scope[relation.alias] = {item.name: item.expression for item in inside.items}
+            computed = {item.name: item.expression for item in inside.items}
+            if join is not None and not join.inner:
+                computed = {name: self._if_there(inside, node) for name, node in computed.items()}
+            self.scope[relation.alias] = computed
             first = inside.first
             if join is not None and not join.inner and (inside.where or any(j.inner for j in inside.joins)):
                 what = f"LEFT JOIN of {relation.view}, which has a WHERE or an inner JOIN"
@@ -103,6 +110,19 @@ class _Flattener:
             self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on))
         self.flat.joins += inside.joins
         self.flat.where += inside.where
+
+    def _if_there(self, inside: Flat, node: exp.Expr) -> exp.Expr:
+        """A column of a view on the side of a join that may be missing: where the view has no row, all are NULL.
+
+        The row is there where its first table's is, since such a view has no inner joins.
+        """
+        table_id = inside.relations[inside.first].table_id
+        assert table_id is not None  # flat queries read captured tables only
+        key = self.schemas[table_id].primary_key
+        if isinstance(node, exp.Column) or not key:  # a table without a key is refused where it is joined
+            return node
+        absent = exp.Is(this=exp.column(key[0], table=inside.first, quoted=True), expression=exp.Null())
+        return exp.Case(ifs=[exp.If(this=exp.Not(this=absent), true=node.copy())])
 
     def _items(self, select: Select) -> None:
         taken: set[str] = set()
@@ -141,14 +161,20 @@ class _Flattener:
             if column.table not in self.scope:  # joined only later in the query
                 self.refuse(place, f"unknown table {column.table} in {text}", "a table named before")
             columns = self.scope[column.table]
+            if name in (former := self.former.get(column.table, {})):
+                return former[name]
             if name not in columns:
                 self.refuse(place, f"unknown column {text}", "one of " + ", ".join(columns))
             return columns[name]
-        owners = [alias for alias, columns in self.scope.items() if name in columns]
+        scope = self.scope
+        owners = [alias for alias, columns in scope.items() if name in columns]
+        if not owners:
+            scope = self.former
+            owners = [alias for alias, columns in scope.items() if name in columns]
         if not owners:
             known = dict.fromkeys(name for columns in self.scope.values() for name in columns)
             self.refuse(place, f"unknown column {name}", "one of " + ", ".join(known))
         if len(owners) > 1:
             what = f"column {name} is in {' and '.join(owners)}"
             self.refuse(place, what, " or ".join(f"{owner}.{name}" for owner in owners))
-        return self.scope[owners[0]][name]
+        return scope[owners[0]][name]

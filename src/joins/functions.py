@@ -21,10 +21,13 @@ from joins.value_types import (
     INTEGERS,
     NULL,
     STRING,
+    TIME,
     Family,
     bounded,
+    duration_of,
     family,
     spark_type,
+    time_of,
 )
 
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
@@ -84,12 +87,28 @@ def _texts(name: str) -> Function:
 
 def _extreme(name: str) -> Function:
     def compile_(compiler: Compiler, node: exp.Expr) -> Typed:
-        type_, found = compiler.unified(node, [compiler.compile(item) for item in [node.this, *node.expressions]])
+        items = [node.this, *node.expressions]
+        operands = [compiler.compile(item) for item in items]
+        timed = compiler.timed(node, list(zip(items, operands, strict=True)))
+        if timed is not None:
+            return _extreme_time(name, items, operands, timed)
+        type_, found = compiler.unified(node, operands)
         return Typed(
             sql=f"{name}({', '.join(t.sql for t in found)})", type=type_, failed=any_of(*(t.failed for t in found))
         )
 
     return compile_
+
+
+def _extreme_time(name: str, items: list[exp.Expr], operands: list[Typed], durations: list[Typed]) -> Typed:
+    """The longest or shortest TIME, as text; a literal in the form that all others have."""
+    texts = [
+        escaped(time_of(duration_of(item.name) or 0)) if isinstance(item, exp.Literal) else operand.sql
+        for item, operand in zip(items, operands, strict=True)
+    ]
+    found = f"{name}({', '.join(duration.sql for duration in durations)})"
+    parts = [f"WHEN {d.sql} = {found} THEN {text}" for text, d in zip(texts, durations, strict=True)]
+    return Typed(sql=f"CASE {' '.join(parts)} END", type=TIME, failed=any_of(*(typed.failed for typed in operands)))
 
 
 def _double(name: str) -> Function:

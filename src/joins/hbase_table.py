@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import happybase
@@ -124,9 +125,7 @@ def write_rows(
 
     def delete(connection: Any) -> None:
         for some in _chunks(deletes):
-            with connection.table(table).batch(timestamp=stamp) as batch:
-                for row in some:
-                    batch.delete(row, columns=(family,))
+            _delete(connection.table(table), family, some, stamp)
 
     def put(connection: Any) -> None:
         prefix = family + b":"
@@ -139,6 +138,12 @@ def write_rows(
         hbase.call(delete)
     if puts:
         hbase.call(put)
+
+
+def _delete(table: Any, family: bytes, rows: Sequence[bytes], stamp: int) -> None:
+    with table.batch(timestamp=stamp) as batch:
+        for row in rows:
+            batch.delete(row, columns=(family,))
 
 
 def _families(table: str, connection: Any) -> dict[bytes, Any]:
@@ -240,17 +245,21 @@ class JoinedTable:
         """Delete, at `stamp`, every row that no write at or after `stamp` has touched; how many.
 
         Called once per run, after its first complete cut: what it has not written by then is gone from the sources.
-        Ages are compared here and not by a time range of the scan, which would bring back overwritten cells.
+        Ages are compared here and not by a time range of the scan, which would bring back overwritten cells. Rows are
+        deleted while they are found: however many they are, a few hundred are in memory.
         """
         column = self.family + b":" + LAYOUT
 
-        def stale(connection: Any) -> list[bytes]:
-            rows = connection.table(self.table).scan(columns=[column], include_timestamp=True, batch_size=1000)
-            return [row for row, cells in rows if not is_barrier(row) and cells[column][1] < stamp]
+        def swept(connection: Any) -> int:
+            table, count = connection.table(self.table), 0
+            rows = table.scan(columns=[column], include_timestamp=True, batch_size=1000)
+            stale = (row for row, cells in rows if not is_barrier(row) and cells[column][1] < stamp)
+            while some := list(islice(stale, _ROWS_PER_CALL)):
+                _delete(table, self.family, some, stamp)
+                count += len(some)
+            return count
 
-        rows = self.hbase.call(stale)
-        write_rows(self.hbase, self.table, self.family, rows, (), stamp)
-        return len(rows)
+        return self.hbase.call(swept)
 
     def _stamps(self) -> bytes:
         return stamp_row_of(self.name, "", 0).split(b"//")[0] + b"/"

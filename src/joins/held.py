@@ -9,6 +9,7 @@ from typing import Any
 from joins.plan import KeyedJoin, Plan, Step
 from joins.records import Values, ts_of, unpack, values_of, values_of_text
 
+_APART = b"\xff"
 Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value
 
 
@@ -57,7 +58,9 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, str]) -> list[Held]
 
 def _key(step: str, value: bytes) -> Iterator[Held]:
     """The right side of a key, if it has one, and its rows while they are few: behind a byte with their number."""
-    parts = unpack(value[1:])
+    end = 5 + int.from_bytes(value[1:5], "big")
+    # where rows are entries of their own, what follows is a bound of their number
+    parts = [value[5:end]] if value[:1] == _APART else unpack(value[1:])
     if parts[0]:
         yield _held(step, "right side", None, parts[0])
     for row, payload in zip(parts[1::2], parts[2::2], strict=True):

@@ -37,6 +37,9 @@ class Metrics:
         self._behind = gauge("lag_changes", "Changes in the log that no batch has read yet.").labels(table)
         self._seconds = gauge("lag_seconds", "Age of the oldest source position the table does not show.", "source")
         self._positions = gauge("lag_positions", "Source positions that the table does not show.", "source")
+        self._drifted = gauge(
+            "drifted_columns", "Used columns that their source has no more, or has in another type."
+        ).labels(table)
         self._table = table
         if port:
             try:
@@ -62,6 +65,10 @@ class Metrics:
             if operator.rows is not None:
                 self._state_rows.labels(self._table, operator.name).set(operator.rows)
             self._state_bytes.labels(self._table, operator.name).set(operator.bytes)
+
+    def drifted(self, columns: int) -> None:
+        """What newer schemas say of used columns."""
+        self._drifted.set(columns)
 
     def lag(self, lags: Mapping[str, Lag]) -> None:
         """How far the table is behind each source's committed positions."""

@@ -2,84 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from cdc.errors import Fatal, Retriable
-from cdc.naming import schemas_topic
-from cdc.schema import TableId, TableSchema, schema_from_json
+from cdc.errors import Retriable
 
 _TIMEOUT = 20.0
 _POLL = 0.25
-_ASK = 5.0
 _PATIENCE = 60.0
 _RUNNING = "is Kafka running? `tailorbird stack status`"
 Waiting = Callable[[str], None]
-
-
-def read_schemas(
-    servers: str, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
-) -> dict[TableId, TableSchema]:
-    """The newest schema of each wanted table; waits until capture has published all, or until `stopped` (then fewer).
-
-    `waiting` hears, now and then, what is still missing. Retriable errors of Kafka are waited for as well.
-    """
-    found: dict[TableId, TableSchema] = {}
-    consumer = _consumer(servers)
-    try:
-        assigned = False
-        while not stopped():
-            if not assigned:
-                assigned = _assign(consumer, schemas_topic(topology))
-            message = consumer.poll(_POLL) if assigned else None
-            error = None if message is None else message.error()
-            if message is not None and error is None:
-                _remember(message.value(), wanted, found)
-                continue
-            missing = sorted(str(table) for table in wanted - set(found))
-            # only at the topic's end is the newest version of each schema the last one seen
-            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-            if at_end and not missing:
-                return found
-            if missing:
-                waiting("schema of " + ", ".join(missing))
-            if not assigned:
-                time.sleep(_POLL)
-        return found
-    finally:
-        consumer.close()
-
-
-def _remember(value: bytes | None, wanted: frozenset[TableId], found: dict[TableId, TableSchema]) -> None:
-    if value is None:
-        return
-    try:
-        schema = schema_from_json(json.loads(value))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Fatal(
-            f"the schemas topic holds what is no schema: {error}", "was it written by a newer version?"
-        ) from error
-    if schema.table_id in wanted:
-        found[schema.table_id] = schema
-
-
-def _assign(consumer: Consumer, topic: str) -> bool:
-    try:
-        partitions = consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions
-    except KafkaException:
-        return False
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-    return bool(partitions)
 
 
 def end_offsets(
     servers: str, topics: Sequence[str], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[str, dict[int, int]]:
     """Where each partition of the topics ends now; waits until capture has made them all, or until `stopped` ({})."""
-    consumer = _consumer(servers)
+    consumer = consumer_of(servers)
     try:
         while not stopped():
             try:
@@ -106,25 +47,9 @@ def end_offsets(
         consumer.close()
 
 
-def young_offsets(servers: str, ends: Mapping[str, Mapping[int, int]], since_ms: int) -> dict[str, dict[int, int]]:
-    """Where in each partition the records of `since_ms` or later begin; the end where there are none. Retriable."""
-    wanted = [TopicPartition(topic, p, since_ms) for topic, partitions in ends.items() for p in partitions]
-    consumer = _consumer(servers)
-    try:
-        found: dict[str, dict[int, int]] = {}
-        for at in consumer.offsets_for_times(wanted, timeout=_TIMEOUT):
-            end = ends[at.topic][at.partition]
-            found.setdefault(at.topic, {})[at.partition] = at.offset if 0 <= at.offset <= end else end
-        return found
-    except KafkaException as error:
-        raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
-    finally:
-        consumer.close()
-
-
 def past(servers: str, topic: str, partition: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """Offset, key and value of what a partition holds below offset `end`, in order. Retriable when Kafka is away."""
-    consumer = _consumer(servers)
+    consumer = consumer_of(servers)
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         deadline = time.monotonic() + _PATIENCE
@@ -148,7 +73,7 @@ def past(servers: str, topic: str, partition: int, end: int) -> Iterator[tuple[i
         consumer.close()
 
 
-def _consumer(servers: str) -> Consumer:
+def consumer_of(servers: str) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": servers,

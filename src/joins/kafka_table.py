@@ -6,7 +6,7 @@ the newest record of a key is always the row's state. Compacted, so that it hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -18,6 +18,7 @@ from cdc.cells import Barrier
 from cdc.errors import Retriable
 from cdc.layout import Layout
 from cdc.topology import SchemaChangeBehavior
+from joins.chunks import stale_keys
 from joins.cuts import Positions
 from joins.records import ROW_GONE, ROW_PUT, Floor, Message, Refused, record_of, values_of_text
 
@@ -74,12 +75,14 @@ class UpsertTopic:
 
     def sweep(self, stamp: int) -> int:
         """Put a tombstone for every row that only former runs have written; how many."""
-        stale = [key for key, run in self._newest().items() if run != self._run]
-        produce(self.servers, self.topic, self._run, [(key, None) for key in stale])
-        return len(stale)
+        swept = 0
+        for stale in stale_keys(self._records, self._run):
+            produce(self.servers, self.topic, self._run, [(key, None) for key in stale])
+            swept += len(stale)
+        return swept
 
-    def _newest(self) -> dict[bytes, str]:
-        """Key → the run that wrote its newest record, of rows that are there."""
+    def _records(self) -> Iterator[tuple[bytes, str | None]]:
+        """Key of every record, and the run that wrote it; None for a tombstone."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -89,7 +92,6 @@ class UpsertTopic:
                 "log_level": 0,
             }
         )
-        found: dict[bytes, str] = {}
         try:
             partitions = consumer.list_topics(self.topic, timeout=_TIMEOUT).topics[self.topic].partitions
             consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
@@ -100,23 +102,20 @@ class UpsertTopic:
                     raise Retriable(f"topic {self.topic}: no answer", _RUNNING)
                 error = message.error()
                 if error is None:
-                    _remember(found, message)
+                    gone = message.value() is None
+                    yield message.key() or b"", None if gone else dict(_headers(message)).get(_RUN, b"").decode()
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_.discard(message.partition())
                 else:
                     raise Retriable(f"topic {self.topic}: {error.str()}", _RUNNING)
-            return found
         except KafkaException as error:
             raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
         finally:
             consumer.close()
 
 
-def _remember(found: dict[bytes, str], message: Any) -> None:
-    if message.value() is None:
-        found.pop(message.key(), None)
-    else:
-        found[message.key()] = dict(message.headers() or ()).get(_RUN, b"").decode()
+def _headers(message: Any) -> list[tuple[str, bytes]]:
+    return message.headers() or []
 
 
 def upserts(
@@ -135,8 +134,11 @@ def upserts(
             elif isinstance(found, Floor):
                 floors.append(found)
             continue
-        key = orjson.dumps(dict(zip(layout.row_key, values_of_text(message.k[1:]), strict=True)))
+        row_key = values_of_text(message.k[1:])
+        key = orjson.dumps(dict(zip(layout.row_key, row_key, strict=True)))
         if message.op == ROW_GONE:
+            if None in row_key:  # no row has such a key: an inner join on the NULL hides it
+                continue
             records.setdefault(key, None)
         else:
             put: Any = record_of(message, indexes)

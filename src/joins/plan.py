@@ -26,9 +26,9 @@ from dataclasses import asdict, dataclass
 from cdc import naming
 from cdc.layout import Layout, LayoutColumn
 from cdc.schema import TableId
-from cdc.types import LogicalType
+from cdc.types import Canonical, LogicalType
 
-STATE_FORMAT = 4  # of what `joins.state` keeps; a checkpoint of another format is refused
+STATE_FORMAT = 5  # of what `joins.state` keeps; a checkpoint of another format is refused
 SINK = 0xFF
 STAR = 0x80
 
@@ -37,7 +37,8 @@ STAR = 0x80
 class Source:
     """The changes of one captured table: its key, and the columns that any node uses, in the table's order.
 
-    `needs_latest`: its log may repeat or reorder events or lack before images.
+    `needs_latest`: its log may repeat or reorder events or lack before images. `defaults`: what the columns read as in
+    rows of before they were added.
     """
 
     table_id: TableId
@@ -45,6 +46,7 @@ class Source:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     types: tuple[LogicalType, ...]
+    defaults: tuple[Canonical, ...]
     needs_latest: bool
 
 
@@ -225,9 +227,9 @@ class Plan:
         """Names what the state and the stored rows depend on.
 
         A checkpoint made under another fingerprint can not be continued. Aliases, comments, the case of keywords and
-        how a join's equality is turned are not part of it.
+        how a join's equality is turned are not part of it, nor is what only messages say (`text`, `origin`).
         """
-        text = json.dumps([STATE_FORMAT, _nameless(self.root), asdict(self.finish), asdict(self.sink)], sort_keys=True)
+        text = json.dumps([STATE_FORMAT, _nameless(self.root), _meant(self.finish), asdict(self.sink)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -236,6 +238,12 @@ def _nameless(node: Node) -> object:
     hops = [(hop.columns, hop.inner, _nameless(hop.child)) for hop in node.hops]
     source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
     return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, hops]
+
+
+def _meant(finish: Finish) -> object:
+    expressions = [None if e is None else [e.sql, e.failed, str(e.type)] for e in (*finish.computed, finish.where)]
+    outputs = [[output.name, str(output.type), output.index] for output in finish.outputs]
+    return [[str(type_) for type_ in finish.types], expressions, outputs]
 
 
 def steps_of(root: Node) -> tuple[Step, ...]:

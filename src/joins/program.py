@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from joins.plan import SINK, STAR, Assemble, Hop, Node, Plan, Source
+from joins.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
 Floors = Mapping[str, Mapping[int, int]]
@@ -39,17 +40,18 @@ def program_of(
     settled: Settled,
     *,
     servers: str = "",
+    ends: Settled | None = None,
     floors: Floors | None = None,
     tombstone_ms: int = WEEK_MS,
 ) -> tuple[Level, ...]:
-    """The levels, lowest first. `settled` as in `joins.route`: topic → partition → offset; `servers` of the log, which
-    markers read again, and its `floors` (`joins.truncation`): topic → partition → sequence. `latest` remembers deleted
-    rows for `tombstone_ms`.
+    """The levels, lowest first. `settled` and `ends` as in `joins.route`: topic → partition → offset; `servers` of the
+    log, which markers read again, and its `floors` (`joins.truncation`): topic → partition → sequence. `latest`
+    remembers deleted rows for `tombstone_ms`.
     """
     places = list(_walk(plan.root, None))
     stars = {step.of: step.number & ~STAR for step in plan.steps if isinstance(step, Assemble)}
     highest = max(1, _height(plan.root))
-    log = _Log(servers=servers, settled=settled, floors=floors or {}, tombstone_ms=tombstone_ms)
+    log = _Log(servers=servers, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms)
     return tuple(_level(height, places, stars, log) for height in range(1, highest + 1))
 
 
@@ -57,6 +59,7 @@ def program_of(
 class _Log:
     servers: str
     settled: Settled
+    ends: Settled
     floors: Floors
     tombstone_ms: int
 
@@ -112,6 +115,9 @@ def _source(source: Source, log: _Log) -> dict[str, Any]:
     return {
         "topic": source.topic,
         "columns": list(source.columns),
+        "types": [[type_.kind, type_.precision, type_.scale] for type_ in source.types],
+        "defaults": [text_of([default]).decode() for default in source.defaults],
+        "ends": log.ends.get(source.topic, {}),
         "key": [source.columns.index(name) for name in source.key],
         "latest": source.needs_latest,
         "settled": log.settled.get(source.topic, {}),

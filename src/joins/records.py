@@ -34,6 +34,7 @@ ROW_PUT = 7  # to the sink: row k reads p
 REFUSED = 8  # p = JSON array of the fields of `Refused`
 FLOOR = 9  # p = JSON array of the fields of `Floor`
 NEW = 10  # PUT of a row that was not there before
+SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
 
 SINK = 0xFF
 STAR = 0x80

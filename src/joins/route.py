@@ -6,14 +6,10 @@ sends it to the dead-letter topic in the batch's one action. Nothing here raises
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
-
-from cdc.envelope import from_envelope
-from cdc.event import ChangeEvent, Row
+from joins.envelope import Columns, as_text, read_envelope
 from joins.plan import Expression, Node, Plan, Source
 from joins.records import (
     DIM_GONE,
@@ -25,6 +21,7 @@ from joins.records import (
     ROW_GONE,
     ROW_PUT,
     SINK,
+    SURE,
     Message,
     Refused,
     Values,
@@ -44,7 +41,8 @@ class Changed(NamedTuple):
 
     `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
     markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
-    it was said before. `sequence` is the source's.
+    it was said before; `mends`: the row may be shown with other values than its newest record's; `blind`: NULL stands
+    in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the source's.
     """
 
     source: Source
@@ -55,6 +53,8 @@ class Changed(NamedTuple):
     told: bool
     new: bool
     sequence: int
+    mends: bool = False
+    blind: bool = False
 
 
 class Truncated(NamedTuple):
@@ -75,11 +75,12 @@ class Reader:
     """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
 
     There an update may be the only record of its row, as it may where a table's history is partial, so all is told.
+    `ends`: where the log ended when the plan was compiled; what is older may lack columns that came since.
     """
 
-    def __init__(self, plan: Plan, settled: Settled) -> None:
-        self._settled = settled
-        self._sources = {source.topic: source for source in plan.sources}
+    def __init__(self, plan: Plan, settled: Settled, ends: Settled | None = None) -> None:
+        self._settled, self._ends = settled, ends or {}
+        self._sources = {source.topic: (source, Columns(source)) for source in plan.sources}
 
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
@@ -88,40 +89,23 @@ class Reader:
         if value is None:
             return None
         try:
-            event = from_envelope(orjson.loads(value))
-            source = self._sources[topic]
-            sequence = int(event.source.sequence or 0)
-            if event.op == "t":
-                return Truncated(source, partition, offset, sequence, event.source.ts_ms)
-            before, after = _images(event, source, key)
-            v = 2 * sequence if source.needs_latest else offset
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            return _refused(topic, partition, offset, key, value, error)
-        told = event.source.partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
-        return Changed(source, before, after, v, event.source.ts_ms, told, event.op == "c" and not told, sequence)
-
-
-def _images(event: ChangeEvent, source: Source, key: bytes | None) -> tuple[Values | None, Values | None]:
-    """Before and after as values; ValueError for an event that lacks the images which its op needs.
-
-    For `latest` the key of a deleted row is enough: other values of its before image may be None.
-    """
-
-    def values(row: Row) -> Values:
-        return [row[column] for column in source.columns]
-
-    if event.op != "d" and event.after is None:
-        raise ValueError(f"op {event.op} without its after image")
-    if source.needs_latest:
-        if event.op == "d":
-            row = orjson.loads(key or b"null") if event.before is None else event.before
-            return [row[column] if column in source.key else None for column in source.columns], None
-        return None, values(event.after or {})
-    if event.op in ("u", "d") and event.before is None:
-        remedy = "its source needs `delivery: at_least_once`"
-        raise ValueError(f"op {event.op} without its before image: {remedy}")
-    before = None if event.before is None else values(event.before)
-    return before, None if event.op == "d" or event.after is None else values(event.after)
+            envelope = read_envelope(value)
+            source, columns = self._sources[topic]
+            if envelope.op == "t":
+                return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms)
+            # what the plan was compiled after may lack columns that were added later
+            added = offset < self._ends.get(topic, {}).get(partition, 0)
+            images = columns.images(envelope, key, added=added)
+        except ValueError as error:
+            reason = f"not an envelope: {error}"
+            return Refused(topic, partition, offset, reason, as_text(key), as_text(value))
+        v = 2 * envelope.sequence if source.needs_latest else offset
+        partial = envelope.partial or not images.whole
+        told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        new = envelope.op == "c" and not told
+        return Changed(
+            source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence, blind=images.blind
+        )
 
 
 def latest_message(change: Changed) -> Message:
@@ -136,7 +120,7 @@ def latest_message(change: Changed) -> Message:
 class Read(NamedTuple):
     """A change as node number `node` reads it: its own columns alone.
 
-    `v`, `ts_ms` and `told` as in `Changed`. `new`: no row of the node that the change puts was told before, unless its
+    `v`, `ts_ms`, `told`, `mends` and `blind` as in `Changed`. `new`: the row that it puts was not told before, unless
     `before` is there.
     """
 
@@ -147,6 +131,8 @@ class Read(NamedTuple):
     ts_ms: int
     told: bool
     new: bool
+    mends: bool
+    blind: bool
 
 
 class Router:
@@ -188,10 +174,13 @@ class Router:
         new = not change.told and (change.new or change.before is not None)
         for number in self._of.get(change.source.topic, []):
             before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
-            yield Read(number, before, after, change.v, change.ts_ms, change.told, new)
+            yield Read(number, before, after, change.v, change.ts_ms, change.told, new, change.mends, change.blind)
 
     def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
-        """The same of one node, where what its filter does not let through is not there."""
+        """The same of one node, where what its filter does not let through is not there.
+
+        An image before of which the record does not tell all may have passed, so it is let go wherever it stood.
+        """
         node = self.nodes[reads[0].node]
         if node.filter is None:
             yield from reads
@@ -199,9 +188,8 @@ class Router:
         rows = [image for read in reads for image in (read.before, read.after) if image is not None]
         passes = iter(self._holds(node.filter, node, rows))
         for read in reads:
-            before, after = (
-                image if image is not None and next(passes) else None for image in (read.before, read.after)
-            )
+            before = read.before if read.before is not None and (next(passes) or read.blind) else None
+            after = read.after if read.after is not None and next(passes) else None
             yield read._replace(before=before, after=after)
 
     def tell(self, read: Read) -> Iterator[Message]:
@@ -241,16 +229,5 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
         if right is None or new is None or after is None:
             continue
         if part == 0 or renamed or left != right or read.told:
-            op = NEW if read.new and before is None else PUT
+            op = SURE if read.mends else NEW if read.new and before is None else PUT
             yield Message(here + right, op, new, read.v, payload(after, read.ts_ms) if part == 0 else b"")
-
-
-def _refused(
-    topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, error: Exception
-) -> Refused:
-    reason = f"no {error} in it" if isinstance(error, KeyError) else str(error)
-    return Refused(topic, partition, offset, f"not an envelope: {reason}", _base64(key), _base64(value))
-
-
-def _base64(stored: bytes | None) -> Any:
-    return None if stored is None else base64.b64encode(stored).decode()

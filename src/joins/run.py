@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -10,25 +11,31 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
-from cdc.errors import Fatal, TailorbirdError, UsageError
+from cdc.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.naming import hbase_table, layouts_table, upsert_topic
 from cdc.reader import read_topology
 from cdc.topology import Engine, Table, Topology
+from joins.compaction import Reading
 from joins.compiler import compile_plan
+from joins.cuts import merged
+from joins.drift import drifts
 from joins.file_archive import write_archive
 from joins.file_checkpoint import Checkpoint, QueryRecord
-from joins.hbase_table import HBase, JoinedTable
+from joins.hbase_table import HBase, JoinedTable, patiently
 from joins.held import Held, described, keys_of
 from joins.http_metrics import Metrics
-from joins.kafka_log import end_offsets, read_schemas, young_offsets
+from joins.kafka_compaction import LogWatch
+from joins.kafka_log import end_offsets
 from joins.kafka_positions import PositionsLog
+from joins.kafka_schemas import SchemaFollower, read_schemas
 from joins.kafka_table import UpsertTopic
 from joins.plan import Plan
-from joins.progress import mean_milliseconds, progress_of
+from joins.program import Settled
+from joins.progress import first_line, mean_milliseconds, progress_of
 from joins.sink import next_stamp
 from joins.sql import parse_query, tables_of
 from joins.submit import submit_command
@@ -36,6 +43,8 @@ from joins.submit import submit_command
 _TELL_EVERY = 10.0
 _FOLLOW_EVERY = 0.2
 _INSPECT_PATIENCE = 15.0
+_REBUILDS = "reads the log again from its beginning and replaces every row"
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -157,54 +166,90 @@ class _Join:
         if rebuild:
             self.checkpoint.clear()
         self.joined = sink_of(topology, table)
+        self.drifted = frozenset[str]()
 
     def run(self) -> None:
         self.joined.check(self.topology.file)
         servers = self.topology.log.bootstrap_servers
-        wanted = tables_of(self.topology, self.table)
-        schemas = read_schemas(servers, self.topology.name, wanted, self._teller(), self.stop.is_set)
+        tables = tables_of(self.topology, self.table)
+        schemas = read_schemas(servers, self.topology.name, tables, self._teller(), self.stop.is_set)
         if self.stop.is_set():
             return
         plan = compile_plan(self.topology, self.table, schemas)
+        self._warn(drifts(plan, schemas))
+        self.log = LogWatch(
+            servers,
+            plan.topics,
+            lag=round(1000 * self.topology.log.min_compaction_lag),
+            remedy=f"`tailorbird join {self.topology.file} --table {self.table.name} --rebuild` {_REBUILDS}",
+        )
+        record = self._record(plan)
         ends = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
         if self.stop.is_set():
             return
-        # younger records can not have been compacted; half of the time is left for reading up to them
-        young = _now_ms() - round(500 * self.topology.log.min_compaction_lag)
-        settled = young_offsets(servers, ends, young)
-        record = self._record(plan, ends)
+        self._check_log(record)
         layout = self.joined.settle_layout(plan.layout(1), self.table.schema_change_behavior)
         log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=record.complete)
-        self._stream(plan, settled, record, layout)
+        self._stream(plan, ends, record, layout)
         log.info("stopped", table=self.table.name)
 
-    def _record(self, plan: Plan, ends: dict[str, dict[int, int]]) -> QueryRecord:
+    def _record(self, plan: Plan) -> QueryRecord:
         """The run to go on with, or a new one where there is no checkpoint."""
         record = self.checkpoint.record()
         if record is None:
-            record = QueryRecord(
-                id=str(uuid.uuid4()),
-                fingerprint=plan.fingerprint(),
-                partitions=_partitions(self.table.engine),
-                first_stamp=next_stamp(_now_ms(), self.joined.last_stamp()),
-                target=ends,
-                complete=False,
-            )
-            self.checkpoint.clear()
-            self.checkpoint.store(record)
+            record = self._begun(plan)
         elif record.fingerprint != plan.fingerprint():
             raise UsageError(
                 f"the query of {self.table.name}, or a column it uses, is not what its state was made for",
-                "`tailorbird join … --rebuild` reads the log again from its beginning and replaces every row",
+                f"`tailorbird join … --rebuild` {_REBUILDS}",
+            )
+        elif (wanted := self.table.state_partitions) not in (None, record.partitions):
+            raise UsageError(
+                f"the state of {self.table.name} has {record.partitions} partitions, the topology says {wanted}",
+                f"set state_partitions back, or `tailorbird join … --rebuild` {_REBUILDS}",
             )
         return record
 
-    def _stream(self, plan: Plan, settled: dict[str, dict[int, int]], record: QueryRecord, layout: Any) -> None:
-        # imported here: pyspark costs a second, which a mistake found above should not
-        from joins.spark_query import BatchSink, start_query
-        from joins.spark_session import close_session, jvm_exit_code, open_session, spark_log
+    def _begun(self, plan: Plan) -> QueryRecord:
+        """A run that begins: with an empty state, at the log's beginning."""
+        servers, stopped = self.topology.log.bootstrap_servers, self.stop.is_set
+        ends = end_offsets(servers, plan.topics, self._teller(), stopped)
+        found = self._patiently(lambda: self.log.beginning(ends, _now_ms(), stopped)) if ends else ({}, {}, {})
+        record = QueryRecord(
+            id=str(uuid.uuid4()),
+            fingerprint=plan.fingerprint(),
+            partitions=self.table.state_partitions or _partitions(self.table.engine),
+            first_stamp=next_stamp(_now_ms(), self._patiently(self.joined.last_stamp)),
+            target=ends,
+            complete=False,
+            settled=found[0],
+            counts=found[1],
+            topics=found[2],
+        )
+        if not stopped():  # else it is not known whole
+            self.checkpoint.clear()
+            self.checkpoint.store(record)
+        return record
 
-        sink = BatchSink(
+    def _check_log(self, record: QueryRecord) -> None:
+        """UsageError with the remedy if the log has lost what the run has yet to read (`joins.compaction`)."""
+        self._patiently(lambda: self.log.check(self._reading(record), _now_ms()))
+
+    def _reading(self, record: QueryRecord) -> Reading:
+        return Reading(
+            committed=merged(self.checkpoint.committed()),
+            settled=record.settled,
+            target=record.target,
+            topics=record.topics,
+        )
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        return patiently(action, lambda error, _: self._tell_waiting(str(error)), self.stop.is_set)
+
+    def _sink(self, plan: Plan, record: QueryRecord, layout: Any) -> Any:
+        from joins.spark_query import BatchSink  # as in `_stream`
+
+        return BatchSink(
             plan=plan,
             table=self.joined,
             layout=layout,
@@ -213,44 +258,70 @@ class _Join:
             thrift=self.topology.hbase.thrift,
             servers=self.topology.log.bootstrap_servers,
             positions=PositionsLog(self.topology.log.bootstrap_servers, self.topology.name, frozenset(plan.topics)),
+            thinned=lambda: self.log.thinned(record.settled, record.counts, self.stop.is_set),
             clock_ms=_now_ms,
             metrics=self.metrics,
             stopped=self.stop.is_set,
         )
+
+    def _stream(self, plan: Plan, ends: Settled, record: QueryRecord, layout: Any) -> None:
+        # imported here: pyspark costs a second, which a mistake found above should not
+        from joins.spark_query import start_query
+        from joins.spark_session import close_session, jvm_exit_code, open_session, spark_log
+
+        schemas = SchemaFollower(self.topology.log.bootstrap_servers, self.topology.name, plan)
+        sink = self._sink(plan, record, layout)
         name = f"{self.topology.name}.{self.table.name}"
         spark = open_session(name, partitions=record.partitions, scratch=self.scratch, engine=self.table.engine)
         try:
             while not self.stop.is_set():
-                sink.raised = False
+                if sink.void:
+                    record = self._begun(plan)
+                    sink = self._sink(plan, record, layout)
+                    log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=False)
+                    continue  # it may have been stopped meanwhile
+                sink.begin()
                 query = start_query(
                     spark,
                     plan,
-                    settled,
+                    record.settled,
                     servers=self.topology.log.bootstrap_servers,
                     partitions=record.partitions,
                     checkpoint=str(self.checkpoint.spark),
                     sink=sink,
+                    ends=ends,
                     engine=self.table.engine,
                     max_changes=self.table.max_changes_per_batch,
                     tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
                 )
-                self._watch(query, sink)
+                self._watch(query, sink, schemas)
         except TailorbirdError:
             if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
                 raise
         except Exception as error:
             if self.stop.is_set():  # the JVM got the signal as well, and went before us
-                log.info("stopped while busy", reason=_first_line(error))
+                log.info("stopped while busy", reason=first_line(error))
                 return
             if (code := jvm_exit_code(spark, patience=2.0)) is not None:
                 hint = f"see {spark_log(self.scratch)}; 3 is want of memory: a lower max_changes_per_batch needs less"
                 raise Fatal(f"Spark's JVM ended with exit code {code}", hint) from error
-            raise sink.failure or Fatal(f"Spark: {_first_line(error)}") from error
+            if sink.failure is None:
+                with contextlib.suppress(Retriable):  # who is away tells nothing: then Spark's own words must do
+                    self.log.check(self._reading(sink.record), _now_ms())
+            raise sink.failure or Fatal(f"Spark: {first_line(error)}") from error
         finally:
+            schemas.close()
             if not self.stop.is_set():
                 close_session(spark)
 
-    def _watch(self, query: Any, sink: Any) -> None:
+    def _warn(self, drifted: Sequence[str]) -> None:
+        """Tell each thing that schemas say of used columns once."""
+        for one in sorted(set(drifted) - self.drifted):
+            log.warning("schema changed", table=self.table.name, what=one)
+        self.drifted = frozenset(drifted)
+        self.metrics.drifted(len(drifted))
+
+    def _watch(self, query: Any, sink: Any, schemas: SchemaFollower) -> None:
         """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails.
 
         It ends as well where the query must be started anew.
@@ -258,19 +329,22 @@ class _Join:
         from joins.spark_query import reports  # as in `_stream`
 
         told, batch = time.monotonic(), -1
-        while not self.stop.is_set() and not sink.raised:
+        while not self.stop.is_set() and not sink.ends:
             try:
                 if query.awaitTermination(_FOLLOW_EVERY):
                     return
             except Exception:
-                if sink.raised:  # the batch behind a marker was begun, and left to the next query
+                if sink.ends:  # the batch behind a marker was begun, and left to the next query
                     return
                 raise
             sink.follow_positions()
             self.metrics.lag(sink.lags())
+            if (drifted := schemas.news()) is not None:
+                self._warn(drifted)
             if time.monotonic() - told < _TELL_EVERY:
                 continue
             told = time.monotonic()
+            self._check_log(sink.record)
             if found := reports(query, batch):
                 batch = found[-1]["batchId"]
                 self._tell(found, sink)
@@ -296,6 +370,9 @@ class _Join:
             milliseconds=mean_milliseconds(found),
         )
 
+    def _tell_waiting(self, reason: str) -> None:
+        log.info("waiting", table=self.table.name, reason=reason)
+
     def _teller(self) -> Callable[[str], None]:
         """A function that logs what is waited for: at once, when it changes, and every ten seconds."""
         last = [("", 0.0)]
@@ -316,10 +393,3 @@ def _partitions(engine: Engine) -> int:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # a failed task's text ends its Python trace with the reason
-    reasons = [line for line in lines if line.startswith(("joins.", "cdc.", "java.", "org.apache.")) and ": " in line]
-    return " / ".join(dict.fromkeys([*lines[:1], *reasons[:2]]))[:800] or type(error).__name__

@@ -114,10 +114,17 @@ class Simulation:
     """
 
     def __init__(
-        self, plan: Plan, settled: Settled, evaluator: Evaluates, *, shuffle: Shuffle = list, most: int = MOST
+        self,
+        plan: Plan,
+        settled: Settled,
+        evaluator: Evaluates,
+        *,
+        ends: Settled | None = None,
+        shuffle: Shuffle = list,
+        most: int = MOST,
     ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
-        self.reader, self.router = Reader(plan, settled), Router(plan, evaluator.holds)
+        self.reader, self.router = Reader(plan, settled, ends), Router(plan, evaluator.holds)
         self.most = most
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.finish.outputs]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
 from cdc.cells import Barrier, RowCodec
-from joins.cuts import Positions
+from joins.cuts import Offsets, Positions
 from joins.records import Floor, Record, Refused, RowGone, RowPut
 
 Cells = Mapping[bytes, bytes]
@@ -58,6 +58,26 @@ class Report:
         self.floors += other.floors
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """How many dead letters a run has sent: those of `batch`, and of all batches before it. A replay counts once."""
+
+    before: int = 0
+    batch: int = -1
+    latest: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them: what the table lacks, or shows too long."""
+        return self.before + self.latest
+
+    def counted(self, batch: int, refused: int) -> Refusals:
+        """With a batch that was written, perhaps not for the first time."""
+        if batch == self.batch:
+            return Refusals(before=self.before, batch=batch, latest=refused)
+        return Refusals(before=self.total, batch=batch, latest=refused) if refused else self
+
+
 def plain(floors: Iterable[Floor]) -> list[tuple[str, int, int]]:
     """Floors as a report carries them: JSON knows no named tuples."""
     return [(topic, partition, sequence) for topic, partition, sequence in floors]
@@ -77,6 +97,8 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     writes.puts.append((codec.row_key(values), cells))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
                     writes.refused.append(_unstorable(layout.table, record.values, error))
+            case RowGone() if None in record.row_key:
+                continue  # no row has such a key: an inner join on the NULL hides it, so that it was never stored
             case RowGone():
                 try:
                     writes.deletes.append(codec.row_key(dict(zip(layout.row_key, record.row_key, strict=True))))
@@ -108,9 +130,14 @@ def next_stamp(now_ms: int, last: int) -> int:
     return max(now_ms, last + 2)
 
 
-def barriers(buckets: int, batch: int, stamp: int, positions: Positions) -> list[Barrier]:
+def barriers(
+    buckets: int, batch: int, stamp: int, positions: Positions, *, ends: Sequence[Offsets] = (), incomplete: int = 0
+) -> list[Barrier]:
     """One barrier per salt bucket, put after every row of the batch."""
     return [
-        Barrier(bucket=bucket, buckets=buckets, batch=batch, stamp=stamp, positions=positions)
+        Barrier(
+            bucket=bucket, buckets=buckets, batch=batch, stamp=stamp, positions=positions, ends=ends,
+            incomplete=incomplete,
+        )
         for bucket in range(buckets)
-    ]
+    ]  # fmt: skip

@@ -20,14 +20,18 @@ from joins.route import Read
 from joins.spark_expressions import predicate
 
 # A message that is ready (k, m), or else what a filtered node reads; images are JSON arrays.
-READS = "k binary, m binary, node int, before string, after string, v bigint, ts_ms bigint, told boolean, new boolean"
+READS = (
+    "k binary, m binary, node int, before string, after string, v bigint, ts_ms bigint, told boolean, new boolean, "
+    "mends boolean, blind boolean"
+)
 _ARROW = pa.schema(
     [
         ("k", pa.binary()), ("m", pa.binary()), ("node", pa.int32()), ("before", pa.string()), ("after", pa.string()),
         ("v", pa.int64()), ("ts_ms", pa.int64()), ("told", pa.bool_()), ("new", pa.bool_()),
+        ("mends", pa.bool_()), ("blind", pa.bool_()),
     ]
 )  # fmt: skip
-_NO_MESSAGE, _NO_READ = (None, None), (None,) * 7
+_NO_MESSAGE, _NO_READ = (None, None), (None,) * 9
 
 
 def filtered(nodes: Sequence[Node]) -> frozenset[int]:
@@ -39,9 +43,10 @@ def without_hidden(reads: DataFrame, nodes: Sequence[Node]) -> DataFrame:
     """Rows of `READS` without the images that do not satisfy their node's filter, and without the rows left empty."""
     columns = reads.columns
     opened = reads.selectExpr("*", *(f"from_json({name}, 'array<string>') AS {name}s" for name in ("before", "after")))
-    images = [f"CASE WHEN {_holds(nodes, f'{name}s')} THEN {name} END AS {name}" for name in ("before", "after")]
+    before = f"CASE WHEN blind OR {_holds(nodes, 'befores')} THEN before END AS before"
+    after = f"CASE WHEN {_holds(nodes, 'afters')} THEN after END AS after"
     kept = [name for name in columns if name not in ("before", "after")]
-    left = opened.selectExpr(*kept, *images).where("k IS NOT NULL OR before IS NOT NULL OR after IS NOT NULL")
+    left = opened.selectExpr(*kept, before, after).where("k IS NOT NULL OR before IS NOT NULL OR after IS NOT NULL")
     return left.select(*columns)
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import orjson
@@ -28,7 +29,8 @@ from cdc.errors import Retriable, TailorbirdError
 from cdc.layout import Layout
 from cdc.naming import dead_letter_topic, hbase_table
 from cdc.topology import Engine
-from joins.cuts import Cuts, Lag, Offsets, Positions, covers
+from joins.chunks import folded, whole_rows
+from joins.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.evolution import places
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import JoinedTable, connection, patiently, write_rows
@@ -40,11 +42,12 @@ from joins.plan import Plan
 from joins.proc_worker import settle
 from joins.program import Level, Settled, program_of
 from joins.progress import Operator
-from joins.records import ROW_GONE, ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
-from joins.sink import Report, barriers, dead_letter, next_stamp, plain, writes_of
+from joins.records import ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
+from joins.sink import Report, barriers, dead_letter, plain, writes_of
 from joins.spark_kernel import finished, kernel_flow
 from joins.spark_state import stores
 from joins.spark_steps import dataflow
+from joins.stamps import Stamps
 
 # The fault that tests inject: the driver dies by SIGKILL right after the HBase writes of the first batch ≥ this number.
 CRASH_AFTER_WRITE = "TAILORBIRD_CRASH_AFTER_WRITE"
@@ -65,6 +68,7 @@ def start_query(
     servers: str,
     partitions: int,
     checkpoint: str,
+    ends: Settled,
     sink: BatchSink,
     engine: Engine,
     max_changes: int,
@@ -72,12 +76,13 @@ def start_query(
 ) -> StreamingQuery:
     """Start the query; it goes on where its checkpoint ends, or at the log's beginning.
 
-    A batch has at most about `max_changes` changes, however far the log is ahead. `tombstone_ms` as in `program_of`.
+    A batch has at most about `max_changes` changes, however far the log is ahead. `ends` and `tombstone_ms` as in
+    `program_of`.
     """
     levels: tuple[Level, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors
-        levels = program_of(plan, settled, servers=servers, floors=floors, tombstone_ms=tombstone_ms)
+        levels = program_of(plan, settled, servers=servers, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
     sources = sum(1 for level in levels if level.topics) or 1
 
     def read(topics: tuple[str, ...]) -> DataFrame:
@@ -95,7 +100,10 @@ def start_query(
             .load()
         )
 
-    rows = kernel_flow(read, levels) if levels else dataflow(read(plan.topics), plan, settled, partitions, servers)
+    if levels:
+        rows = kernel_flow(read, levels)
+    else:
+        rows = dataflow(read(plan.topics), plan, settled, partitions, servers, ends)
     rows = finished(rows.select("k", "m"), plan)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
@@ -115,7 +123,8 @@ class BatchSink:
     """Writes batches; called by Spark on the driver, one at a time. `failure` = what ended the query, if we did.
 
     `state`: what the stateful operators hold, asked now and then. `raised`: a batch has set floors that the running
-    query does not know: it must be started anew.
+    query does not know: it must be started anew. `void`: the log was compacted while it was read, so that the run must
+    begin again. `thinned`: asks how many records of what the run found when it began are gone, by topic.
     """
 
     def __init__(
@@ -129,6 +138,7 @@ class BatchSink:
         thrift: str,
         servers: str,
         positions: PositionsLog,
+        thinned: Callable[[], Mapping[str, int]],
         clock_ms: Clock,
         metrics: Metrics,
         stopped: Callable[[], bool],
@@ -136,26 +146,40 @@ class BatchSink:
         self.plan = plan
         self.table, self.layout, self.record, self.checkpoint = table, layout, record, checkpoint
         self.thrift, self.servers, self.positions, self.clock_ms = thrift, servers, positions, clock_ms
-        self.metrics, self.stopped = metrics, stopped
+        self.metrics, self.stopped, self.thinned = metrics, stopped, thinned
         self.failure: TailorbirdError | None = None
-        self.raised = False
+        self.raised = self.void = False
         self.state: tuple[Operator, ...] = ()
         self._state_at = 0
         self.total = Report()
-        self._last_stamp = max(record.first_stamp, self._patiently(table.last_stamp))
+        committed = checkpoint.last_committed()
+        self._stamps = Stamps(
+            last=max(record.first_stamp, self._patiently(table.last_stamp)),
+            committed=committed,
+            bound=self._patiently(lambda: table.stamp(record.id, committed + 1)) is not None,
+        )
         # of a run that is not complete yet, the barriers are a former run's
         self._told: Positions = self._patiently(table.reached) if record.complete else {}
         self._cuts = Cuts(self._told)
-        self._batch = checkpoint.last_committed()
-        self._ends: Offsets = checkpoint.ends(self._batch) if self._batch >= 0 else {}
+        self._batch = committed
+        self._levels: Sequence[Offsets] = checkpoint.levels(committed) if committed >= 0 else ()
         # Spark calls `write` from a thread of its own, `follow_positions` comes from the main thread
         self._busy, self._counting = threading.Lock(), threading.Lock()
+
+    @property
+    def ends(self) -> bool:
+        """Whether the running query must end, for another to begin."""
+        return self.raised or self.void
+
+    def begin(self) -> None:
+        """A query begins that knows all floors."""
+        self.raised, self.failure = False, None
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write one batch whole, then its barriers."""
         try:
             with self._busy:
-                if self.raised:
+                if self.ends:
                     raise Retriable("the query must know the floors of the batch before", "it starts anew by itself")
                 self._write(rows, batch)
         except TailorbirdError as error:
@@ -165,8 +189,8 @@ class BatchSink:
     def _write(self, rows: DataFrame, batch: int) -> None:
         stamp = self._patiently(lambda: self._stamp(batch))
         if isinstance(self.table, UpsertTopic):
-            # one task has all messages of a row, so that a put stays behind what it beats
-            rows = rows.repartition("k")
+            # one task has all messages of a row, one after the other, so that a put stays behind what it beats
+            rows = rows.repartition("k").sortWithinPartitions("k")
             write = upsert_writer(self.plan, self.layout, batch, self.record.id, self.table)
         else:
             write = partition_writer(self.plan, self.layout, batch, stamp, thrift=self.thrift, servers=self.servers)
@@ -174,44 +198,58 @@ class BatchSink:
         for row in rows.mapInArrow(write, _REPORT).collect():
             report.merge(Report(**orjson.loads(row["report"])))
         self._crash_on_demand(batch)
-        self._raise(report.floors)
+        self._keep(batch, report)
         self._finish(batch, stamp)
         self.total.merge(report)
         self.metrics.written(batch, report)
         if self.clock_ms() - self._state_at > _ASK_STATE_EVERY_MS:
             self._state_at, self.state = self.clock_ms(), stores(rows.sparkSession)
 
-    def _raise(self, floors: Sequence[Sequence[Any]]) -> None:
-        """Keep what markers have set, before the batch is committed that met them."""
+    def _keep(self, batch: int, report: Report) -> None:
+        """Keep what markers have set and what was refused, before the batch is committed that met them."""
         known = {topic: dict(partitions) for topic, partitions in self.record.floors.items()}
-        for topic, partition, sequence in floors:
+        for topic, partition, sequence in report.floors:
             before = known.setdefault(topic, {}).get(partition, 0)
             known[topic][partition] = max(sequence, before)
-        if known != self.record.floors:
-            self.record, self.raised = replace(self.record, floors=known), True
-            self.checkpoint.store(self.record)
+        self.raised = self.raised or known != self.record.floors
+        record = replace(self.record, floors=known, refused=self.record.refused.counted(batch, report.refused))
+        if record != self.record:
+            self.record = record
+            self.checkpoint.store(record)
 
     def _stamp(self, batch: int) -> int:
         known = self.table.stamp(self.record.id, batch)
+        stamp = self._stamps.of_batch(batch, known, self.clock_ms())
         if known is None:
-            known = next_stamp(self.clock_ms(), self._last_stamp)
-            self.table.store_stamp(self.record.id, batch, known)
+            self.table.store_stamp(self.record.id, batch, stamp)
             if batch and batch % _STAMPS_KEPT == 0:
                 self.table.forget_stamps(self.record.id, batch - _STAMPS_KEPT)
-        self._last_stamp = max(self._last_stamp, known)
-        return known
+        return stamp
 
     def _finish(self, batch: int, stamp: int) -> None:
         """Barriers, once the run has seen all that there was when it began: before, they would promise too much."""
-        self._ends, self._batch = self.checkpoint.ends(batch), batch
+        self._levels, self._batch = self.checkpoint.levels(batch), batch
         if not self.record.complete:
-            if not covers(self._ends, self.record.target):
+            if not covers(merged(self._levels), self.record.target):
                 return
+            self._prove_whole()
             swept = self._patiently(lambda: self.table.sweep(self.record.first_stamp))
             log.info("first complete cut", table=self.layout.table, batch=batch, rows_of_former_runs_deleted=swept)
             self.record = replace(self.record, complete=True)
             self.checkpoint.store(self.record)
         self._tell(self._reached(), stamp)
+
+    def _prove_whole(self) -> None:
+        """Retriable, and nothing is told of the run, if what it read was not the log of one moment."""
+        gone = self._patiently(self.thinned)
+        if self.stopped():  # then not all may have been counted
+            raise Retriable("stopped while the log was counted", "the next start counts again")
+        if gone:
+            self.void = True
+            log.warning(
+                "compacted while it was read", table=self.layout.table, records_gone=gone, remedy="begins again"
+            )
+            raise Retriable("the log was compacted while it was read", "the run begins again by itself")
 
     def follow_positions(self) -> None:
         """Read what capture has committed, and put barriers again if a finished batch covers more than it told.
@@ -229,9 +267,12 @@ class BatchSink:
             if self._batch < 0 or not self.record.complete:
                 return
             positions = self._reached()
-            if positions != self._told:
-                self._last_stamp = next_stamp(self.clock_ms(), self._last_stamp)
-                self._tell(positions, self._last_stamp)
+            if positions == self._told:
+                return
+            # a batch that Spark has not committed may be half written, or its end not seen (`joins.stamps`)
+            stamp = self._stamps.between(self.checkpoint.last_committed(), self.clock_ms())
+            if stamp is not None:
+                self._tell(positions, stamp)
         finally:
             self._busy.release()
 
@@ -242,10 +283,12 @@ class BatchSink:
 
     def _reached(self) -> Positions:
         with self._counting:
-            return self._cuts.cover(self._ends)
+            return self._cuts.cover(merged(self._levels))
 
     def _tell(self, positions: Positions, stamp: int) -> None:
-        made = barriers(self.table.buckets, self._batch, stamp, positions)
+        made = barriers(
+            self.table.buckets, self._batch, stamp, positions, ends=self._levels, incomplete=self.record.refused.total
+        )
         self._patiently(lambda: self.table.write_barriers(made, stamp))
         self._told = positions
 
@@ -270,7 +313,8 @@ def partition_writer(
         table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
         dead_letters = dead_letter_topic(layout.topology)
         indexes = places(layout, {output.name: output.index for output in plan.finish.outputs})
-        for messages in _messages(batches, fold=not plan.steps):
+        some = _messages(batches)
+        for messages in some if plan.steps else folded(chain.from_iterable(some)):
             writes = writes_of((fitted(message, indexes) for message in messages), codec, batch)
             rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
             patiently(rows, _tell_waiting, _never)
@@ -299,38 +343,27 @@ def upsert_writer(
     indexes = [output.index for output in plan.finish.outputs]
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        messages = [message for some in _messages(batches, fold=not plan.steps) for message in some]
-        records, refused, floors = upserts(messages, layout, indexes)
-        patiently(partial(produce, servers, topic, run, records), _tell_waiting, _never)
-        if letters := [dead_letter(one, layout.table, batch) for one in refused]:
-            send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
-            patiently(send, _tell_waiting, _never)
+        report = Report()
+        for some in whole_rows(chain.from_iterable(_messages(batches))):
+            messages = some if plan.steps else chain.from_iterable(folded(some))
+            records, refused, floors = upserts(messages, layout, indexes)
+            patiently(partial(produce, servers, topic, run, records), _tell_waiting, _never)
+            if letters := [dead_letter(one, layout.table, batch) for one in refused]:
+                send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
+                patiently(send, _tell_waiting, _never)
+            gone, put = (sum((value is None) == ends for _, value in records) for ends in (True, False))
+            report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), floors=plain(floors)))
         settle()
-        gone = sum(value is None for _, value in records)
-        report = Report(rows_put=len(records) - gone, rows_gone=gone, refused=len(refused), floors=plain(floors))
         yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
 
     return write
 
 
-def _messages(batches: Iterable[pa.RecordBatch], *, fold: bool) -> Iterator[list[Message]]:
-    """Messages at the sink; `fold`: of each row only the newest, where no step has folded the batch before.
-
-    Without a step there was no shuffle, so one task has all messages of a row.
-    """
-    newest: dict[bytes, Message] = {}
+def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
+    """Messages at the sink, as they arrive."""
     for arrived in batches:
         columns = (arrived.column("k").to_pylist(), arrived.column("m").to_pylist())
-        messages = [load(k, m) for k, m in zip(*columns, strict=True)]
-        if not fold:
-            yield messages
-            continue
-        for message in messages:
-            if message.op not in (ROW_PUT, ROW_GONE):
-                yield [message]
-            elif message.k not in newest or message.v >= newest[message.k].v:
-                newest[message.k] = message
-    yield list(newest.values())
+        yield [load(k, m) for k, m in zip(*columns, strict=True)]
 
 
 def _never() -> bool:

@@ -24,7 +24,7 @@ from joins.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
 from joins.records import Message, Refused, dump, load
 from joins.route import Changed, Reader, Router, Settled
 from joins.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
-from joins.state import assemble_step, dump_join, dump_star, hop_step, load_join, load_star
+from joins.state import assemble_step, dump_star, joined_in, load_star
 from joins.truncation import mended
 
 MESSAGES = "bucket int, k binary, m binary"
@@ -32,21 +32,28 @@ _ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary(
 _CHUNK = 10_000
 
 
-def dataflow(changes: DataFrame, plan: Plan, settled: Settled, partitions: int, servers: str = "") -> DataFrame:
+def dataflow(
+    changes: DataFrame,
+    plan: Plan,
+    settled: Settled,
+    partitions: int,
+    servers: str = "",
+    ends: Settled | None = None,
+) -> DataFrame:
     """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
 
-    `servers` of the log, which markers read again. The result's `bucket` has no meaning. Called once per start; the
-    number of partitions is frozen in the checkpoint.
+    `servers` of the log, which markers read again; `settled` and `ends` as in `joins.route`. The result's `bucket` has
+    no meaning. Called once per start; the number of partitions is frozen in the checkpoint.
     """
     if unordered := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
     if filtered(plan.nodes()):
-        reads = without_hidden(log.mapInArrow(_reading(plan, settled, servers), READS), plan.nodes())
+        reads = without_hidden(log.mapInArrow(_reading(plan, settled, ends, servers), READS), plan.nodes())
         routed = reads.mapInArrow(_telling(plan, numbers), MESSAGES)
     else:
-        routed = log.mapInArrow(_routing(plan, settled, numbers, servers), MESSAGES)
+        routed = log.mapInArrow(_routing(plan, settled, ends, numbers, servers), MESSAGES)
     for stage in sorted({step.stage for step in plan.steps}):
         steps = {step.number: step for step in plan.steps if step.stage == stage}
         processor = StepProcessor(steps, numbers)
@@ -63,27 +70,27 @@ def _in_spark(condition: Expression, node: Node, rows: Any) -> list[bool]:
 
 
 def _routing(
-    plan: Plan, settled: Settled, numbers: tuple[int, ...], servers: str
+    plan: Plan, settled: Settled, ends: Settled | None, numbers: tuple[int, ...], servers: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Records of the log → messages, of a plan without filters."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = Router(plan, _in_spark)
-        for notices, changes in _changes(batches, Reader(plan, settled), servers):
+        for notices, changes in _changes(batches, Reader(plan, settled, ends), servers):
             yield _arrow([*notices, *router.route(changes)], numbers)
 
     return route
 
 
 def _reading(
-    plan: Plan, settled: Settled, servers: str
+    plan: Plan, settled: Settled, ends: Settled | None, servers: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Records of the log → `READS`: messages, and what the nodes with filters read."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = Router(plan, _in_spark)
         those = filtered(router.nodes)
-        for notices, changes in _changes(batches, Reader(plan, settled), servers):
+        for notices, changes in _changes(batches, Reader(plan, settled, ends), servers):
             found = [one for change in changes for one in router.reads(change)]
             ready = [message for one in found if one.node not in those for message in router.tell(one)]
             yield to_arrow([*notices, *ready], [one for one in found if one.node in those])
@@ -165,24 +172,26 @@ class StepProcessor(StatefulProcessor):
     def _outputs(self, groups: dict[bytes, list[Message]], passing: list[Message]) -> Iterator[Message]:
         yield from passing
         for k, messages in groups.items():
-            found = self.states.getValue((bytearray(k),))
-            before = None if found is None else bytes(found[0])
-            after, told = _run(self.steps[k[0]], k, before, messages)
-            if after is None and before is not None:
-                self.states.removeKey((bytearray(k),))
-            elif after is not None and after != before:
-                self.states.updateValue((bytearray(k),), (bytearray(after),))
+            step = self.steps[k[0]]
+            if isinstance(step, KeyedJoin):
+                yield from joined_in(step, k, messages, self._get, self._set)
+                continue
+            assert isinstance(step, Assemble)  # there is no third kind
+            before = self._get(k)
+            star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
+            if (after := None if star is None else dump_star(star)) != before:
+                self._set(k, after)
             yield from told
 
+    def _get(self, k: bytes) -> bytes | None:
+        found = self.states.getValue((bytearray(k),))
+        return None if found is None else bytes(found[0])
 
-def _run(step: Step, k: bytes, before: bytes | None, messages: list[Message]) -> tuple[bytes | None, list[Message]]:
-    """One step on a stored state → the state to store, and what leaves."""
-    if isinstance(step, KeyedJoin):
-        joined, told = hop_step(step, k, None if before is None else load_join(before), messages)
-        return (None if joined is None else dump_join(joined)), told
-    assert isinstance(step, Assemble)  # there is no third kind
-    star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
-    return (None if star is None else dump_star(star)), told
+    def _set(self, k: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.states.removeKey((bytearray(k),))
+        else:
+            self.states.updateValue((bytearray(k),), (bytearray(value),))
 
 
 def _frames(messages: Iterable[Message], numbers: tuple[int, ...]) -> Iterator[pd.DataFrame]:

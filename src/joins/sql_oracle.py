@@ -19,17 +19,26 @@ Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
 
 class Oracle:
-    """Answers the queries of one topology; one in-memory database with the schemas' tables, closed by `close`."""
+    """Answers the queries of one topology; one in-memory database with the schemas' tables, closed by `close`.
 
-    def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
+    A `database` that is given is used instead, and its tables `source_<n>` are made anew.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        schemas: Mapping[TableId, TableSchema],
+        database: duckdb.DuckDBPyConnection | None = None,
+    ) -> None:
         self._topology, self._schemas = topology, schemas
-        self._database = duckdb.connect()
+        self._database = duckdb.connect() if database is None else database.cursor()
+        self._texts: dict[str, str] = {}
         # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column
         self._database.execute("SET disabled_optimizers = 'common_subplan'")
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
         for table, name in self._names.items():
             columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in schemas[table].columns)
-            self._database.execute(f"CREATE TABLE {name} ({columns})")
+            self._database.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
 
     def close(self) -> None:
         """Let go of the database."""
@@ -40,7 +49,9 @@ class Oracle:
         for table_id, name in self._names.items():
             self._database.execute(f"DELETE FROM {name}")
             self._insert(name, self._schemas[table_id], tables[table_id].values())
-        cursor = self._database.execute(self._query(table).sql("duckdb"))
+        if table.name not in self._texts:
+            self._texts[table.name] = self._query(table).sql("duckdb")
+        cursor = self._database.execute(self._texts[table.name])
         names = [column[0] for column in cursor.description or []]
         answer: Answer = {}
         for found in cursor.fetchall():

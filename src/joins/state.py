@@ -8,14 +8,19 @@ batches the log does, since the messages of one row come from one partition: no 
 Why every row leaves right though its keys are folded apart: at the end of a batch a row that lives points at one key
 per hop. Only there is its newest op a PUT, everywhere else MOVED, which says nothing. So each batch puts a row at most
 once, and a `gone` of the same batch, from a key that it left, is older: put beats gone.
+
+Until a marker mends them (`joins.truncation`), rows that moved unseen also stand at keys where nobody looks for them,
+and speak from there when the right side changes. What a row that came says beats that, the newest most (`v`); between
+two that only spoke the bytes decide, so that a replay says the same.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from joins.pages import Pages, filled, opened, page_key
 from joins.plan import Assemble, KeyedJoin
 from joins.records import (
     DIM_GONE,
@@ -27,6 +32,7 @@ from joins.records import (
     PUT,
     ROW_GONE,
     ROW_PUT,
+    SURE,
     Message,
     Refused,
     joined,
@@ -37,6 +43,8 @@ from joins.records import (
     with_part,
 )
 
+_PUTS = (PUT, NEW, SURE)
+
 
 @dataclass(slots=True, kw_only=True)
 class JoinState:
@@ -46,7 +54,7 @@ class JoinState:
     """
 
     right: bytes = b""
-    rows: dict[bytes, bytes] = field(default_factory=dict)
+    rows: dict[bytes, bytes] | Pages = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,28 +85,32 @@ def hop_step(
     right, right_changed = _newest_right(before.right, messages := list(messages))
     newest: dict[bytes, Message] = {}
     often: set[bytes] = set()
+    sure = {message.r for message in messages if message.op == SURE}
     for message in messages:
-        if message.op in (PUT, NEW, MOVED, GONE):
+        if message.op in (*_PUTS, MOVED, GONE):
             known = newest.get(message.r)
             if known is not None:
                 often.add(message.r)
             if known is None or message.v >= known.v:
                 newest[message.r] = message
-    rows = dict(before.rows)
+    rows = before.rows.copy()
+    here = {r for r in newest if r in rows}
     for r, message in newest.items():
-        if message.op in (PUT, NEW):
+        if message.op in _PUTS:
             rows[r] = message.p if join.star is None else b""
         else:
             rows.pop(r, None)
     out = _Outlet(join)
-    for r in rows if right_changed else [r for r, message in newest.items() if message.op in (PUT, NEW)]:
+    for r in rows if right_changed else [r for r, message in newest.items() if message.op in _PUTS]:
         came = newest.get(r)
         new = came is not None and came.op == NEW and r not in often
         own = rows[r] if join.star is None else None if came is None else came.p
-        out.row(r, own, right, shown=bool(before.right) if r in before.rows else not new)
+        shown = r in sure or (bool(before.right) if r in here else not new)
+        out.row(r, own, right, v=1 if came is None else came.v + 2, shown=shown)
     for r, message in newest.items():
         # what an inner join hid here already was not shown
-        if message.op == GONE and (join.star is not None or not join.inner or before.right or r not in before.rows):
+        hidden = join.star is None and join.inner and not before.right and r in here and r not in sure
+        if message.op == GONE and not hidden:
             out.gone(r)
     if null_key(k) or (not rows and not right):
         return None, out.messages
@@ -109,7 +121,7 @@ def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
     """The right side after a batch, and whether its values are others than before."""
     newest: Message | None = None
     for message in messages:
-        if message.op in (DIM_PUT, DIM_GONE) and (newest is None or message.v >= newest.v):
+        if message.op in (DIM_PUT, DIM_GONE) and (newest is None or (message.v, message.p) >= (newest.v, newest.p)):
             newest = message
     if newest is None:
         return stored, False
@@ -126,17 +138,17 @@ class _Outlet:
     def __init__(self, join: KeyedJoin) -> None:
         self.join, self.messages = join, list[Message]()
 
-    def row(self, r: bytes, own: bytes | None, right: bytes, *, shown: bool) -> None:
-        """Row `r`; `own` is its payload if it came in this batch or is kept here."""
+    def row(self, r: bytes, own: bytes | None, right: bytes, *, v: int, shown: bool) -> None:
+        """Row `r`; `own` is its payload if it came in this batch or is kept here, `v` orders what is said of it."""
         join = self.join
         if join.star is not None:
             if join.part == 0 and own is not None:
-                self.messages.append(Message(bytes([join.star]) + r, PUT, b"", 1, with_part(own, right)))
+                self.messages.append(Message(bytes([join.star]) + r, PUT, b"", v, with_part(own, right)))
             else:
-                self.messages.append(Message(bytes([join.star]) + r, PART, bytes([join.part]), 0, right))
+                self.messages.append(Message(bytes([join.star]) + r, PART, bytes([join.part]), v, right))
         elif right or not join.inner:
             assert own is not None  # where no star keeps the rows, this step does
-            self.messages.append(whole_row(join.target, r, joined(own, right, join.width)))
+            self.messages.append(whole_row(join.target, r, joined(own, right, join.width), v))
         elif shown:
             self.messages.append(no_row(join.target, r))
 
@@ -149,9 +161,9 @@ class _Outlet:
             self.messages.append(Message(bytes([join.star]) + r, GONE, b"", 0, b""))
 
 
-def whole_row(target: int, r: bytes, p: bytes) -> Message:
-    """A node's row as its consumer reads it: the hop that it is the right side of, or the sink. Put beats gone: v 1."""
-    return Message(bytes([target]) + r, ROW_PUT if target == 0xFF else DIM_PUT, b"", 1, p)
+def whole_row(target: int, r: bytes, p: bytes, v: int = 1) -> Message:
+    """A node's row as its consumer reads it: the hop that it is the right side of, or the sink. Put beats gone."""
+    return Message(bytes([target]) + r, ROW_PUT if target == 0xFF else DIM_PUT, b"", v, p)
 
 
 def no_row(target: int, r: bytes) -> Message:
@@ -168,22 +180,23 @@ def assemble_step(
     tell the row from its beginning and did not say so: the row is refused, and stays absent until it is told whole.
     """
     newest: Message | None = None
-    parts: dict[int, bytes] = {}
+    told: dict[int, tuple[int, bytes]] = {}
     for message in messages:
         if message.op == PART:
-            parts[message.r[0]] = message.p
-        elif newest is None or message.v >= newest.v:
+            told[message.r[0]] = max((message.v, message.p), told.get(message.r[0], (0, b"")))
+        elif newest is None or (message.v, message.p) >= (newest.v, newest.p):
             newest = message
     shown = state is not None and _shown(star, state.parts)
     if newest is not None and newest.op == GONE:
         return None, [no_row(star.target, k[1:])] if shown else []
     own = None if state is None else state.own
     if newest is not None:
-        own, parts[0] = split_part(newest.p)
+        own, part = split_part(newest.p)
+        told[0] = newest.v, part
     if own is None:
         return None, []
     old: list[bytes | None] = [None] * len(star.widths) if state is None else list(state.parts)
-    chosen = [parts.get(i, part) for i, part in enumerate(old)]
+    chosen = [told[i][1] if i in told else part for i, part in enumerate(old)]
     if missing := [i for i, part in enumerate(chosen) if part is None]:
         return None, [_refused(star, k[1:], missing[0])]
     after = StarState(own=own, parts=[part or b"" for part in chosen])
@@ -235,15 +248,33 @@ def latest_step(
     return LatestState(v=newest.v, p=after), change
 
 
-def dump_join(state: JoinState) -> bytes:
-    """A key's state as stored; inverse of `load_join`."""
-    return pack([state.right, *(part for item in state.rows.items() for part in item)])
-
-
-def load_join(stored: bytes) -> JoinState:
-    """Read what `dump_join` wrote."""
-    right, *parts = unpack(stored)
-    return JoinState(right=right, rows=dict(zip(parts[::2], parts[1::2], strict=True)))
+def joined_in(
+    join: KeyedJoin,
+    k: bytes,
+    messages: Iterable[Message],
+    get: Callable[[bytes], bytes | None],
+    put: Callable[[bytes, bytes | None], None],
+) -> list[Message]:
+    """`hop_step` on a key of a store → what leaves. `put` stores an entry, None removes it."""
+    head = get(k)
+    state, former = None, 1
+    if head is not None:
+        right, rows = opened(head, lambda page: get(page_key(k, page)))
+        state, former = JoinState(right=right, rows=rows), rows.pages
+    after, told = hop_step(join, k, state, messages)
+    if after is None:
+        entries = {page_key(k, page): None for page in range(former if former > 1 else 0)}
+        for entry in entries if head is None else [k, *entries]:
+            put(entry, None)
+        return told
+    kept = after.rows if isinstance(after.rows, Pages) else filled(after.rows)
+    kept.settle()
+    if (changed := kept.head(after.right)) != head:
+        put(k, changed)
+    for page, stored in kept.changed().items():
+        if stored is not None or page < former > 1:
+            put(page_key(k, page), stored)
+    return told
 
 
 def dump_star(state: StarState) -> bytes:

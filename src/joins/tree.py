@@ -127,7 +127,7 @@ class _Builder:
             primary = self.schemas[alias].primary_key
             if not primary or not set(primary) <= set(pairs) or (join is not None and len(used) < len(join.on)):
                 continue
-            ordered = [c.name for c in self.schemas[alias].columns if c.name in pairs]
+            ordered = [name for name in self.schemas[alias].places() if name in pairs]
             branch = Branch(alias=alias, parent=parent, inner=join is None, pairs=tuple((c, pairs[c]) for c in ordered))
             if join is None:
                 above: Branch | None = parent

@@ -1,6 +1,6 @@
-"""A marker in the log (op `t`) says two things of its partition. Rows are gone: those whose newest record in front of it
-is older than the marker's sequence. TRUNCATE leaves one in every partition. So does a snapshot that was taken again, at
-its end: the rows that it has seen are younger than its marker, the others are gone. And rows that were read again may
+"""A marker in the log (op `t`) says two things of its partition. Rows are gone: those whose newest record in front of
+it is older than the marker's sequence. TRUNCATE leaves one in every partition; so does a repeated snapshot, at its end:
+the rows that it has seen are younger than its marker, the others are gone. And rows that were read again may
 have moved: their records do not say from where, so what was told of them before stands where nobody retracts it.
 
 A stateful step runs only for keys that messages name, so somebody must name these rows. The log does: who meets a
@@ -59,7 +59,7 @@ def _mend(marker: Truncated, row: _Told) -> Iterator[Changed]:
     v = 2 * marker.sequence - 1 if marker.source.needs_latest else marker.offset
     ts_ms = marker.ts_ms if live is None else live.ts_ms
     for before in images:
-        yield Changed(marker.source, before, after, v, ts_ms, True, False, marker.sequence)
+        yield Changed(marker.source, before, after, v, ts_ms, True, False, marker.sequence, True)
 
 
 def _read(

@@ -7,6 +7,7 @@ would need more than 38 digits loses digits of its fraction, but no more than le
 from __future__ import annotations
 
 import decimal
+import re
 from typing import Literal
 
 from sqlglot import exp
@@ -20,6 +21,7 @@ FLOAT64 = LogicalType(kind="float64")
 STRING = LogicalType(kind="string")
 DATE = LogicalType(kind="date")
 DATETIME = LogicalType(kind="datetime")
+TIME = LogicalType(kind="time")
 # NULL without a type: takes that of its neighbours. No column can have it, a decimal has one digit at least.
 NULL = LogicalType(kind="decimal", precision=0)
 
@@ -50,7 +52,38 @@ _CASTS: dict[exp.DType, LogicalType] = {
     exp.DType.TIMESTAMPNTZ: DATETIME,
     exp.DType.TIMESTAMPTZ: DATETIME,  # how sqlglot reads Spark's TIMESTAMP
 }
+MOST_DIGITS = 38  # of a decimal in Spark
 Family = Literal["null", "bool", "number", "text", "date", "moment", "bytes"]
+
+
+_TIME = re.compile(r"(-?)(\d{1,3}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6}))?)?")
+_SECOND = 1_000_000
+
+
+def duration_of(text: str) -> int | None:
+    """Microseconds of a TIME as it is written (`-100:00:00.5`, `9:30`); None for anything else."""
+    if (found := _TIME.fullmatch(text)) is None:
+        return None
+    sign, hours, minutes, seconds, fraction = found.groups()
+    whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds or 0)
+    return (-1 if sign else 1) * (whole * _SECOND + int((fraction or "").ljust(6, "0")))
+
+
+def time_of(duration: int) -> str:
+    """Canonical TIME of microseconds."""
+    whole, fraction = divmod(abs(duration), _SECOND)
+    text = f"{'-' * (duration < 0)}{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+    return f"{text}.{fraction:06}".rstrip("0") if fraction else text
+
+
+def duration_sql(time: str) -> str:
+    """Spark SQL of the microseconds of a canonical TIME; as text, '99:00:00' would come after '100:00:00'."""
+    parts = [f"split_part(replace({time}, '-', ''), ':', {i})" for i in (1, 2, 3)]
+    seconds = f"try_cast(try_cast({parts[2]} AS DECIMAL(8,6)) * {_SECOND} AS BIGINT)"
+    # an INT times such a number fits a BIGINT, so that no text can end the query
+    hours, minutes = (f"CAST(try_cast({part} AS INT) AS BIGINT)" for part in parts[:2])
+    whole = f"{hours} * {3600 * _SECOND} + {minutes} * {60 * _SECOND}"
+    return f"(CASE WHEN startswith({time}, '-') THEN -1 ELSE 1 END * ({whole} + {seconds}))"
 
 
 def spark_type(type_: LogicalType) -> str:
@@ -77,7 +110,7 @@ def type_of_cast(to: exp.Expr) -> LogicalType | None:
     if to.this == exp.DType.DECIMAL:
         numbers = [int(parameter.name) for parameter in to.expressions]
         precision, scale = (*numbers, *(10, 0)[len(numbers) :])
-        return LogicalType(kind="decimal", precision=precision, scale=scale) if precision <= 38 else None
+        return LogicalType(kind="decimal", precision=precision, scale=scale) if precision <= MOST_DIGITS else None
     if to.expressions:
         return STRING if to.this in (exp.DType.VARCHAR, exp.DType.CHAR) else None
     return _CASTS.get(to.this)
@@ -90,7 +123,7 @@ def literal_type(number: decimal.Decimal) -> LogicalType | None:
         return INT32 if abs(number) < 2**31 else INT64
     scale = max(0, -exponent)
     precision = max(len(number.as_tuple().digits), scale)
-    return LogicalType(kind="decimal", precision=precision, scale=scale) if precision <= 38 else None
+    return LogicalType(kind="decimal", precision=precision, scale=scale) if precision <= MOST_DIGITS else None
 
 
 def _as_decimal(type_: LogicalType) -> LogicalType:
@@ -101,9 +134,9 @@ def _as_decimal(type_: LogicalType) -> LogicalType:
 
 def bounded(precision: int, scale: int) -> LogicalType:
     """A decimal of at most 38 digits, as Spark cuts it."""
-    if precision > 38:
+    if precision > MOST_DIGITS:
         whole = precision - scale
-        precision, scale = 38, max(38 - whole, min(scale, 6))
+        precision, scale = MOST_DIGITS, max(MOST_DIGITS - whole, min(scale, 6))
     return LogicalType(kind="decimal", precision=precision, scale=scale)
 
 
@@ -127,7 +160,7 @@ def common(a: LogicalType, b: LogicalType) -> LogicalType | None:
     x, y = _as_decimal(a), _as_decimal(b)
     scale = max(x.scale, y.scale)
     whole = max(x.precision - x.scale, y.precision - y.scale)
-    return LogicalType(kind="decimal", precision=whole + scale, scale=scale) if whole + scale <= 38 else None
+    return LogicalType(kind="decimal", precision=whole + scale, scale=scale) if whole + scale <= MOST_DIGITS else None
 
 
 def arithmetic(operator: str, a: LogicalType, b: LogicalType) -> LogicalType | None:

@@ -10,7 +10,8 @@ import pytest
 from cdc.schema import TableId
 from cdc.topology import Poll, Source
 from console.cli_doctor import _source
-from console.doctor import Finding, ServerFacts, TableFacts, grants, judge, reached
+from console.doctor import Finding, ServerFacts, TableFacts, grants, judge, judge_queries, reached
+from tests.joins.joincase import Case, table_id
 
 SOURCE = Source(
     name="shop",
@@ -39,6 +40,16 @@ GOOD = ServerFacts(
     denied=(),
     replicas=(),
     tables=(TableFacts(name="shop.orders", readable=None, engine="InnoDB", has_key=True),),
+)
+
+CASE = Case(
+    tables={
+        "crm.codes": {"key": ["code"], "code": "varchar(9)", "worth": "decimal(9,2)"},
+        "shop.lines": {"key": ["id"], "id": "int", "code": "varchar(9)?"},
+    },
+    query="SELECT l.id, c.worth + 1 AS x FROM shop.lines l LEFT JOIN crm.codes c ON c.code = l.code",
+    row_key=["id"],
+    history=[],
 )
 
 
@@ -94,8 +105,8 @@ def test_each_fault_has_its_remedy(facts: ServerFacts, check: str, status: str, 
                 has_key=True,
                 loose_keys=(("code", "utf8mb4_0900_ai_ci"),),
             ),
-            "'a' and 'A'",
-            "COLLATE utf8mb4_bin",
+            "folds case and accents; joins do by bytes",
+            "COLLATE utf8mb4_0900_bin",
         ),
     ],
 )
@@ -104,6 +115,28 @@ def test_each_fault_of_a_table_has_its_remedy(table: TableFacts, said: str, reme
     (finding,) = by_check(replace(GOOD, tables=(table,))).values()
     assert said in finding.found
     assert remedy in finding.remedy
+
+
+def test_queries_are_judged_by_the_servers_own_columns() -> None:
+    """A text key that joins at its source by more than its bytes, and a query that the columns do not fit, are told."""
+    made = CASE.topology()
+    schemas = CASE.schemas()
+    codes, lines = (table_id(name) for name in CASE.tables)
+    code = replace(schemas[codes].columns[0], collation="utf8mb4_general_ci")
+    loose = {**schemas, codes: replace(schemas[codes], columns=(code, *schemas[codes].columns[1:]))}
+    assert judge_queries(made, schemas) == []
+    (finding,) = judge_queries(made, loose)
+    assert (finding.subject, finding.check, finding.status) == ("table wide", "join key", "warning")
+    assert finding.found.startswith(
+        "crm.crm.codes.code compares by utf8mb4_general_ci, which folds case, accents and trailing spaces, and joins "
+        "shop.shop.lines.code:"
+    )
+    assert finding.remedy.endswith("or ALTER TABLE crm.codes MODIFY code … COLLATE utf8mb4_bin")
+    wide = replace(schemas[codes].columns[1], column_type="decimal(50,10)")
+    (fault,) = judge_queries(made, {**schemas, codes: replace(schemas[codes], columns=(code, wide))})
+    assert fault.status == "fault"
+    assert "c.worth is decimal(50,10): expressions have at most 38 digits" in fault.found
+    assert judge_queries(made, {lines: schemas[lines]}) == [], "a server that is away is told elsewhere"
 
 
 def test_a_polled_source_needs_only_select_and_an_index() -> None:
@@ -136,7 +169,7 @@ def test_a_server_that_is_away_is_not_a_wrong_password() -> None:
     """A refused connection says nothing of the login, and the remedy does not either."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        (finding,) = _source(replace(SOURCE, hostname="127.0.0.1", port=closed.getsockname()[1]))
+        (finding,) = _source(replace(SOURCE, hostname="127.0.0.1", port=closed.getsockname()[1]), {})
     assert (finding.status, finding.check) == ("fault", "reachable")
     assert "not reachable" in finding.remedy
     assert "password" not in finding.remedy

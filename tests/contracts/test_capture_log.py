@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from cdc.naming import history_topic, schemas_topic
 from cdc.reader import read_topology
 from cdc.schema import Column, TableId, TableSchema
 from cdc.topology import Topology
+from ingest.agent.findings import Search
 from ingest.agent.kafka_log import KafkaLog
 from ingest.agent.kafka_topics import make_topics
 from ingest.agent.memory_log import Broker, MemoryLog
@@ -150,6 +152,39 @@ def test_records_and_checkpoint_are_one_commit(place: Place) -> None:
     log.commit(SECOND)
     assert place.read() == [(b"a", b"1"), (b"a", None), (b"b", b"2")]
     assert place.open().recover().checkpoint == SECOND
+
+
+def test_a_search_sees_what_is_committed_once(place: Place) -> None:
+    """A search shows every committed record of its topic, each key's in order; begun again, only what came since."""
+
+    class Heard(Search):
+        def see(self, partition: int, key: bytes, value: bytes | None) -> None:
+            heard.append((key, value))
+
+    log, heard = place.open(), list[tuple[bytes, bytes | None]]()
+    log.recover()
+    search = Heard(topic(place.topology), (), (), 10)
+
+    def searched() -> list[tuple[bytes, bytes | None]]:
+        heard.clear()
+        search.done = False
+        log.search(search)
+        deadline = time.monotonic() + 60
+        while not search.done:
+            assert search.failed is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return sorted(heard, key=lambda one: one[0])
+
+    log.append(record(place, "a", "1"))
+    log.append(record(place, "a", None))
+    log.append(record(place, "b", "2"))
+    log.commit(FIRST)
+    log.append(record(place, "c", "open"))
+    assert searched() == [(b"a", b"1"), (b"a", None), (b"b", b"2")]
+    log.append(record(place, "a", "3"))
+    log.commit(SECOND)
+    assert searched() == [(b"a", b"3"), (b"c", b"open")]
 
 
 def test_what_was_not_committed_never_was(place: Place) -> None:

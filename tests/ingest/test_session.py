@@ -16,12 +16,14 @@ from cdc.history import history_from_records
 from cdc.naming import TRUNCATE_KEY, history_topic, schemas_topic
 from cdc.schema import TableId
 from cdc.topology import SnapshotMode
-from ingest.agent.capture import Observer, Session
+from ingest.agent.capture import Session
 from ingest.agent.facts import CaughtUp, Fact, Image, RowsLogged, StatementLogged, TransactionBegan, TransactionEnded
 from ingest.agent.groups import Limits
 from ingest.agent.marks import SLACK
 from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.observer import Observer
 from ingest.agent.records import Recorder
+from ingest.agent.relations import Relations
 from ingest.agent.seams import Checkpoint, PositionLost, Seen, Stream
 from ingest.agent.snapshots import Chunk, ChunkRequest
 from ingest.agent.tables import Tables
@@ -62,6 +64,9 @@ class Script:
 
     def seen(self) -> Seen:
         return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
+
+    def relations(self) -> Relations:
+        return Relations()
 
     def holds(self, position: Position) -> bool:
         return not self.purged
@@ -266,7 +271,7 @@ def test_a_snapshot_is_committed_in_chunks_and_goes_on_where_it_was() -> None:
         run(Script(told=[CaughtUp(), CaughtUp(), Retriable("away")], pages=pages), broker, "initial")
     assert [c.snapshot for c in broker.checkpoints] == ["running", "running"]
     assert broker.checkpoints[-1].state["snapshots"] == {
-        "d.t": {"rows": 2, "initial": True, "began_ms": 1_000_000, "after": [1], "last": [9]}
+        "d.t": {"rows": 2, "whole": True, "initial": True, "began_ms": 1_000_000, "after": [1], "last": [9]}
     }
     run(Script(told=[CaughtUp()] * 4, pages=pages), broker, "initial")
     assert [c.snapshot for c in broker.checkpoints][2:] == ["running", "done"]
@@ -281,6 +286,18 @@ def test_rows_that_change_while_they_are_read_are_left_to_the_log() -> None:
     run(Script(told=[CaughtUp(), *transaction(1, 2), CaughtUp()], pages=pages), broker, "initial")
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["op"], v["after"]["id"]) for v in values] == [("c", 2), ("r", 1)]
+
+
+def test_changes_are_partial_until_their_table_was_read() -> None:
+    """While a table's snapshot runs, or where none was taken, its changes say that the log may lack what was before."""
+    pages: list[list[Image]] = [[{"id": 1}, {"id": 2}]]
+    for mode, marked in (("initial", [True, False]), ("never", [True, True])):
+        broker = Broker()
+        told = [CaughtUp(), *transaction(1, 2), CaughtUp(), *transaction(2, 3)]
+        run(Script(told=told, pages=pages), broker, mode)
+        values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
+        assert [v["source"].get("partial", False) for v in values if v["op"] == "c"] == marked
+        assert broker.checkpoints[-1].state.get("partial", []) == ([] if mode == "initial" else ["d.t"])
 
 
 def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:

@@ -6,9 +6,13 @@ import pytest
 
 from ingest.agent.records import Recorder
 from ingest.agent.signals import Signal, signal_of, signal_value
-from ingest.agent.snapshots import Snapshots
+from ingest.agent.snapshots import MENDS_ONLY, Snapshots
 from ingest.agent.tables import Tables
 from ingest.ddl.dialect import dialect_of
+
+
+def number() -> int:
+    return 7
 
 
 def known() -> tuple[Tables, Snapshots]:
@@ -20,26 +24,35 @@ def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
     """execute-snapshot with its additional condition, as Debezium writes it; stop-snapshot ends it."""
     tables, snapshots = known()
     signal = signal_of(signal_value("execute-snapshot", ("d.t",), "id > 5"))
-    assert signal.obey(snapshots, tables) == ""
-    assert snapshots.state == {"d.t": {"rows": 0, "where": "id > 5"}}
-    assert signal_of(signal_value("stop-snapshot", ("d.t",))).obey(snapshots, tables) == ""
+    assert signal.obey(snapshots, tables, number) == ""
+    assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "where": "id > 5", "marker": MENDS_ONLY}}
+    assert signal_of(signal_value("stop-snapshot", ("d.t",))).obey(snapshots, tables, number) == ""
     assert snapshots.state == {}
+
+
+def test_a_snapshot_of_all_rows_ends_with_a_marker_of_its_begin() -> None:
+    """Rows that it does not see again vanish: a condition that comes while it is under way does not limit it."""
+    tables, snapshots = known()
+    assert Signal(type="execute-snapshot", tables=("d.t",)).obey(snapshots, tables, number) == ""
+    assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "marker": 7}}
+    signal_of(signal_value("execute-snapshot", ("d.t",), "id > 5")).obey(snapshots, tables, number)
+    assert snapshots.state == {"d.t": {"rows": 0, "whole": True, "marker": 7}}
 
 
 def test_what_is_not_ours_is_refused_with_the_reason() -> None:
     """Nothing is done in silence: an unknown type and a table that is not captured are named."""
     tables, snapshots = known()
-    assert "d.x is not captured" in Signal(type="execute-snapshot", tables=("d.x",)).obey(snapshots, tables)
-    assert "none of" in Signal(type="log").obey(snapshots, tables)
+    assert "d.x is not captured" in Signal(type="execute-snapshot", tables=("d.x",)).obey(snapshots, tables, number)
+    assert "none of" in Signal(type="log").obey(snapshots, tables, number)
     assert snapshots.state == {}
 
 
 def test_pause_and_resume() -> None:
     """A paused snapshot asks for nothing more, and keeps its place."""
     tables, snapshots = known()
-    Signal(type="pause-snapshot").obey(snapshots, tables)
+    Signal(type="pause-snapshot").obey(snapshots, tables, number)
     assert snapshots.paused
-    Signal(type="resume-snapshot").obey(snapshots, tables)
+    Signal(type="resume-snapshot").obey(snapshots, tables, number)
     assert not snapshots.paused
 
 

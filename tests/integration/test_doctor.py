@@ -25,12 +25,14 @@ def said(file: object) -> tuple[int, dict[tuple[str, str], dict[str, str]]]:
 def test_the_grants_that_are_printed_are_enough(capture: Callable[..., Any], stack: Any) -> None:
     """Faults, then the printed statements are run as they stand, then there are none: exit 1, then 0."""
     captured = capture("t")
-    captured.sql("CREATE TABLE t (code VARCHAR(9) PRIMARY KEY, v INT)")
+    captured.sql("CREATE TABLE t (code VARCHAR(9) PRIMARY KEY, v INT, up VARCHAR(9) COLLATE utf8mb4_general_ci)")
     user = f"u_{captured.name[-8:]}"
     addresses = stack.settings.addresses()
     text = (
         captured.file.read_text().replace("username: cdc", f"username: {user}").replace("password: cdc", "password: p")
     )
+    joined = "SELECT a.code, b.v FROM shop.t a LEFT JOIN shop.t b ON b.code = a.up"
+    text = text.replace("SELECT a.id FROM shop.t a, row_key: [id]", f"'{joined}', row_key: [code]")
     captured.file.write_text(
         text + f"hbase: {{thrift: '{addresses['thrift']}', zookeeper: '{addresses['zookeeper']}'}}\n"
         f"solr: {{url: '{addresses['solr']}'}}\n"
@@ -55,6 +57,10 @@ def test_the_grants_that_are_printed_are_enough(capture: Callable[..., Any], sta
         assert [line for line in found.values() if line["status"] == "fault"] == []
         assert code == 0
         assert found["source shop", f"{captured.name}.t"]["status"] == "warning"  # the key's collation
+        assert found["table wide", "join key"]["status"] == "warning"
+        assert (
+            ".t.code compares by utf8mb4_0900_ai_ci, which folds case and" in found["table wide", "join key"]["found"]
+        )
         assert {found[place, "reachable"]["status"] for place in ("log", "hbase", "solr")} == {"ok"}
     finally:
         admin(f"DROP USER IF EXISTS '{user}'@'%'")

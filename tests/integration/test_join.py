@@ -132,7 +132,9 @@ class History:
 class Joined:
     """A topology of the test's own: its log, its table, and the join processes over them."""
 
-    def __init__(self, name: str, folder: Path, sink: str = "hbase", delivery: str = "exactly_once") -> None:
+    def __init__(
+        self, name: str, folder: Path, sink: str = "hbase", delivery: str = "exactly_once", query: str = QUERY
+    ) -> None:
         self.name, self.folder = name, folder
         self.servers = f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
         file = folder / "topology.yml"
@@ -147,7 +149,7 @@ hbase: {{thrift: '127.0.0.1:{thrift}', zookeeper: '127.0.0.1:{zookeeper}'}}
 tables:
   wide:
     query: |
-      {QUERY}
+      {query}
     row_key: [id]
     sink: {sink}
 """)
@@ -184,24 +186,32 @@ tables:
                 else:
                     wanted.discard(topic)
 
-    def publish(self, events: list[ChangeEvent]) -> None:
+    def publish(self, events: list[ChangeEvent], *, age_ms: int = 0) -> None:
+        """Log the events; with an age, as if that long ago."""
+        at = time.time_ns() // 1_000_000 - age_ms
         for event in events:
             topic = naming.change_topic(self.name, event.source.table_id)
             row = event.after or event.before
             value = json.dumps(to_envelope(event, self.name))
             if row is None:
                 for partition in range(2):
-                    self.producer.produce(topic, partition=partition, key=naming.TRUNCATE_KEY, value=value)
+                    self.producer.produce(
+                        topic, partition=partition, key=naming.TRUNCATE_KEY, value=value, timestamp=at
+                    )
                 continue
             key = json.dumps({"id": row["id"]})
-            self.producer.produce(topic, key=key, value=value)
+            self.producer.produce(topic, key=key, value=value, timestamp=at)
             if event.op == "d":
-                self.producer.produce(topic, key=key, value=None)
+                self.producer.produce(topic, key=key, value=None, timestamp=at)
         self.producer.flush(30)
 
-    def publish_positions(self, history: History) -> None:
+    def all_ends(self) -> dict[str, dict[int, int]]:
+        """Where every partition ends."""
+        return {topic: {p: self.ends(topic, p) for p in range(2)} for topic in self.topics}
+
+    def publish_positions(self, history: History, ends: Mapping[str, Mapping[int, int]] | None = None) -> None:
         """What capture writes after the rows: how far each source came, and where every partition ended then."""
-        ends = {topic: {str(p): self.ends(topic, p) for p in range(2)} for topic in self.topics}
+        ends = self.all_ends() if ends is None else ends
         for source, sequence in history.sequences.items():
             position = {"file": "f", "pos": 4, "gtid_set": f"{source}:1-{sequence}", "row": 0, "sequence": sequence}
             value = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from cdc.naming import layouts_table
 from console.proc_stack import Stack
 from console.stack_bars import telling
+from joins.cuts import merged
+from joins.hbase_table import JoinedTable
 from joins.run import cluster_command
 from tests.integration.test_join import History, Joined, joined, oracle, wait_for
 
@@ -96,6 +100,51 @@ def jvm_of(parent: int) -> int:
         if int(fields[1]) == parent and b"SparkSubmit" in command:
             return int(stat.parent.name)
     raise AssertionError(f"{parent} has no JVM")
+
+
+def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
+    """The driver dies in a batch whose stamp is bound, and positions move before its replay: no barrier says meanwhile
+    that the batch is there, its own barrier is seen when it is, and says where exactly the batch ends in the log."""
+    history = History(random.Random(19))
+    joined.publish(history.change(200, ids=6))
+    dying = joined.start(JOIN, TAILORBIRD_CRASH_AFTER_WRITE="1")
+    wait_for(lambda: joined.barrier(0) is not None, "no first batch")
+    joined.publish_positions(history)
+    wait_for(lambda: joined.barriers_tell(history), "the first batch is never told")
+    covered, told = joined.all_ends(), dict(history.sequences)
+    joined.publish(history.change(200, ids=6))
+    assert dying.wait(120) == -9, joined.said()
+    run = json.loads((joined.folder / "checkpoints" / joined.name / "wide" / "query.json").read_text())["id"]
+    bound = stored_table(joined).stamp(run, 1)
+    assert bound is not None
+    now = dict(history.sequences)
+    history.sequences = {source: sequence + 1 for source, sequence in told.items()}
+    joined.publish_positions(history, covered)  # which batch 0 covers: a barrier without a batch could tell it
+    history.sequences = now
+
+    joined.start(JOIN)
+    commits = joined.folder / "checkpoints" / joined.name / "wide" / "spark" / "commits"
+
+    def replayed() -> bool:
+        barrier = joined.barrier(0)
+        assert barrier is not None
+        assert barrier.batch >= 1 or barrier.stamp < bound, "a barrier says that the batch is there"
+        return (commits / "1").exists()
+
+    wait_for(replayed, "the batch is never repeated")
+    barrier = joined.barrier(0)
+    assert barrier is not None
+    assert barrier.batch >= 1, "its own barrier is hidden"
+    settles(joined, history)
+    barrier = joined.barrier(1)
+    assert barrier is not None
+    assert (merged(barrier.ends), barrier.incomplete) == (joined.all_ends(), 0)
+
+
+def stored_table(joined: Joined) -> JoinedTable:
+    """The table as the driver knows it."""
+    layouts = layouts_table(joined.name)
+    return JoinedTable(joined.hbase, table=joined.table, layouts=layouts, name="wide", family="d", buckets=2)
 
 
 @pytest.mark.matrix

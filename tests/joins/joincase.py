@@ -2,14 +2,14 @@
 
 A case is data: random ones come from `joinrandom`, those that once failed lie in tests/cases/joins/*.case (YAML) for
 good. Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, `snapshot t` with keys of rows that have
-vanished meanwhile without a word, and `quiet`, where everything must be equal.
+vanished meanwhile without a word, and `quiet`, where everything must be equal; `altering` has those of schemas.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,17 @@ from cdc.envelope import to_envelope
 from cdc.event import ChangeEvent, Op, SourceInfo
 from cdc.naming import change_topic
 from cdc.reader import read_topology
-from cdc.schema import Column, TableId, TableSchema
+from cdc.schema import TableId, TableSchema
 from cdc.topology import Topology
 from cdc.types import Canonical
 from joins.compiler import compile_plan
-from joins.oracle import tables_after
+from joins.oracle import Rows, tables_after
 from joins.plan import Plan
 from joins.records import Message
 from joins.simulation import Logged, Simulation
-from joins.sql_evaluate import Evaluator
-from joins.sql_oracle import Oracle
+from joins.sql_oracle import Answer, Oracle
+from tests.joins.altering import WORDS, altered_columns, altered_row, flat, shown, versions
+from tests.joins.quick import QuickOracle, database, evaluator
 
 PARTITIONS = 2
 Row = dict[str, Canonical]
@@ -72,16 +73,12 @@ class Case:
 
     def schemas(self) -> dict[TableId, TableSchema]:
         """The schemas of its tables."""
-        found = {}
-        for name, columns in self.tables.items():
-            table = table_id(name)
-            made = tuple(
-                Column(name=n, column_type=t.removesuffix("?"), nullable=t.endswith("?"))
-                for n, t in columns.items()
-                if n != "key"
-            )
-            found[table] = TableSchema(table_id=table, version=1, columns=made, primary_key=tuple(columns["key"]))
-        return found
+        return versions(self)
+
+    @property
+    def altered(self) -> list[list[Any]]:
+        """Its words of schemas."""
+        return [word for word in self.history if word[0] in (*WORDS, "start")]
 
     def plan(self) -> Plan:
         """Its plan."""
@@ -105,6 +102,7 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
     As capture does it, a change of a primary key is a delete and an insert, and what changes nothing is not logged.
     """
     rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
+    columns = dict(case.tables)
     sequences = dict.fromkeys((name.split(".")[0] for name in case.tables), 0)
     events: list[ChangeEvent] = []
     logged: list[str] = []
@@ -121,11 +119,15 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
         events.append(ChangeEvent(op=op, before=before, after=after, source=where, ts_ms=1000 + number))
 
     for word, *arguments in case.history:
-        if word == "quiet":
+        if word in ("quiet", "start"):
             yield events
             events = []
             continue
         name = arguments[0]
+        if word in WORDS:
+            rows[name] = {at: altered_row(row, columns[name], [word, *arguments]) for at, row in rows[name].items()}
+            columns[name] = altered_columns(columns[name], [word, *arguments])
+            continue
         known, key = rows[name], case.tables[name]["key"]
         if word == "truncate":
             log(name, "t", None, None)
@@ -179,31 +181,58 @@ def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], in
     return records
 
 
+def started(ends: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
+    """Where the log ended when the query was compiled."""
+    found: dict[str, dict[int, int]] = {}
+    for (topic, partition), end in ends.items():
+        found.setdefault(topic, {})[partition] = end
+    return found
+
+
 def run_case(case: Case, seed: int) -> None:
     """AssertionError, with all that is needed to see it again, where the result differs from DuckDB's.
 
     `seed` decides how the log is cut into batches, in which order messages meet, which batches run more than once
     because the driver died, and what a log that is not exactly-once repeats, reorders and leaves out.
     """
-    evaluator, chance = Evaluator(), random.Random(seed)
-    topology = case.topology()
-    oracle = Oracle(topology, case.schemas())
     try:
-        _Run(case, topology, chance, evaluator, oracle).run()
-    except AssertionError as error:
+        _Run(case, prepared(case), random.Random(seed)).run()
+    except (AssertionError, RuntimeError) as error:
         raise AssertionError(f"seed {seed}\n{case.text()}\n{error}") from error
-    finally:
-        evaluator.close()
-        oracle.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What all histories of one query share."""
+
+    topology: Topology
+    plan: Plan
+    oracle: Oracle
+
+    def answer(self, tables: Mapping[TableId, Rows]) -> Answer:
+        """DuckDB's answer over whole tables."""
+        return self.oracle.answer(self.topology.tables["wide"], self.plan.sink.row_key, tables)
+
+
+def prepared(case: Case) -> Prepared:
+    """The topology, plan and oracle of a case; those of the case before, where only the history is another."""
+    wanted = json.dumps([case.tables, case.query, case.row_key, case.views, case.delivery, case.altered])
+    if wanted not in _PREPARED:
+        _PREPARED.clear()  # one oracle at a time: they share a database
+        topology = case.topology()
+        plan = compile_plan(topology, topology.tables["wide"], case.schemas())
+        schemas = {table: flat(schema) for table, schema in case.schemas().items()}
+        _PREPARED[wanted] = Prepared(topology, plan, QuickOracle(topology, schemas, database()))
+    return _PREPARED[wanted]
+
+
+_PREPARED: dict[str, Prepared] = {}
 
 
 class _Run:
-    def __init__(
-        self, case: Case, topology: Topology, chance: random.Random, evaluator: Evaluator, oracle: Oracle
-    ) -> None:
-        self.case, self.topology, self.chance, self.oracle = case, topology, chance, oracle
-        self.plan = compile_plan(topology, topology.tables["wide"], case.schemas())
-        self.evaluator = evaluator
+    def __init__(self, case: Case, prepared: Prepared, chance: random.Random) -> None:
+        self.case, self.prepared, self.plan, self.chance = case, prepared, prepared.plan, chance
+        self.evaluator = evaluator()
         self.now = 1_000_000
 
     def _shuffled(self, messages: list[Message]) -> list[Message]:
@@ -214,6 +243,7 @@ class _Run:
         ends: dict[tuple[str, int], int] = {}
         sent: list[Logged] = []
         keys = {table: schema.primary_key for table, schema in self.case.schemas().items()}
+        altered = shown(self.case) if self.case.altered else None
         for events in events_of(self.case):
             everything += events
             records = log_of(self.case, events, ends)
@@ -222,14 +252,15 @@ class _Run:
             records = [record for record in records if record.topic in self.plan.topics]
             if not hasattr(self, "simulation"):
                 records, settled = self._compacted(records)
-                self.simulation = Simulation(self.plan, settled, self.evaluator, shuffle=self._shuffled, most=2)
+                self.simulation = Simulation(
+                    self.plan, settled, self.evaluator, ends=started(ends), shuffle=self._shuffled, most=2
+                )
             self._deliver(records)
-            expected = self.oracle.answer(self.topology.tables["wide"], self.plan.sink.row_key, tables_after(
-                sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence)), keys
-            ))  # fmt: skip
+            in_order = sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence))
+            expected = self.prepared.answer(tables_after(in_order, keys) if altered is None else next(altered))
             found = self.simulation.live()
             assert self.simulation.refused == [], f"dead letters: {self.simulation.refused}"
-            assert _comparable(found) == _comparable(expected), "the table (left) is not the SELECT (right)"
+            assert comparable(found) == comparable(expected), "the table (left) is not the SELECT (right)"
 
     def _deliver(self, records: list[Logged]) -> None:
         """In batches: each partition in its order, the partitions progressing unevenly."""
@@ -303,7 +334,7 @@ class _Run:
         return result
 
 
-def _comparable(answer: dict[tuple[Canonical, ...], Row]) -> dict[tuple[Canonical, ...], Row]:
+def comparable(answer: dict[tuple[Canonical, ...], Row]) -> dict[tuple[Canonical, ...], Row]:
     return {
         key: {name: round(value, 9) if isinstance(value, float) else value for name, value in row.items()}
         for key, row in sorted(answer.items(), key=str)

@@ -215,3 +215,59 @@ class _Generator:
             case "double":
                 return n / 2
         raise AssertionError(type_)
+
+
+def random_view_case(seed: int) -> Case:
+    """The case of a seed in which LEFT JOINs lead to tables of the topology that compute their columns."""
+    return _OverViews(random.Random(seed)).case()
+
+
+class _OverViews(_Generator):
+    def _tables(self) -> list[_Table]:
+        tables = super()._tables()
+        while not any(table.references for table in tables):
+            tables = super()._tables()
+        return tables
+
+    def _query(self, tables: list[_Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+        by_name, views = {table.name: table for table in tables}, dict[str, Any]()
+        root = self.chance.choice([table for table in tables if table.references])
+        used = {root.name}
+        joins, items = self._views(root, "r", by_name, views, used)
+        row_key = [f"k{i}" for i in range(len(root.key))]
+        own = [f"r.{column} AS k{i}" for i, column in enumerate(root.key)]
+        where = [f"{self.chance.choice(items)} IS {self.chance.choice(['', 'NOT '])}NULL" for _ in range(2)]
+        text = ", ".join([*own, *(f"{item} AS x{i}" for i, item in enumerate(items))])
+        query = f"SELECT {text}\nFROM {root.name} r\n{' '.join(joins)}"
+        condition = self.chance.choice(["", f"\nWHERE {where[0]}", f"\nWHERE {where[0]} OR {where[1]}"])
+        return query + condition, row_key, views, used
+
+    def _views(
+        self, table: _Table, alias: str, by_name: dict[str, _Table], views: dict[str, Any], used: set[str]
+    ) -> tuple[list[str], list[str]]:
+        """LEFT JOINs from a table to views, which are added with the tables that they use, and the views' columns."""
+        joins, items = [], []
+        for columns, name in self.chance.sample(table.references, self.chance.randint(1, len(table.references))):
+            view = f"v{len(views)}"
+            views[view] = {}
+            found = self._view(by_name[name], by_name, views, used)
+            views[view] = {"query": found[0], "row_key": by_name[name].key}
+            on = " AND ".join(f"{view}.{theirs} = {alias}.{ours}" for theirs, ours in columns.items())
+            joins.append(f"LEFT JOIN {view} ON {on}")
+            items += [f"{view}.{item}" for item in found[1]]
+        return joins, items
+
+    def _view(
+        self, table: _Table, by_name: dict[str, _Table], views: dict[str, Any], used: set[str]
+    ) -> tuple[str, list[str]]:
+        """A view of one table, perhaps over further views, and the names of what it computes."""
+        used.add(table.name)
+        joins, items = [], list[str]()
+        if table.references and len(views) < 4 and self.chance.random() < 0.5:
+            joins, items = self._views(table, "t", by_name, views, used)
+        own = [_Alias("t", table, True)]
+        items += ["'there'", f"{self.chance.choice(self._columns(own))} IS NULL", self._expression(own)]
+        named = [f"{item} AS c{i}" for i, item in enumerate(items)]
+        keys = [f"t.{column} AS {column}" for column in table.key]
+        query = f"SELECT {', '.join([*keys, *named])}\nFROM {table.name} t\n{' '.join(joins)}"
+        return query, [f"c{i}" for i in range(len(items))]

@@ -32,7 +32,7 @@ from joins.spark_session import close_session, open_session
 from joins.spark_steps import dataflow
 from joins.sql_evaluate import Evaluator
 from tests.integration.conftest import servers
-from tests.joins.joincase import Case, events_of, log_of
+from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -80,10 +80,10 @@ def batches_of(case: Case, chance: random.Random) -> Batches:
     return batches
 
 
-def specified(plan: Plan, settled: Settled, batches: Batches) -> list[Found]:
+def specified(plan: Plan, settled: Settled, batches: Batches, ends: Settled | None = None) -> list[Found]:
     """What `joins.route` and `joins.state` say, batch by batch; DuckDB says which rows the filters let pass."""
     evaluator, found = Evaluator(), []
-    simulation = Simulation(plan, settled, evaluator)
+    simulation = Simulation(plan, settled, evaluator, ends=ends)
     for batch in batches:
         states = simulation.states.copy()
         routed = simulation.routed(batch, states)
@@ -132,12 +132,15 @@ def run(
     return [found[number] for number in range(len(batches))]
 
 
-def kernel(plan: Plan, settled: Settled, read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
-    return kernel_flow(read, program_of(plan, settled, servers=servers()))
+Read = Callable[[tuple[str, ...]], DataFrame]
 
 
-def python(plan: Plan, settled: Settled, read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
-    return dataflow(read(plan.topics), plan, settled, 2, servers()).select("k", "m")
+def kernel(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
+    return kernel_flow(read, program_of(plan, settled, servers=servers(), ends=ends))
+
+
+def python(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
+    return dataflow(read(plan.topics), plan, settled, 2, servers(), ends).select("k", "m")
 
 
 def publish(batches: Batches) -> None:
@@ -198,6 +201,26 @@ def test_engine_says_what_the_specification_says(spark: SparkSession, engine: st
 def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
     """Fifty more per part, two hundred in all."""
     compare(spark, engine, iter(range(first, first + 1000)), 50, tmp_path)
+
+
+ALTERED = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("column-*.case"))
+
+
+@pytest.mark.parametrize(("engine", "path"), [("jvm", path) for path in ALTERED] + [("python", ALTERED[0])])
+def test_engine_reads_altered_tables_as_the_specification_does(
+    spark: SparkSession, engine: str, path: Path, tmp_path: Path
+) -> None:
+    """Columns added, dropped, renamed and retyped, before the query was compiled and while it runs."""
+    case = read_case(path)
+    plan, at = case.plan(), dict[tuple[str, int], int]()
+    batches, ends = [], dict[str, dict[int, int]]()
+    for events in events_of(case):
+        batches.append(log_of(case, events, at))
+        ends = ends or started(at)
+    settled = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
+    got = run(spark, partial(FLOWS[engine], plan, settled, ends=ends), batches, tmp_path)
+    assert got == specified(plan, settled, batches, ends)
+    assert not any(op == REFUSED for found in got for _, op, _ in found)
 
 
 def crowd(join: str, star: bool, *, facts_first: bool) -> Case:

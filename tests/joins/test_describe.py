@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from cdc.errors import UsageError
+from cdc.schema import Column, TableId, TableSchema
 from console.cli import app
 from joins.describe import svg_of_plan, text_of_plan
 from tests.joins.joincase import Case
@@ -89,10 +90,69 @@ def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
     assert told["wide"]["tree"]["joins"][0]["kind"] == "inner"
     assert run(app, [*command, "wide", "--svg", str(drawing)]).exit_code == 0
     assert drawing.read_text().startswith("<svg")
+    gone = [column for column in json.loads(records[1])["columns"] if column["name"] != "state"]
+    schemas.write_text("\n".join([*records, json.dumps({**json.loads(records[1]), "version": 2, "columns": gone})]))
+    warned = run(app, command)  # a used column that its table has no more keeps its type, with a warning
+    assert warned.stdout.startswith(TEXT)
+    assert warned.stderr == "warning: shop.shop.orders has no column state any more: it reads as NULL\n"
     schemas.write_text(records[0])
     failed = run(app, command)
     assert isinstance(failed.exception, UsageError)
     assert "no schema of crm.crm.customers, shop.shop.orders, shop.shop.parts in" in str(failed.exception)
+
+
+def test_keys_that_join_more_at_their_source_are_told(tmp_path: Path) -> None:
+    """`ABC` joins `abc ` in MySQL, not here: explain-plan, and validate with schemas, say so."""
+    topology, schemas = tmp_path / "t.yml", tmp_path / "schemas.jsonl"
+    source = {"type": "mysql", "hostname": "h", "username": "u", "password": "p", "server_id": 1}
+    shop = {**source, "database": "shop", "tables": ["lines", "codes"]}
+    query = "SELECT l.id, c.worth + 1 AS x FROM shop.lines l JOIN shop.codes c ON c.code = l.code"
+    value = {"name": "law", "sources": {"shop": shop}, "tables": {"wide": {"query": query, "row_key": ["id"]}}}
+    topology.write_text(yaml.safe_dump(value))
+
+    def written(lines: str | None, codes: str | None, worth: str = "decimal(9,2)") -> list[str]:
+        made = {
+            "lines": (
+                Column(name="id", column_type="int"),
+                Column(name="code", column_type="char(3)", collation=lines),
+            ),
+            "codes": (
+                Column(name="code", column_type="varchar(9)", collation=codes),
+                Column(name="worth", column_type=worth),
+            ),
+        }
+        records = [
+            TableSchema(
+                table_id=TableId(source="shop", database="shop", table=name),
+                version=1,
+                columns=columns,
+                primary_key=(columns[0].name,),
+            )
+            for name, columns in made.items()
+        ]
+        schemas.write_text("\n".join(json.dumps(record.to_json()) for record in records))
+        return [str(topology), "--schemas", str(schemas)]
+
+    meaning = ": rows that meet at the source may not meet here, where text compares by its bytes"
+    run, loose = CliRunner().invoke, written("utf8mb4_0900_ai_ci", "utf8mb4_bin")
+    for command in ("explain-plan", "validate"):
+        said = run(app, [command, *loose])
+        assert said.exit_code == 0
+        assert said.stderr.splitlines() == [
+            "warning: table wide: shop.shop.lines.code compares by utf8mb4_0900_ai_ci, which folds case and accents, "
+            f"and joins shop.shop.codes.code{meaning}",
+            "  remedy: write its values in one case, with the same accents on both sides, "
+            "or ALTER TABLE shop.lines MODIFY code … COLLATE utf8mb4_0900_bin",
+            "warning: table wide: shop.shop.codes.code compares by utf8mb4_bin, which folds trailing spaces, "
+            f"and joins shop.shop.lines.code{meaning}",
+            "  remedy: write its values without trailing spaces on both sides",
+        ]
+    told = json.loads(run(app, ["explain-plan", *loose, "--json"]).stdout)
+    assert [set(warning) for warning in told["wide"]["warnings"]] == [{"found", "remedy"}] * 2
+    for command in ("explain-plan", "validate"):
+        assert run(app, [command, *written(None, "utf8mb4_0900_bin")]).stderr == ""
+    failed = run(app, ["validate", *written(None, None, "decimal(50,10)")])
+    assert "c.worth is decimal(50,10): expressions have at most 38 digits" in str(failed.exception)
 
 
 @pytest.mark.parametrize("table", ["nothing"])

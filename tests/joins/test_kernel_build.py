@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,16 @@ def test_a_mistake_in_the_kernel_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     assert java is not None
     with pytest.raises(RuntimeError, match="can not be compiled"):
         proc_kernel.with_janino(java, tmp_path)
+
+
+def test_no_iterator_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark keeps a state's iterator that is not read to its end until the task ends: 120 MB for 20,000 keys. A join
+    leaves none, forgets a key with its last row, and reads no more for it than was changed."""
+    java = shutil.which("java")
+    assert java is not None
+    both = [*proc_kernel.sources(), Path(__file__).with_name("OpenIterators.java")]
+    monkeypatch.setattr(proc_kernel, "sources", lambda: both)
+    proc_kernel.with_janino(java, tmp_path)
+    command = [java, "-cp", f"{tmp_path}:{proc_kernel._classpath()}", "tailorbird.kernel.OpenIterators"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout == "none open\n", ran.stderr

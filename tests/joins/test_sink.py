@@ -18,8 +18,9 @@ from cdc.types import Canonical, parse_type
 from joins import spark_query
 from joins.file_checkpoint import Checkpoint, QueryRecord
 from joins.hbase_table import connection
+from joins.kafka_table import upserts
 from joins.proc_worker import settle
-from joins.records import Floor, Refused, RowGone, RowPut, dump, load, record_of
+from joins.records import ROW_GONE, Floor, Message, Refused, RowGone, RowPut, dump, load, record_of, text_of
 from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
 
 LAYOUT = Layout(
@@ -45,7 +46,7 @@ def test_rows_become_whole_puts_and_row_deletes() -> None:
     assert (stored.values, stored.layout_id, stored.batch, stored.ts_ms) == ({"id": 7, "price": None}, 3, 4, 9)
 
 
-@pytest.mark.parametrize("values", [[2**31, "1.00"], [1, "1.5"], [1, 3.5], ["x", "1.00"], [None, "1.00"]])
+@pytest.mark.parametrize("values", [[2**31, "1.00"], [1, "1.555"], [1, 3.5], ["x", "1.00"], [None, "1.00"]])
 def test_row_that_does_not_fit_is_refused_alone(values: list[Canonical]) -> None:
     """A value outside its column's type costs its row, with the reason and the values, and nothing else."""
     writes = writes_of([RowPut(values, 9), RowPut([1, "2.50"], 9)], CODEC, batch=0)
@@ -53,6 +54,14 @@ def test_row_that_does_not_fit_is_refused_alone(values: list[Canonical]) -> None
     (refused,) = writes.refused
     assert refused.reason.startswith("row does not fit its layout: ")
     assert json.loads(base64.b64decode(refused.value or "")) == values
+
+
+def test_a_row_that_an_inner_join_on_null_hides_is_no_dead_letter() -> None:
+    """Its key can not have been stored, so there is nothing to delete, neither in HBase nor in a topic."""
+    writes = writes_of([RowGone([None]), RowGone([7])], CODEC, batch=4)
+    assert (len(writes.deletes), writes.refused) == (1, [])
+    gone = [Message(b"\xff" + text_of([key]), ROW_GONE, b"", 1, b"") for key in (None, 7)]
+    assert upserts(gone, LAYOUT, []) == ([(b'{"id":7}', None)], [], [])
 
 
 def test_dead_letter_names_where_it_came_from() -> None:

@@ -137,6 +137,34 @@ def batch_answers(spark: SparkSession, text: str) -> dict[Canonical, Canonical]:
     return {row.id: canonical(bytes(row.x) if isinstance(row.x, bytearray) else row.x) for row in rows}
 
 
+def test_times_are_durations(spark: SparkSession) -> None:
+    """What DuckDB says of them in the simulation; a text that is no time is NULL and ends nothing."""
+    texts = [
+        "t > '100:00:00'",
+        "t = '9:30'",
+        "t IN ('-0:00:01.5')",
+        "greatest(t, '9:00:00')",
+        "least(t, '-9:00', NULL)",
+    ]
+    columns = {"id": "int", "t": "time(6)?"}
+    query = f"SELECT id, {', '.join(f'{text} AS x{i}' for i, text in enumerate(texts))} FROM shop.t"
+    plan = Case(tables={"shop.t": {"key": ["id"], **columns}}, query=query, row_key=["id"], history=[]).plan()
+    times = ["99:00:00", "100:00:00.000001", "09:30:00", "-00:00:01.5", None, "soon", "9999999999:99:99", "-838:59:59"]
+    rows = [(b"\xff" + text_of([n]), ROW_PUT, 1, payload([n, time], 5)) for n, time in enumerate(times)]
+    made = spark.createDataFrame(rows, "k binary, op tinyint, v long, p binary")
+    found = {values_of(bytes(row.p))[1]: values_of(bytes(row.p))[2:] for row in finish(made, plan).collect()}
+    assert found == {
+        "99:00:00": [False, False, False, "99:00:00", "-09:00:00"],
+        "100:00:00.000001": [True, False, False, "100:00:00.000001", "-09:00:00"],
+        "09:30:00": [False, True, False, "09:30:00", "-09:00:00"],
+        "-00:00:01.5": [False, False, True, "09:00:00", "-09:00:00"],
+        None: [None, None, None, "09:00:00", "-09:00:00"],
+        "soon": [None, None, None, "09:00:00", "-09:00:00"],
+        "9999999999:99:99": [None, None, None, "09:00:00", "-09:00:00"],
+        "-838:59:59": [False, False, False, "09:00:00", "-838:59:59"],
+    }
+
+
 def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
     """A dead letter with the row's key and the expression; guards and rows that WHERE hides tell nothing."""
     asked = case(", n / d AS q, CASE WHEN tiny <> 0 THEN n / tiny END AS g", "WHERE n < 100 OR n IS NULL")

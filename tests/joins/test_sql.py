@@ -8,9 +8,12 @@ from cdc.errors import TopologyError
 from cdc.reader import read_topology
 from cdc.schema import Column, TableId, TableSchema
 from cdc.topology import Topology
+from cdc.types import Canonical
 from joins.compiler import compile_plan
 from joins.plan import Plan
+from joins.records import Values
 from joins.sql import check_query, parse_query, tables_of
+from joins.sql_evaluate import Evaluator
 
 HEAD = """name: shape
 sources:
@@ -240,6 +243,98 @@ def test_failing_expressions_have_a_condition_that_tells() -> None:
     assert case.failed is not None
     assert "> 0" in case.failed
     assert upper.failed is None
+
+
+def test_a_renamed_alias_keeps_fingerprint_and_layout() -> None:
+    """A computed column, WHERE and a filter say the same under other aliases: nothing stored changes."""
+    text = "SELECT {0}.id, upper({1}.name) AS loud FROM shop.orders {0} JOIN crm.customers {1} ON {1}.id ="
+    text += " {0}.customer_id WHERE {0}.rate > 1 AND ({1}.name <> {0}.code OR {0}.id = 7)"
+    one, other = compiled(text.format("o", "c")), compiled(text.format("x", "y"))
+    assert one.fingerprint() == other.fingerprint()
+    assert one.layout(4).same_shape(other.layout(5))
+    louder = compiled(text.format("o", "c").replace("upper", "lower"))
+    assert one.fingerprint() != louder.fingerprint()
+    typed = compiled(text.format("o", "c").replace("upper(c.name)", "c.rate + 1"))
+    assert not one.layout(4).same_shape(typed.layout(4))
+
+
+SHIFTS = TableId(source="shop", database="shop", table="orders")
+SHIFT_COLUMNS = {"id": "int", "t": "time(6)?", "u": "time?", "at": "datetime(6)?", "s": "varchar(9)?"}
+SHIFT_COLUMNS |= {"wide": "decimal(50,10)?", "most": "decimal(38,10)?"}
+
+
+def shifts(column: str) -> Plan:
+    """The plan of one computed column over a table with times, moments and long numbers."""
+    made = topology(f"SELECT id, {column} AS x FROM shop.orders")
+    return compile_plan(made, made.tables["wide"], {SHIFTS: schema(SHIFTS, SHIFT_COLUMNS)})
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("t > '100:00:00'", {"99:00:00": False, "100:00:00": False, "100:00:00.000001": True, "-838:59:59": False}),
+        ("t >= '-1:00:00'", {"-00:59:59.9": True, "-01:00:00": True, "-01:00:00.1": False, "-99:00:00": False}),
+        ("t = '9:30'", {"09:30:00": True, "09:30:00.5": False, "-09:30:00": False}),
+        ("t <=> NULL", {None: True, "00:00:00": False}),
+        ("t < u", {"99:00:00": True, "100:00:00": False}),
+        ("t BETWEEN '9:00:00' AND '100:00:00'", {"10:00:00": True, "100:00:00": True, "-10:00:00": False}),
+        ("t IN ('9:00:00.50', '0:00:01')", {"09:00:00.5": True, "00:00:01": True, "09:00:00": False}),
+        ("greatest(t, u)", {"99:00:00": "100:00:00", "838:59:59": "838:59:59", None: "100:00:00"}),
+        ("least(t, u, '9:00')", {"99:00:00": "09:00:00", "-00:00:01.5": "-00:00:01.5", None: "09:00:00"}),
+        ("nullif(t, '9:00')", {"09:00:00": None, "90:00:00": "90:00:00"}),
+        ("CASE t WHEN '9:00' THEN 1 END", {"09:00:00": 1, "90:00:00": None}),
+    ],
+)
+def test_times_compare_as_durations(text: str, rows: dict[str | None, Canonical]) -> None:
+    """TIME is a duration: '99:00:00' is less than '100:00:00', whatever its text; negative ones and fractions too."""
+    plan, evaluator = shifts(text), Evaluator()
+    columns = plan.root.columns
+    values: list[Values] = [[{"id": 1, "t": time, "u": "100:00:00"}[name] for name in columns] for time in rows]
+    found = [row[-1] for row, _ in evaluator.finish(plan.finish, values)]
+    evaluator.close()
+    assert dict(zip(rows, found, strict=True)) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("t > 'soon'", "'soon' is no time (query"),
+        ("t = s", "time and string in t = s (query"),
+        ("wide + 1", "wide is decimal(50,10): expressions have at most 38 digits"),
+        ("CASE WHEN wide IS NULL THEN 1 END", "wide is decimal(50,10): expressions have at most 38 digits"),
+        ("CAST(wide AS DOUBLE)", "wide is decimal(50,10): expressions have at most 38 digits"),
+    ],
+)
+def test_what_types_do_not_allow_is_refused(text: str, says: str) -> None:
+    """Before anything starts, with line and column: Spark would end at start, or compare what is no time."""
+    with pytest.raises(TopologyError) as raised:
+        shifts(text)
+    assert says in str(raised.value).replace("shop.orders.", "").replace("orders.", "")
+    assert "query line 1, column" in str(raised.value)
+
+
+def test_numbers_of_more_than_38_digits_pass_as_they_are() -> None:
+    """MySQL has decimals of 65 digits: as a plain column they are kept whole, in expressions up to Spark's 38."""
+    assert str(shifts("wide").finish.outputs[1].type) == "decimal(50,10)"
+    assert str(shifts("most + 1").finish.outputs[1].type) == "decimal(38,9)"
+
+
+@pytest.mark.parametrize(
+    ("literal", "moment"),
+    [
+        ("'2026-01-31 12:00:00+02:00'", "2026-01-31 10:00:00"),
+        ("'2026-01-31T00:30:00.5+0100'", "2026-01-30 23:30:00.5"),
+        ("'2026-01-31 12:00:00-00:30'", "2026-01-31 12:30:00"),
+        ("'2026-01-31 12:00:00Z'", "2026-01-31 12:00:00"),
+        ("'2026-01-31 12:00:00'", "2026-01-31 12:00:00"),
+        ("TIMESTAMP'2026-01-31 12:00:00+02:00'", "2026-01-31 10:00:00"),
+        ("CAST('2026-01-31 12:00:00+02:00' AS TIMESTAMP)", "2026-01-31 10:00:00"),
+    ],
+)
+def test_a_literals_offset_counts(literal: str, moment: str) -> None:
+    """A moment written with an offset is that moment, in UTC as all columns are."""
+    compared = shifts(f"at = {literal}").finish.computed[0].sql
+    assert f"TIMESTAMP_NTZ'{moment}'" in compared.replace(".500000'", ".5'")
 
 
 def test_fingerprint_names_what_the_state_depends_on() -> None:

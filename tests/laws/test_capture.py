@@ -16,11 +16,13 @@ from cdc.errors import Retriable
 from cdc.event import Position
 from cdc.naming import change_topic, history_topic, schemas_topic
 from cdc.schema import TableId
-from ingest.agent.capture import Observer, Session
+from ingest.agent.capture import Session
 from ingest.agent.facts import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
 from ingest.agent.groups import Limits
 from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.observer import Observer
 from ingest.agent.records import Recorder
+from ingest.agent.relations import Relations
 from ingest.agent.seams import Checkpoint, Record, Seen, Stream
 from ingest.agent.snapshots import Chunk, ChunkRequest
 from ingest.agent.tables import Tables
@@ -99,6 +101,9 @@ class Server:
 
     def seen(self) -> Seen:
         return Seen(catalog=CATALOG, dialect=dialect_of("mysql"))
+
+    def relations(self) -> Relations:
+        return Relations()
 
     def holds(self, position: Position) -> bool:
         return True

@@ -13,11 +13,12 @@ from joins.plan import KeyedJoin
 from joins.records import PUT, Message
 from joins.state import JoinState
 from tests.joins.joincase import Case, read_case, run_case
-from tests.joins.joinrandom import random_case
+from tests.joins.joinrandom import random_case, random_view_case
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("*.case"))
 QUICK, CHUNK = 240, 40
 MATRIX = 4000
+VIEWS = 60
 
 
 @pytest.mark.parametrize("first", range(0, QUICK, CHUNK))
@@ -34,6 +35,13 @@ def test_many_random_joins_are_their_selects(first: int) -> None:
     """4,000 more."""
     for seed in range(first, first + 500):
         run_case(random_case(seed), seed)
+
+
+@pytest.mark.parametrize("first", range(0, VIEWS, 20))
+def test_random_views_under_left_joins_are_their_selects(first: int) -> None:
+    """What a table of the topology computes is NULL where a LEFT JOIN finds no row of it, at any depth."""
+    for seed in range(first, first + 20):
+        run_case(random_view_case(seed), seed)
 
 
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])

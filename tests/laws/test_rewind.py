@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from cdc.event import Position
 from cdc.naming import history_topic, schemas_topic
-from ingest.agent.capture import Observer, Session
+from ingest.agent.capture import Session
 from ingest.agent.groups import Limits
 from ingest.agent.marks import MOST, REPLAYED, Marks, marks_of, rewound
 from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.observer import Observer
 from ingest.agent.records import Recorder
 from ingest.agent.seams import Checkpoint, Record
 from ingest.agent.tables import Tables

@@ -98,7 +98,12 @@ def test_bytes_are_those_of_hbase(kind: str, value: Canonical, stored: str) -> N
 
 def test_wrong_value_is_refused() -> None:
     """A value of another type is an error, never a guess."""
-    for column_type, value in [("int", "1"), ("decimal(9,2)", "1"), ("datetime", "2020-01-01T00:00:00"), ("text", 1)]:
+    for column_type, value in [
+        ("int", "1"),
+        ("decimal(9,2)", "1.005"),
+        ("datetime", "2020-01-01T00:00:00"),
+        ("text", 1),
+    ]:
         with pytest.raises((ValueError, struct.error)):
             encoder(from_mysql(column_type))(value)
     with pytest.raises(ValueError, match="no logical type"):
@@ -159,9 +164,15 @@ def test_no_row_is_a_barrier(number: int) -> None:
 
 
 def test_barrier_reads_back() -> None:
-    """What a barrier says of positions survives storage; regions split at the salt."""
-    barrier = Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions={"shop": {"sequence": 3}})
+    """What a barrier says of positions and offsets survives storage; regions split at the salt."""
+    ends = ({"t.s.d.a": {0: 7, 10: 0}}, {}, {"t.s.d.a": {0: 6}, "t.s.d.b": {1: 2}})
+    positions = {"shop": {"sequence": 3}}
+    barrier = Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions=positions, ends=ends, incomplete=2)
     assert load_barrier(barrier.to_bytes()) == barrier
+    former = b'{"format": 1, "bucket": 1, "buckets": 2, "batch": 9, "stamp": 5, "positions": {"shop": {"sequence": 3}}}'
+    assert load_barrier(former) == Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions=positions)
+    with pytest.raises(ValueError, match="unknown format"):
+        load_barrier(former.replace(b'"format": 1', b'"format": 3'))
     assert split_keys(3) == [b"\x01", b"\x02"]
 
 

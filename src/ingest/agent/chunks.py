@@ -6,10 +6,13 @@ and bytes. Others (floating-point numbers, ENUM, JSON) are read in one pass.
 
 from __future__ import annotations
 
+import base64
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from cdc.schema import Column, TableSchema
+from ingest.agent.facts import Row
 from ingest.agent.values import select_expression
 
 _WALKABLE = {
@@ -72,6 +75,41 @@ def select_last(schema: TableSchema, where: str) -> str:
     return f"SELECT {', '.join(keys)} FROM {_name(schema)}{condition} ORDER BY {order} LIMIT 1"
 
 
+def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
+    """The rows of some keys, each named by its columns' canonical values."""
+    shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
+    names = schema.primary_key
+    if len(names) == 1:
+        values = ", ".join(literal(_key_column(schema, names[0]), _told(schema, names[0], key)) for key in keys)
+        return f"SELECT {shown} FROM {_name(schema)} WHERE {quoted(names[0])} IN ({values})"
+    # not (a, b) IN (…), for which MariaDB would read the whole table
+    rows = " OR ".join(
+        "("
+        + " AND ".join(f"{quoted(n)} = {literal(_key_column(schema, n), _told(schema, n, key))}" for n in names)
+        + ")"
+        for key in keys
+    )
+    return f"SELECT {shown} FROM {_name(schema)} WHERE {rows}"
+
+
+def _key_column(schema: TableSchema, name: str) -> Column:
+    column = schema.column(name)
+    assert column is not None, "a key's columns are columns"
+    return column
+
+
+def _told(schema: TableSchema, name: str, key: Row) -> Any:
+    """A canonical value as `stored` would keep what a SELECT returns."""
+    kind, value = _key_column(schema, name).type.kind, key[name]
+    if kind == "bytes":
+        return {"hex": base64.b64decode(str(value)).hex()}
+    if kind == "date":
+        return str(value).removesuffix("Z")
+    if kind in ("datetime", "timestamp"):
+        return str(value).removesuffix("Z").replace("T", " ")
+    return str(value)
+
+
 def select_all(schema: TableSchema, where: str) -> str:
     """All rows in one pass, in no order that matters."""
     shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
@@ -86,9 +124,7 @@ def _compared(schema: TableSchema, key: list[Any], sign: str, *, or_equal: bool)
     """The key compared with values, column by column, so that an index on it is used."""
     text = ""
     for name, value in reversed(list(zip(schema.primary_key, key, strict=True))):
-        column = schema.column(name)
-        assert column is not None, "a key's columns are columns"
-        this, right = quoted(name), literal(column, value)
+        this, right = quoted(name), literal(_key_column(schema, name), value)
         if not text:
             text = f"{this} {sign}{'=' if or_equal else ''} {right}"
         else:

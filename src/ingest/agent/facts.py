@@ -87,6 +87,23 @@ class RowsKept(NamedTuple):
     pos: int
 
 
+class RowsPartial(NamedTuple):
+    """Rows of one table whose images lack columns, in the shape of RowsLogged: they tell the keys, and what was set."""
+
+    table: TableId
+    operation: Operation
+    rows: Sequence[Any]
+    file: str
+    pos: int
+
+
+class RowsUntold(NamedTuple):
+    """Rows that a statement changed without the log's telling them; `tables` are (database, table), None: any table."""
+
+    tables: tuple[tuple[str, str], ...] | None
+    sql: str
+
+
 class TransactionEnded(NamedTuple):
     """The transaction is committed at the source; `file` and `pos` name the event behind it."""
 
@@ -113,6 +130,8 @@ Fact = (
     | TableDescribed
     | RowsLogged
     | RowsKept
+    | RowsPartial
+    | RowsUntold
     | TransactionEnded
     | TransactionLogged
     | CaughtUp

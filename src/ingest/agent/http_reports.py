@@ -13,8 +13,8 @@ from prometheus_client import Counter, Gauge
 from cdc.errors import TailorbirdError
 from cdc.event import Position
 from cdc.topology import Source
-from ingest.agent.capture import Observer
 from ingest.agent.health import Health, Verdict
+from ingest.agent.observer import Observer
 from ingest.agent.seams import Checkpoint
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
@@ -41,6 +41,12 @@ COMPLETED = Gauge("debezium_metrics_SnapshotCompleted", "1 once all tables were 
 SCANNED = Gauge("debezium_metrics_RowsScanned", "Rows read of a table's snapshot", [*_STREAM, "table"])
 _TASK = ["connector", "task"]
 WRITTEN = Counter("kafka_connect_source_task_metrics_source_record_write", "Changes written to Kafka", _TASK)
+UNTOLD = Counter(
+    "tailorbird_capture_untold_changes",
+    "Changes that the log did not tell, by kind; `rows`: mended",
+    ["source", "kind"],
+)
+HELD = Gauge("tailorbird_capture_held_rows", "Rows held back until they are mended", ["source"])
 MOVING = Gauge("tailorbird_capture_moving", "1 while the health check would say so", ["source"])
 HEAD_EVERY = 5.0  # seconds between questions for the server's head
 
@@ -51,6 +57,7 @@ class Reports(Observer):
     def __init__(self, topology: str, source: Source, log: structlog.typing.FilteringBoundLogger) -> None:
         self._log, name = log, source.name
         self._captured, self._lag = CAPTURED.labels(name), LAG.labels(name)
+        self._name = name
         self._dead = DEAD_LETTERS.labels("capture")
         server = f"{topology}.{name}"
         stream, snapshot = (source.type, server, "streaming"), (source.type, server, "snapshot")
@@ -105,6 +112,13 @@ class Reports(Observer):
             self._dead.inc(images)
             self._erroneous.inc(images)
             self._log.warning("rows quarantined", rows=images, topic="deadletters", **self._place())
+
+    def mended(self, counts: Mapping[str, int], waiting: int) -> None:
+        """Counts."""
+        for kind, count in counts.items():
+            if count:
+                UNTOLD.labels(self._name, kind).inc(count)
+        HELD.labels(self._name).set(waiting)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
         """One line now and then."""

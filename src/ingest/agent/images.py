@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
-from cdc.event import Position, SourceInfo
+from cdc.event import Position
 from ingest.agent.facts import Image, Refused, Row, RowsLogged
 from ingest.agent.records import Recorder, TableWriter, image_size
 from ingest.agent.seams import Record
@@ -21,17 +21,6 @@ def snapshot_records(
     recorder: Recorder, writer: TableWriter, images: list[Image], low: Position, now_ms: int
 ) -> list[Record]:
     """Records of rows that a snapshot read; they carry the low watermark's sequence, so every logged change wins."""
-    info = SourceInfo(
-        table_id=writer.schema.table_id,
-        ts_ms=now_ms,
-        server_id=0,
-        gtid=None,
-        file=low.file,
-        pos=low.pos,
-        row=0,
-        sequence=low.sequence,
-        snapshot="true",
-    )
     source = writer.read(now_ms, low)
     records: list[Record] = []
     if writer.shape:
@@ -39,7 +28,7 @@ def snapshot_records(
             writer.shape(image.values if isinstance(image, Refused) else image)
     for image in map(tellable, images):
         if isinstance(image, Refused):
-            records.append(recorder.dead_letter(image, info, now_ms))
+            records.append(recorder.unread(image, writer.schema.table_id, low, now_ms))
         else:
             value = writer.value(b"r", _NULL, _dumps(image), source, 0, low.sequence, now_ms, _NULL)
             records.append(Record(writer.topic, writer.key(image), value))

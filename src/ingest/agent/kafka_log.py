@@ -22,6 +22,8 @@ from cdc.errors import Fatal, Retriable, TailorbirdError
 from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema, schema_from_json
 from cdc.topology import Source, Topology
+from ingest.agent.findings import Search
+from ingest.agent.kafka_search import KafkaSearch
 from ingest.agent.kafka_topics import (
     MAX_MESSAGE,
     PATIENCE,
@@ -51,6 +53,7 @@ class KafkaLog:
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
         self._ensured = set(topics.changes)
+        self._searches: list[Search] = []
         self._open = False
         self._unpolled = 0
         self._failure: Any = None
@@ -95,10 +98,25 @@ class KafkaLog:
         if stored is None:
             return Recovered(schemas=schemas, history=history)
         checkpoint, ends = read_checkpoint(stored)
+        behind = {topic for topic in self._topics.changes if topic not in ends}
         for topic, offsets in ends.items():
             if topic in self._ends or self._topics.open_ended:
                 self._ends.setdefault(topic, {}).update(offsets)
-        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history)
+        with self._translated("compare the topics' ends with the position"):
+            lost = self._lost()
+        for topic in lost:
+            self._ends[topic] = dict.fromkeys(range(self._topics.partitions), 0)
+        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history, behind=frozenset(behind | lost))
+
+    def _lost(self) -> set[str]:
+        """Topics that end before what is committed of them: they were deleted, and are there anew or not at all."""
+        admin = AdminClient(client_settings(self._bootstrap))
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+        there = admin.list_topics(timeout=PATIENCE).topics
+        lost = {topic for topic in self._ends if topic not in there}
+        wanted = [TopicPartition(t, p) for t, ends in self._ends.items() if t not in lost for p in ends]
+        found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=PATIENCE) if wanted else {}
+        return lost | {t.topic for t, told in found.items() if told.result().offset < self._ends[t.topic][t.partition]}
 
     def ensure_topic(self, name: str) -> None:
         """Have the topic of a table's changes, which may have appeared only now; Retriable when Kafka is away."""
@@ -163,6 +181,8 @@ class KafkaLog:
 
     def close(self) -> None:
         """Give up what is uncommitted and forget the connections; safe to call at any time."""
+        for search in self._searches:
+            search.given_up = True
         self.abort()
         self._drop()
 
@@ -274,6 +294,14 @@ class KafkaLog:
                 if letter.get("source") == self._source:
                     found.append(letter)
         return found
+
+    def search(self, search: Search) -> None:
+        """See `seams.ChangeLog`; a thread of its own reads."""
+        if search.topic not in self._ensured and search.topic not in self._ends:
+            search.done = True
+            return
+        self._searches = [*(one for one in self._searches if not one.done), search]
+        KafkaSearch(client_settings(self._bootstrap), self._id, search, range(self._topics.partitions)).start()
 
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
         """The partition's end once no transaction is open in it; Retriable when that takes too long.

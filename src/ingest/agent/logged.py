@@ -1,7 +1,8 @@
 """Raw events of a binary log → facts. Pure: the reader brings the events, wherever it has them from.
 
-Whatever could hide a change of a captured table is Fatal with its file and position: a statement logged as text, an XA
-transaction that is only prepared, an incident, an event that is not known. What cannot be decoded is kept as bytes.
+What cannot be decoded is kept as bytes. What changed rows without telling them is told as such: a statement logged as
+text (RowsUntold), images without all columns (RowsPartial). Whatever else could hide a change of a captured table is
+Fatal with its file and position: an XA transaction that is only prepared, an incident, an event that is not known.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from ingest.agent.columns import described, is_hidden
 from ingest.agent.facts import (
     CAUGHT_UP,
     Fact,
+    Image,
     Operation,
+    Refused,
     RowsKept,
     RowsLogged,
+    RowsPartial,
+    RowsUntold,
     StatementLogged,
     TableDescribed,
     TransactionBegan,
@@ -38,10 +43,13 @@ from ingest.binlog.packed import U32, U64
 from ingest.binlog.parse import commit_micros, parse_event
 from ingest.binlog.position import GTID_EVENTS
 from ingest.binlog.rows import TableDecoder
+from ingest.binlog.written import fills, loaded, written
 
 T = EventType
 ENVELOPE = Flavour(json="canonical", temporal="canonical", binary="base64", bit="canonical")
 _SHOWN = Flavour(json="canonical", temporal="text", binary="base64", bit="canonical")
+# The files of LOAD DATA as a log of statements carries them; the statement itself comes behind.
+_FILE_PARTS = frozenset({int(T.BEGIN_LOAD_QUERY), int(T.APPEND_BLOCK), int(T.DELETE_FILE)})
 _QUERIES = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
 OPERATION: dict[int, Operation] = {
     code: "insert" if code in INSERTS else "delete" if code in DELETES else "update" for code in ROWS_EVENTS
@@ -114,7 +122,7 @@ class LoggedFacts:
                     self._fatal(raw, "an XA transaction changed captured tables", "use plain transactions for them")
                 yield TransactionEnded(progress.file, progress.position)
             else:
-                self._other(raw)
+                yield from self._other(raw)
             if not progress.in_transaction and idle():
                 yield CAUGHT_UP
 
@@ -130,7 +138,7 @@ class LoggedFacts:
             return
         progress, known, file, new = self._stream.progress, self._known, window.file, tuple.__new__
         for found in self._reader.whole.transactions(window):
-            identity, commit_us, server_id, decoder, code, rows, begin, pos, xid_at, end, data, _ = found
+            identity, commit_us, server_id, decoder, code, rows, begin, pos, _, end, _, _ = found
             gtid = f"{identity[0]}:{identity[2]}" if identity is not None else ""
             began = new(TransactionBegan, (gtid, commit_us, server_id, file, begin))
             ended = new(TransactionEnded, (file, end))
@@ -141,10 +149,17 @@ class LoggedFacts:
                 continue
             table, width = known[decoder]
             operation = OPERATION[code]
-            image = rows[0][1] if operation == "update" else rows[0]
-            if len(image) < width:
-                progress.begin(identity)
-                self._partial(RawEvent(code, data, file, pos, xid_at), decoder)
+            if operation != "update":
+                whole = len(rows[0]) >= width
+            else:
+                before, after = rows[0]
+                whole = len(before) >= width and len(after) >= width
+            if not whole:
+                yield began
+                yield RowsPartial(table, operation, rows, file, pos)
+                progress.close(identity, file, end)
+                yield ended
+                continue
             progress.close(identity, file, end)
             logged = new(RowsLogged, (table, operation, rows, True, file, pos))
             yield new(TransactionLogged, (began, logged, ended))
@@ -164,16 +179,17 @@ class LoggedFacts:
         ):
             pass
         elif changes_rows(sql):
-            self._fatal(
-                raw,
-                "rows were changed by a statement that was logged as text (binlog_format is not ROW in its session): "
-                f"{' '.join(sql.split())[:200]}",
-                "set binlog_format=ROW, and start over under a new topology name to take a new snapshot",
-            )
+            yield self._untold(query.database, sql)
         else:
             yield StatementLogged(query.database, sql, query.thread_id, _sql_mode(query.status))
+            if fills(sql):
+                yield self._untold(query.database, sql)
         if not progress.in_transaction:
             yield TransactionEnded(progress.file, progress.position)
+
+    def _untold(self, database: str, sql: str) -> RowsUntold:
+        names = written(database, sql)
+        return RowsUntold(None if names is None else tuple(sorted(names)), " ".join(sql[:2000].split())[:200])
 
     def _map(self, raw: RawEvent) -> Fact | None:
         """Take note of a TABLE_MAP; a fact where it says, for the first time, what a captured table looks like."""
@@ -221,8 +237,6 @@ class LoggedFacts:
         decoder = self._stream.decoder_of(raw)
         if not decoder.wanted:
             return None
-        if code == T.PARTIAL_UPDATE_ROWS:
-            self._fatal(raw, "a partial JSON update", "SET PERSIST binlog_row_value_options = ''")
         table, width = self._known[decoder]
         plain = True
         try:
@@ -234,25 +248,23 @@ class LoggedFacts:
         except BinlogError as error:
             return self._keep(raw, key, table, error.reason)
         operation = OPERATION[code]
-        image = rows[0][1] if operation == "update" else rows[0]
-        if plain and len(image) < width:
-            self._partial(raw, decoder)
+        images = rows[0] if operation == "update" else rows[:1]
+        if code == T.PARTIAL_UPDATE_ROWS or any(len(_told(image)) < width for image in images):
+            return RowsPartial(table, operation, rows, raw.file, raw.offset)
         return RowsLogged(table, operation, rows, plain, raw.file, raw.offset)
-
-    def _partial(self, raw: RawEvent, decoder: TableDecoder) -> NoReturn:
-        self._fatal(
-            raw,
-            f"rows of {decoder.table.name} were logged with partial images",
-            "SET PERSIST binlog_row_image = FULL",
-        )
 
     def _keep(self, raw: RawEvent, key: bytes, table: TableId, why: str) -> RowsKept:
         return RowsKept(table, why, self._stream.dialect.server, self._maps[key], raw.data, raw.file, raw.offset)
 
-    def _other(self, raw: RawEvent) -> None:
+    def _other(self, raw: RawEvent) -> Iterator[Fact]:
         if raw.code == T.INCIDENT:
             self._fatal(raw, "the server reports an incident: its log has a gap", "take a new snapshot")
-        self._stream.check_known(raw)
+        if raw.code == T.EXECUTE_LOAD_QUERY:
+            database, sql = loaded(raw.data[HEADER_SIZE:])
+            if self._tables.concerns(database, sql):
+                yield self._untold(database, sql)
+        elif raw.code not in _FILE_PARTS:
+            self._stream.check_known(raw)
 
     def _fatal(self, raw: RawEvent, what: str, hint: str) -> NoReturn:
         gtid = self._stream.progress.gtid
@@ -266,6 +278,10 @@ def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:
     if OPERATION[event[4]] == "update":
         return [(judged(columns, before), judged(columns, after)) for before, after in shown]
     return [judged(columns, image) for image in shown]
+
+
+def _told(image: Image) -> dict[str, Any]:
+    return image.values if isinstance(image, Refused) else image
 
 
 def _table_named(data: bytes, at: int) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import orjson
 from cdc.errors import Fatal
 from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema, schema_from_json
+from ingest.agent.findings import Search
 from ingest.agent.seams import Checkpoint, Record, Recovered
 
 
@@ -22,6 +23,12 @@ class Broker:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     epoch: int = 0
     history: int = 0  # the history begins behind so many records
+    lost: set[str] = field(default_factory=set)
+
+    def lose(self, topic: str) -> None:
+        """A topic is deleted, and made anew."""
+        self.records = [record for record in self.records if record.topic != topic]
+        self.lost.add(topic)
 
 
 class MemoryLog:
@@ -43,7 +50,9 @@ class MemoryLog:
                 schema = schema_from_json(orjson.loads(record.value))
                 schemas[schema.table_id] = schema
         newest = self._broker.checkpoints[-1] if self._broker.checkpoints else None
-        return Recovered(checkpoint=newest, schemas=schemas, history=self.history())
+        return Recovered(
+            checkpoint=newest, schemas=schemas, history=self.history(), behind=frozenset(self._broker.lost)
+        )
 
     def history(self) -> tuple[HistoryRecord, ...]:
         """See `seams.ChangeLog`."""
@@ -73,6 +82,7 @@ class MemoryLog:
         self._check()
         self._broker.records += self._pending
         self._broker.checkpoints.append(checkpoint)
+        self._broker.lost.clear()
         self._pending = []
         if self._restated is not None:
             self._broker.history, self._restated = self._restated, None
@@ -81,6 +91,14 @@ class MemoryLog:
         """See `seams.ChangeLog`."""
         found = (r.value for r in self._broker.records if r.topic.endswith(".quarantine") and r.value is not None)
         return [orjson.loads(value) for value in found]
+
+    def search(self, search: Search) -> None:
+        """See `seams.ChangeLog`; it is done at once."""
+        records = self._broker.records
+        for offset in range(search.begin.get(0, 0), len(records)):
+            if records[offset].topic == search.topic:
+                search.see(0, records[offset].key, records[offset].value)
+        search.begin, search.done = {0: len(records)}, True
 
     def abort(self) -> None:
         """See `seams.ChangeLog`."""

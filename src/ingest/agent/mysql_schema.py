@@ -117,17 +117,25 @@ def holds(connection: Connection, source: Source, position: Position) -> bool:
         return position.file in {str(row[0]) for row in query(connection, "SHOW BINARY LOGS")}
 
 
-_COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME
+_COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME,
+COLLATION_NAME, COLUMN_DEFAULT, EXTRA
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN ({}) ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _STATISTICS = """SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA IN ({})
 ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"""
-_TABLES = """SELECT t.TABLE_SCHEMA, t.TABLE_NAME, c.CHARACTER_SET_NAME, t.TABLE_TYPE, t.ENGINE
+_TABLES = """SELECT t.TABLE_SCHEMA, t.TABLE_NAME, c.CHARACTER_SET_NAME, t.TABLE_TYPE, t.ENGINE, t.TABLE_COLLATION
 FROM information_schema.TABLES t
 LEFT JOIN information_schema.COLLATION_CHARACTER_SET_APPLICABILITY c ON c.COLLATION_NAME = t.TABLE_COLLATION
 WHERE t.TABLE_SCHEMA IN ({}) ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME"""
-_SCHEMATA = """SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA
+_SCHEMATA = """SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME
+FROM information_schema.SCHEMATA
 WHERE SCHEMA_NAME IN ({})"""
+
+_COLUMN_NAMES = (
+    "table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name", "collation_name",
+    "column_default", "extra",
+)  # fmt: skip
+_TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type", "engine", "table_collation")
 
 
 def seen(connection: Connection, source: Source) -> Seen:
@@ -138,13 +146,10 @@ def seen(connection: Connection, source: Source) -> Seen:
         columns, statistics, tables, schemata = (
             [dict(zip(names, row, strict=True)) for row in query(connection, sql.format(marks), *databases)]
             for names, sql in (
-                (
-                    ("table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name"),
-                    _COLUMNS,
-                ),
+                (_COLUMN_NAMES, _COLUMNS),
                 (("table_schema", "table_name", "index_name", "column_name", "non_unique"), _STATISTICS),
-                (("table_schema", "table_name", "character_set_name", "table_type", "engine"), _TABLES),
-                (("schema_name", "default_character_set_name"), _SCHEMATA),
+                (_TABLE_NAMES, _TABLES),
+                (("schema_name", "default_character_set_name", "default_collation_name"), _SCHEMATA),
             )
         )
         ((version, charset, fold, explicit),) = query(
@@ -170,7 +175,7 @@ def seen(connection: Connection, source: Source) -> Seen:
         explicit_timestamps=str(explicit) in ("1", "ON"),
         fold_names=int(fold) > 0,
     )
-    return Seen(catalog=catalog_of(columns, statistics, base, schemata, str(charset)), dialect=dialect)
+    return Seen(catalog=catalog_of(columns, statistics, base, schemata, str(charset), dialect), dialect=dialect)
 
 
 def table_schemas(
@@ -190,7 +195,7 @@ def table_schemas(
     for schema in change.schemas:
         last = known.get(schema.table_id)
         same = last and last.primary_key == schema.primary_key and same_columns(last.columns, schema.columns)
-        found[schema.table_id] = last if last and same else replace(schema, version=last.version + 1 if last else 1)
+        found[schema.table_id] = replace(schema, version=last.version + (not same) if last else 1)
     return found
 
 

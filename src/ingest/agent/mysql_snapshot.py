@@ -31,6 +31,7 @@ from ingest.binlog.canonical import Unrepresentable
 from ingest.binlog.gtid import MariaGtidSet
 
 CHUNK = 4096  # rows held at a time, per table
+KEYS = 500  # rows that one SELECT asks for by their keys
 _PATIENCE = 60.0  # seconds that a replica may need to execute what the stream has read
 
 
@@ -44,7 +45,9 @@ class MySqlChunks:
 
     def request(self, request: ChunkRequest) -> None:
         """See `snapshots.ChunkReader`."""
-        table = request.schema.table_id
+        table: Any = request.schema.table_id
+        if request.keys:
+            table = (table, "keys")
         worker = self._workers.get(table)
         if worker is not None and request.after is None:
             worker.asked.put(None)
@@ -104,6 +107,8 @@ class _Worker:
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
     def _read(self, connection: Connection, request: ChunkRequest) -> Chunk:
+        if request.keys:
+            return self._keyed(connection, request)
         if not (self._maria or self._gtids) or not (request.unique and chunks.walkable(request.schema)):
             return self._page(connection, request)
         schema, last = request.schema, request.last
@@ -126,6 +131,20 @@ class _Worker:
         after = [chunks.stored(value) for value in rows[-1][width:]] if len(rows) == self._rows else None
         total = self._rows_of(connection, request) if request.after is None else None
         return Chunk(request=request, images=images, after=after, last=last, high=high, total=total)
+
+    def _keyed(self, connection: Connection, request: ChunkRequest) -> Chunk:
+        """The rows of some keys, a few hundred at a time, between one position and another."""
+        images: list[Image] = []
+        self._wait(connection, request.position)
+        exact = self._maria or not self._gtids
+        high = self._pass_begins(connection) if exact else None
+        with translated(self._source, f"read {request.schema.table_id}"):
+            for at in range(0, len(request.keys), KEYS):
+                sql = chunks.select_keys(request.schema, request.keys[at : at + KEYS])
+                images += _images(request.schema, query(connection, sql))
+            if high is None:
+                high = self._executed(connection)
+        return Chunk(request=request, images=images, after=None, last=None, high=high)
 
     def _page(self, connection: Connection, request: ChunkRequest) -> Chunk:
         """The next page of one pass over the table, all as of the pass's beginning."""

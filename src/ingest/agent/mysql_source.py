@@ -12,7 +12,9 @@ from ingest.agent import mysql_schema
 from ingest.agent.groups import Lull
 from ingest.agent.logged import ENVELOPE, LoggedFacts
 from ingest.agent.mysql_connection import connected, ssl_of
+from ingest.agent.mysql_relations import relations
 from ingest.agent.mysql_snapshot import MySqlChunks
+from ingest.agent.relations import Relations
 from ingest.agent.seams import Checkpoint, PositionLost, Seen, Stream
 from ingest.agent.tables import Tables
 from ingest.binlog import Checkpoint as Place
@@ -48,6 +50,11 @@ class MySqlSource:
         """See `seams.Source`."""
         with connected(self._settings) as connection:
             return mysql_schema.holds(connection, self._settings, position)
+
+    def relations(self) -> Relations:
+        """See `seams.Source`."""
+        with connected(self._settings) as connection:
+            return relations(connection, self._settings)
 
     @contextmanager
     def chunks(self) -> Iterator[MySqlChunks]:

@@ -17,7 +17,7 @@ from cdc.envelope import VERSION, key_of, to_envelope
 from cdc.errors import Fatal
 from cdc.event import ChangeEvent, Position, SourceInfo
 from cdc.history import Record as HistoryRecord
-from cdc.schema import TableSchema
+from cdc.schema import TableId, TableSchema
 from ingest.agent.facts import Refused, Row, RowsKept
 from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record
 
@@ -28,6 +28,7 @@ _dumps = orjson.dumps
 _ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
 TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}'
 CHANGE = _ENVELOPE + TRANSACTION + b"}"
+_PARTIAL = b'"partial":true,'
 
 
 def _text(value: object) -> str:
@@ -52,19 +53,20 @@ class TableWriter:
         self._begins = (
             f'{{"version":"{VERSION}","connector":"{connector}","name":{_json(f"{topology}.{table.source}")},"ts_ms":%d,'
             f'"snapshot":"%b","db":{_json(table.database)},"table":{_json(table.table)},"server_id":%d,"gtid":%b,'
-            '"file":%b,"pos":%d,"row":'
+            '"file":%b,"pos":%d,%b"row":'
         ).encode()
 
-    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int) -> bytes:
+    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
         """The envelope's source block up to the row's number, the same for all rows of an event of the log.
 
-        `gtid` and `file` are JSON.
+        `gtid` and `file` are JSON; `partial` as in `cdc.event.SourceInfo`.
         """
-        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos)
+        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
 
-    def read(self, ts_ms: int, position: Position) -> bytes:
+    def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
         """The same for rows that a snapshot reads."""
-        return self._begins % (ts_ms, b"true", 0, b"null", _dumps(position.file), position.pos)
+        file, told = _dumps(position.file), _PARTIAL if partial else b""
+        return self._begins % (ts_ms, b"true", 0, b"null", file, position.pos, told)
 
     @staticmethod
     def value(
@@ -147,6 +149,14 @@ class Recorder:
             "ts_ms": ts_ms,
         }
         return Record(self.dead_letters, str(info.table_id).encode(), _dumps(letter, default=_text))
+
+    def unread(self, image: Refused, table: TableId, place: Position, ts_ms: int) -> Record:
+        """The same of a row that was read beside the log, up to a place in it."""
+        info = SourceInfo(
+            table_id=table, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,
+            sequence=place.sequence, snapshot="true",
+        )  # fmt: skip
+        return self.dead_letter(image, info, ts_ms)
 
     def kept(self, fact: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int) -> Record:
         """The record of rows that cannot be decoded: the raw events, where they stood, and why."""

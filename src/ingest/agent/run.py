@@ -133,6 +133,7 @@ def _follow_log(
             stopped=stopped,
             observer=reports,
             position_lost=source.position_lost,
+            cascades=source.cascades,
             signals=signals,
             parallel=source.snapshot_max_threads,
             limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),

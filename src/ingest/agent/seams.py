@@ -12,6 +12,8 @@ from cdc.event import Position
 from cdc.history import Record as HistoryRecord
 from cdc.schema import TableId, TableSchema
 from ingest.agent.facts import Fact
+from ingest.agent.findings import Search
+from ingest.agent.relations import Relations
 from ingest.agent.tables import Tables
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
@@ -51,11 +53,16 @@ EVERY_PARTITION = -1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
     """What the log holds of a source: its newest checkpoint (None before the first), its schema history, and the newest
-    table schemas that were published."""
+    table schemas that were published.
+
+    `behind` are the topics of captured tables that lack what the checkpoint covers (they were deleted and made anew),
+    or of which it does not know (their tables were not captured for a time).
+    """
 
     checkpoint: Checkpoint | None = None
     history: tuple[HistoryRecord, ...] = ()
     schemas: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    behind: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +105,9 @@ class Source(Protocol):
     def holds(self, position: Position) -> bool:
         """Whether the log can still be read from a position on."""
 
+    def relations(self) -> Relations:
+        """The foreign keys to or from tables of the captured databases now."""
+
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:
         """Facts from a checkpoint's position on; `tables` tells, and is told by the reader of the facts, what the
         columns are. `busy` asks for CaughtUp many times a second, for snapshots to go on meanwhile."""
@@ -130,6 +140,9 @@ class ChangeLog(Protocol):
 
     def restate(self, records: Iterable[Record]) -> None:
         """Add records that hold the whole history: with the next commit, nothing before them is read any more."""
+
+    def search(self, search: Search) -> None:
+        """Begin to show a search all that is committed in its topic from where it begins, beside everything else."""
 
     def abort(self) -> None:
         """Give up what was appended since the last commit; never raises."""

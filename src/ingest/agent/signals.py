@@ -8,13 +8,13 @@ is committed with the position, so each is obeyed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cdc.schema import Column, TableId
+from cdc.schema import Column, TableId, column_from_json
 from ingest.agent.facts import TableDescribed
-from ingest.agent.snapshots import Snapshots
+from ingest.agent.snapshots import MENDS_ONLY, Snapshots
 from ingest.agent.tables import Tables
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set")
@@ -36,8 +36,8 @@ class Signal:
         found = TableId(source=tables.source, database=database, table=table)
         return TableDescribed(found, self.columns, self.primary_key)
 
-    def obey(self, snapshots: Snapshots, tables: Tables) -> str:
-        """Do as it says; the reason why not, or an empty text."""
+    def obey(self, snapshots: Snapshots, tables: Tables, number: Callable[[], int]) -> str:
+        """Do as it says; the reason why not, or an empty text. `number` gives the next one of the sequence."""
         if self.type in ("pause-snapshot", "resume-snapshot"):
             snapshots.paused = self.type == "pause-snapshot"
             return ""
@@ -51,7 +51,8 @@ class Signal:
                 continue
             found = TableId(source=tables.source, database=database, table=table)
             if self.type == "execute-snapshot":
-                snapshots.start(found, where=self.filters.get(name, ""))
+                where = self.filters.get(name, "")
+                snapshots.start(found, where=where, marker=MENDS_ONLY if where else number())
             else:
                 snapshots.stop(found)
         return "; ".join(refused)
@@ -71,7 +72,7 @@ def signal_of(value: Mapping[str, Any]) -> Signal:
     tables = tuple(data.get("data-collections", ()))
     if not isinstance(value["type"], str) or not all(isinstance(name, str) for name in tables):
         raise ValueError("a signal's type and tables are texts")
-    columns = tuple(Column(**column) for column in data.get("columns", ()))
+    columns = tuple(column_from_json(column) for column in data.get("columns", ()))
     key = tuple(data.get("primary-key", ()))
     if value["type"] == "schema-set" and (len(tables) != 1 or not columns):
         raise ValueError("schema-set takes one table and its columns")

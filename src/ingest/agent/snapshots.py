@@ -9,14 +9,14 @@ a snapshot goes on at the chunk after any crash. Source: DBLog (Andreakis, Papap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cdc.errors import Skippable
 from cdc.event import Position
 from cdc.schema import TableId, TableSchema
-from ingest.agent.facts import Image
+from ingest.agent.facts import Image, Row
 from ingest.agent.images import snapshot_records
 from ingest.agent.records import Recorder
 from ingest.agent.seams import Record
@@ -25,6 +25,8 @@ from ingest.agent.tables import Tables
 # Instead of a key, for tables that are read in one ordered pass: all chunks show the pass's beginning, so that the
 # window lasts from there, and a pass that was cut off begins again.
 PASS = ["pass"]
+# Instead of a marker's number: of all rows, none is older.
+MENDS_ONLY = -1
 Key = list[Any]  # values of key columns as the reader wrote them: JSON, and opaque here
 
 
@@ -33,7 +35,7 @@ class ChunkRequest:
     """Read the next rows of a table: behind `after` (None: from the beginning), up to `last` (None: not known yet).
 
     `where` limits the rows; `unique` says that no two of them share a key. What is read must hold everything up to
-    `position`.
+    `position`. Where `keys` are named, only their rows are read, all at once; a key is named by its columns' values.
     """
 
     number: int
@@ -43,6 +45,7 @@ class ChunkRequest:
     last: Key | None
     where: str
     unique: bool = True
+    keys: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +75,28 @@ class ChunkReader(Protocol):
 
 
 class Snapshots:
-    """The snapshots of one source that are under way. `state` is their progress as JSON, by `database.table`."""
+    """The snapshots of one source that are under way. `state` is their progress as JSON, by `database.table`.
+
+    `partial` are the tables whose history the log does not hold whole (`cdc.event.SourceInfo.partial`): until a
+    snapshot of them is complete, and for good where a condition keeps rows out of it.
+    """
 
     def __init__(
-        self, source: str, recorder: Recorder, tables: Tables, state: Mapping[str, Any], *, parallel: int = 2
+        self,
+        source: str,
+        recorder: Recorder,
+        tables: Tables,
+        state: Mapping[str, Any],
+        *,
+        partial: Iterable[str] = (),
+        parallel: int = 2,
     ) -> None:
         self._source, self._recorder, self._tables, self._parallel = source, recorder, tables, parallel
         self._state: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in state.items()}
         for entry in self._state.values():
             if entry.get("after") == PASS:
                 del entry["after"]
+        self.partial = {self._table(name) for name in (*partial, *self._state)}
         self._requested: dict[TableId, ChunkRequest] = {}
         self._waiting: dict[TableId, Chunk] = {}
         self._number = 0
@@ -105,12 +120,21 @@ class Snapshots:
     def start(self, table: TableId, *, initial: bool = False, where: str = "", marker: int | None = None) -> None:
         """Take a table's snapshot, from its beginning if one is under way.
 
-        `marker` is a number of the sequence: rows that are not seen again vanish, by a truncate marker at the end.
+        `marker` is a number of the sequence: rows that are not seen again vanish, by a truncate marker at the end, and
+        the rest is mended (`joins.truncation`); -1 mends only. A snapshot of all rows that is under way is not limited
+        by a later `where`.
         """
         self.void(table)
         name = f"{table.database}.{table.table}"
-        initial = initial or bool(self._state.get(name, {}).get("initial"))
-        self._state[name] = {"rows": 0}
+        known = self._state.get(name)
+        initial = initial or bool((known or {}).get("initial"))
+        if known is not None and not known.get("where"):
+            where = ""
+        if marker == MENDS_ONLY and not where:
+            marker = (known or {}).get("marker")
+        whole = table not in self.partial if known is None else known.get("whole", False)
+        self._state[name] = {"rows": 0, "whole": whole}
+        self.partial.add(table)
         if initial:
             self._state[name]["initial"] = True
         if where:
@@ -122,6 +146,11 @@ class Snapshots:
         """Give a table's snapshot up; what was published of it stays."""
         self.void(table)
         self._state.pop(f"{table.database}.{table.table}", None)
+
+    def gone(self, table: TableId) -> None:
+        """The table is no more: one of its name that comes later begins with nothing."""
+        self.stop(table)
+        self.partial.discard(table)
 
     def void(self, table: TableId) -> None:
         """Whatever is being read of a table must be read again: it was changed as a whole."""
@@ -169,8 +198,7 @@ class Snapshots:
         for name, entry in self._state.items():
             if len(self._requested) >= self._parallel:
                 return
-            database, _, table_name = name.partition(".")
-            table = TableId(source=self._source, database=database, table=table_name)
+            table = self._table(name)
             if table in self._requested:
                 continue
             try:
@@ -214,11 +242,22 @@ class Snapshots:
             entry |= {"after": chunk.after, "last": chunk.last}
             return records
         del self._state[name]
-        if "marker" in entry:
+        if entry.get("whole") or not entry.get("where"):
+            self.partial.discard(table)
+        if entry.get("marker") is not None:
             low = chunk.request.position
             mark = writer.marker(low, entry["marker"], now_ms)
             records.append(mark)
         return records
+
+    def _table(self, name: str) -> TableId:
+        database, _, table = name.partition(".")
+        return TableId(source=self._source, database=database, table=table)
+
+    def under_way(self, table: TableId) -> int | None:
+        """The number of the chunk of a table that is asked for and not published; of one pass, always the same."""
+        request = self._requested.get(table)
+        return None if request is None else -1 if request.after == PASS else request.number
 
     def progress(self) -> Mapping[str, int]:
         """Rows read so far, by table."""

@@ -48,7 +48,15 @@ def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
     """The columns that leave: without ignored ones; what is masked is a text."""
     for column in schema.columns:
         if column.name in rule.masks:
-            yield replace(column, column_type="varchar(255)", charset="utf8mb4")
+            known = column.default_known and column.default is None  # NULL is masked as NULL
+            yield replace(
+                column,
+                column_type="varchar(255)",
+                charset="utf8mb4",
+                collation=None,
+                default=None,
+                default_known=known,
+            )
         elif column.name not in rule.ignored_columns:
             yield column
 

@@ -43,6 +43,7 @@ class Watcher(Protocol):
     """Who must know what the log does to tables while they are being read: `snapshots.Snapshots`."""
 
     windows: dict[TableId, set[bytes]]
+    partial: set[TableId]
 
     def void(self, table: TableId) -> None:
         """The table was changed as a whole."""
@@ -53,7 +54,7 @@ class Watcher(Protocol):
     def start(self, table: TableId, *, marker: int | None = None) -> None:
         """What the table holds came without the log's telling, by a name or a partition: read it."""
 
-    def stop(self, table: TableId) -> None:
+    def gone(self, table: TableId) -> None:
         """The table is no more."""
 
 
@@ -67,6 +68,7 @@ class Transactions:
     def __init__(self, recorder: Recorder, tables: Tables, start: Checkpoint, watcher: Watcher | None = None) -> None:
         self._watcher = watcher
         self._windows = watcher.windows if watcher is not None else {}
+        self._partial = watcher.partial if watcher is not None else set[TableId]()
         self._recorder, self.tables, self._start = recorder, tables, start
         self._file, self._pos = start.position.file, start.position.pos
         self._sequence = start.position.sequence
@@ -186,16 +188,20 @@ class Transactions:
         for table, schema in before.items():
             gone = not self.tables.exists(table)
             if self._watcher is not None and gone:
-                self._watcher.stop(table)
+                self._watcher.gone(table)
             if gone or (table.database, table.table) in truncated:
                 records += self._truncated(table, self._recorder.writer(schema), now_ms)
         for name in sorted(name for name in refilled if name and self.tables.captured(*name)):
             table = TableId(source=self.tables.source, database=name[0], table=name[1])
             if self._watcher is not None and self.tables.exists(table):
-                self._sequence += 1
                 self._touched = True
-                self._watcher.start(table, marker=self._sequence)
+                self._watcher.start(table, marker=self.number())
         return records
+
+    def number(self) -> int:
+        """The next number of the sequence, which nothing else takes: what is older has a smaller one."""
+        self._sequence, self.moved = self._sequence + 1, True
+        return self._sequence
 
     def _truncated(self, table: TableId, writer: TableWriter, now_ms: int) -> list[Record]:
         if self._watcher is not None:
@@ -372,7 +378,9 @@ class Transactions:
         assert opened is not None, "rows outside a transaction"
         if file != self._file_named:
             self._file_named, self._file_json = file, _dumps(file)
-        return writer.logged(opened.commit_us // 1000, opened.server_id, self._gtid, self._file_json, pos)
+        partial = bool(self._partial) and writer.schema.table_id in self._partial
+        server = opened.server_id
+        return writer.logged(opened.commit_us // 1000, server, self._gtid, self._file_json, pos, partial=partial)
 
     def _info(self, table: TableId, file: str, pos: int) -> SourceInfo:
         assert self._open is not None, "rows outside a transaction"

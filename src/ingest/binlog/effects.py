@@ -19,7 +19,8 @@ _TOKEN: Final = re.compile(
       |(?P<mark>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_ROW_WORDS: Final = frozenset({"INSERT", "UPDATE", "REPLACE", "LOAD", "MERGE", "CALL", "DO"})
+_ROW_WORDS: Final = frozenset({"INSERT", "UPDATE", "REPLACE", "LOAD", "MERGE", "CALL", "DO", "SELECT"})
+MOST_TOKENS: Final = 10_000
 EffectKind = Literal["create", "drop", "truncate", "rename", "drop_database", "partition"]
 
 
@@ -47,8 +48,10 @@ def _tokens(statement: str) -> Iterator[tuple[str, bool]]:
             yield "'", False
 
 
-class _Statement:
-    def __init__(self, statement: str, database: str, limit: int = 10_000) -> None:
+class Statement:
+    """A statement's tokens, and where one stands in them; no more than `limit` are looked at."""
+
+    def __init__(self, statement: str, database: str, limit: int = MOST_TOKENS) -> None:
         self.database = database
         self._tokens = []
         for token in _tokens(statement):
@@ -58,6 +61,7 @@ class _Statement:
         self._at = 0
 
     def peek(self) -> str:
+        """The next token, in upper case unless it was quoted; empty at the end."""
         if self._at >= len(self._tokens):
             return ""
         text, quoted = self._tokens[self._at]
@@ -72,6 +76,7 @@ class _Statement:
         return True
 
     def table(self) -> tuple[str, str]:
+        """Step over a table's name: its database and its own."""
         first = self._name()
         if self.take("."):
             return first, self._name()
@@ -85,6 +90,7 @@ class _Statement:
         return text
 
     def rest(self) -> list[str]:
+        """The words that come next, in upper case."""
         return [text.upper() for text, quoted in self._tokens[self._at :] if not quoted]
 
     def seek(self, *words: str) -> bool:
@@ -100,10 +106,23 @@ class _Statement:
             self._at += 1
         return False
 
+    def until(self, word: str) -> list[tuple[str, bool]]:
+        """The tokens up to a word outside parentheses, or all that come: (text, quoted)."""
+        depth, found = 0, []
+        for text, quoted in self._tokens[self._at :]:
+            if not quoted:
+                depth += (text == "(") - (text == ")")
+                if not depth and text.upper() == word:
+                    break
+            found.append((text, quoted))
+        return found
+
     def mark(self) -> int:
+        """The place where one stands."""
         return self._at
 
     def reset(self, mark: int) -> None:
+        """Stand at a place again."""
         self._at = mark
 
 
@@ -111,9 +130,12 @@ def changes_rows(statement: str) -> bool:
     """Whether the statement changes rows itself, so that binlog_format was not ROW when it was logged."""
     if len(statement) > 100_000:
         statement = statement[:100_000]
-    parsed = _Statement(statement, "", 64)
+    parsed = Statement(statement, "", 64)
+    # MariaDB: SET STATEMENT var=… FOR statement
+    if parsed.take("SET", "STATEMENT") and not parsed.seek("FOR"):
+        return False
     if parsed.peek() == "WITH":
-        return any(word in ("UPDATE", "DELETE") for word in parsed.rest())
+        return True
     if parsed.peek() == "DELETE":
         return not effects("x", statement)
     return parsed.peek() in _ROW_WORDS
@@ -121,7 +143,7 @@ def changes_rows(statement: str) -> bool:
 
 def effects(database: str, statement: str) -> list[TableEffect]:
     """The effects of one statement whose default database is `database`, in the order in which they happen."""
-    s = _Statement(statement, database)
+    s = Statement(statement, database)
     # MariaDB: SET STATEMENT var=… FOR statement
     if s.take("SET", "STATEMENT") and not s.seek("FOR"):
         return []
@@ -147,7 +169,7 @@ def effects(database: str, statement: str) -> list[TableEffect]:
     return []
 
 
-def _dropped(s: _Statement) -> list[TableEffect]:
+def _dropped(s: Statement) -> list[TableEffect]:
     s.take("IF", "EXISTS")
     found: list[TableEffect] = []
     while True:
@@ -157,7 +179,7 @@ def _dropped(s: _Statement) -> list[TableEffect]:
             return found
 
 
-def _renamed(s: _Statement) -> list[TableEffect]:
+def _renamed(s: Statement) -> list[TableEffect]:
     s.take("IF", "EXISTS")
     found: list[TableEffect] = []
     while True:
@@ -171,7 +193,7 @@ def _renamed(s: _Statement) -> list[TableEffect]:
             return found
 
 
-def _created(s: _Statement) -> list[TableEffect]:
+def _created(s: Statement) -> list[TableEffect]:
     replaced = s.take("OR", "REPLACE")
     if not s.take("TABLE"):
         return []
@@ -181,7 +203,7 @@ def _created(s: _Statement) -> list[TableEffect]:
     return [TableEffect(kind="drop", database=database, table=table), created] if replaced else [created]
 
 
-def _altered(s: _Statement) -> list[TableEffect]:
+def _altered(s: Statement) -> list[TableEffect]:
     for word in ("ONLINE", "OFFLINE", "IGNORE"):
         s.take(word)
     if not s.take("TABLE"):

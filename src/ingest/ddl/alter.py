@@ -90,12 +90,14 @@ def _action(cursor: Cursor, found: Alteration, database: str, charset: str | Non
         if option is None:
             raise cursor.error("expected a character set")
         found.convert_to = found.charset = option.applied(None, charset)
+        found.collation = option.collated(None, cursor.dialect)
         found.converts = True
-        if cursor.sees("COLLATE"):
-            read_charset_option(cursor)
+        if cursor.sees("COLLATE") and (more := read_charset_option(cursor)) is not None:
+            found.collation = more.collation
     elif cursor.accept("ORDER", "BY"):
         _order(cursor)
     elif (option := read_charset_option(cursor)) is not None:
+        found.collation = option.collated(found.collation, cursor.dialect)
         found.charset = option.applied(found.charset, charset)
     elif not (_plain(cursor) or read_table_option(cursor)):
         raise cursor.error("expected an action of ALTER TABLE")

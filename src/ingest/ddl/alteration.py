@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ingest.ddl.catalog import ColumnDefinition, Key, Table, TableName, with_keys_applied
 from ingest.ddl.column_types import converted
 from ingest.ddl.columns import ColumnWords
+from ingest.ddl.defaults import converted_initial
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.elements import named
 from ingest.ddl.errors import DdlNotUnderstood
@@ -40,6 +41,7 @@ class Alteration:
     dropped_keys: set[str] = field(default_factory=set)
     renamed_keys: dict[str, str] = field(default_factory=dict)
     charset: str | None = None
+    collation: str | None = None
     convert_to: str | None = None
     converts: bool = False
     rename_to: TableName | None = None
@@ -71,6 +73,7 @@ class Alteration:
         if self.converts and self.convert_to is None:
             raise DdlNotUnderstood("the database's default character set is not known")
         charset = self.charset or table.charset
+        collation = self.collation if self.charset else table.collation
         existing = {column.name.lower() for column in table.columns}
         steps = self._fitting(existing)
         changes = {step.old: step for step in steps if step.old is not None}
@@ -83,19 +86,21 @@ class Alteration:
             elif step := changes.get(low):
                 names[low] = step.column.name
                 if step.place is None:
-                    columns.append(self._new(step.column, charset, dialect))
+                    columns.append(moved(column, self._new(step.column, charset, collation, dialect)))
             else:
                 names[low] = new = self.renames[low][0] if low in self.renames else column.name
                 columns.append(self._kept(column, new, dialect))
         for step in steps:
             if step.old is None or step.place is not None:
-                self._put(columns, self._new(step.column, charset, dialect), step.place)
+                made = self._new(step.column, charset, collation, dialect)
+                old = table.column(step.old) if step.old is not None else None
+                self._put(columns, moved(old, made) if old else made, step.place)
         if len({column.name.lower() for column in columns}) != len(columns):
             raise DdlNotUnderstood("two columns would have the same name")
         if not columns:
             raise DdlNotUnderstood("no column would be left")
         keys = self._keys(table, names, self.keys)
-        return with_keys_applied(Table(columns=tuple(columns), keys=keys, charset=charset))
+        return with_keys_applied(Table(columns=tuple(columns), keys=keys, charset=charset, collation=collation))
 
     def _fitting(self, existing: set[str]) -> list[_Step]:
         """The steps that apply, IF [NOT] EXISTS considered; DdlNotUnderstood for names that are not there."""
@@ -121,13 +126,16 @@ class Alteration:
             steps.append(step)
         return steps
 
-    def _new(self, column: ColumnWords, charset: str | None, dialect: Dialect) -> ColumnDefinition:
-        return column.definition(charset, dialect, self.convert_to)
+    def _new(
+        self, column: ColumnWords, charset: str | None, collation: str | None, dialect: Dialect
+    ) -> ColumnDefinition:
+        return column.definition(charset, collation, dialect, self.convert_to)
 
     def _kept(self, column: ColumnDefinition, name: str, dialect: Dialect) -> ColumnDefinition:
         if self.convert_to:
             column_type, charset = converted(column.column_type, column.charset, self.convert_to, dialect)
-            column = replace(column, column_type=column_type, charset=charset)
+            collation = None if charset is None else self.collation
+            column = moved(column, replace(column, column_type=column_type, charset=charset, collation=collation))
         low = column.name.lower()
         if low in self.defaults:
             column = replace(column, default=self.defaults[low][0])
@@ -159,3 +167,11 @@ class Alteration:
         if any(key.kind == "primary" for key in keys) and any(key.kind == "primary" for key in added):
             raise DdlNotUnderstood("the table would have two primary keys")
         return named([*keys, *added])
+
+
+def moved(old: ColumnDefinition, new: ColumnDefinition) -> ColumnDefinition:
+    """A column's new definition: rows that were there before the column read what they read before, in the new type."""
+    if not old.initial_known:
+        return replace(new, initial=None, initial_known=False)
+    initial, known = converted_initial(old.initial, old.column_type, new.column_type, nullable=new.nullable)
+    return replace(new, initial=initial, initial_known=known)

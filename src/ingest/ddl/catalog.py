@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from cdc.schema import Column, TableId, TableSchema
+from cdc.types import Canonical
+from ingest.ddl.defaults import converted_initial
 from ingest.ddl.errors import DdlNotUnderstood
 
 TableName = tuple[str, str]  # database, table
@@ -16,8 +18,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDefinition:
-    """A column. `column_type` and `charset` as information_schema prints them; `default` and `rest` (generation, on
-    update, …) are words of the statement, only compared."""
+    """A column. `column_type`, `charset` and `collation` as information_schema prints them; `default` and `rest`
+    (generation, on update, …) are words of the statement, only compared. `initial` is what rows read in it that were
+    there before the column, where that is known."""
 
     name: str
     column_type: str
@@ -25,6 +28,35 @@ class ColumnDefinition:
     charset: str | None
     default: str = ""
     rest: str = ""
+    collation: str | None = None
+    initial: Canonical = None
+    initial_known: bool = False
+
+    @property
+    def column(self) -> Column:
+        """The column in the words that every stage knows."""
+        return Column(
+            name=self.name,
+            column_type=self.column_type,
+            nullable=self.nullable,
+            charset=self.charset,
+            collation=self.collation,
+            default=self.initial if self.initial_known else None,
+            default_known=self.initial_known,
+        )
+
+
+def definition_of(column: Column) -> ColumnDefinition:
+    """A column that is known only in the words of every stage; inverse of `ColumnDefinition.column`."""
+    return ColumnDefinition(
+        name=column.name,
+        column_type=column.column_type,
+        nullable=column.nullable,
+        charset=column.charset,
+        collation=column.collation,
+        initial=column.default,
+        initial_known=column.default_known,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +70,12 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table's columns in order, its keys, and the character set that new columns take (None: not known)."""
+    """A table's columns in order, its keys, and the character set and collation of new columns (None: not known)."""
 
     columns: tuple[ColumnDefinition, ...]
     keys: tuple[Key, ...] = ()
     charset: str | None = None
+    collation: str | None = None
 
     def column(self, name: str) -> ColumnDefinition | None:
         """The column of that name in any case, or None."""
@@ -59,15 +92,16 @@ class Table:
         leading = {key.columns[0].lower(): key.kind for key in reversed(self.keys) if key.columns}
         primary = {name.lower() for name in self.primary_key}
         return tuple(
-            (column, "primary" if column.name.lower() in primary else leading.get(column.name.lower()))
+            (
+                replace(column, initial=None, initial_known=False),
+                "primary" if column.name.lower() in primary else leading.get(column.name.lower()),
+            )
             for column in self.columns
         )
 
     def schema(self, table_id: TableId, version: int) -> TableSchema:
         """The table in the words that every stage knows."""
-        columns = tuple(
-            Column(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset) for c in self.columns
-        )
+        columns = tuple(definition.column for definition in self.columns)
         return TableSchema(table_id=table_id, version=version, columns=columns, primary_key=self.primary_key)
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +110,7 @@ class Table:
             "columns": [asdict(column) for column in self.columns],
             "keys": [{"name": key.name, "kind": key.kind, "columns": list(key.columns)} for key in self.keys],
             "charset": self.charset,
+            "collation": self.collation,
         }
 
 
@@ -85,6 +120,7 @@ def table_from_json(value: Mapping[str, Any]) -> Table:
         columns=tuple(ColumnDefinition(**column) for column in value["columns"]),
         keys=tuple(Key(name=k["name"], kind=k["kind"], columns=tuple(k["columns"])) for k in value["keys"]),
         charset=value["charset"],
+        collation=value.get("collation"),
     )
 
 
@@ -98,13 +134,21 @@ def with_keys_applied(table: Table) -> Table:
     if missing := sorted(primary - set(spelt)):
         raise DdlNotUnderstood(f"the primary key names {missing[0]!r}, which is no column")
     keys = tuple(replace(k, columns=tuple(spelt.get(part.lower(), part) for part in k.columns)) for k in table.keys)
-    columns = tuple(replace(c, nullable=False) if c.name.lower() in primary else c for c in table.columns)
+    columns = tuple(_required(c) if c.name.lower() in primary else c for c in table.columns)
     return replace(table, columns=columns, keys=keys)
+
+
+def _required(column: ColumnDefinition) -> ColumnDefinition:
+    if not column.nullable or not column.initial_known:
+        return replace(column, nullable=False)
+    initial, known = converted_initial(column.initial, column.column_type, column.column_type, nullable=False)
+    return replace(column, nullable=False, initial=initial, initial_known=known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Databases with their default character set, tables, and the tables whose columns are not known (with why).
+    """Databases with their default character set (and collation, where it is known), tables, and the tables whose
+    columns are not known (with why).
 
     `default_charset` is the server's, for databases made without a word about it. `temporary` holds
     (session, database, table) of temporary tables, which hide a table of their name from their session.
@@ -112,6 +156,7 @@ class Catalog:
 
     default_charset: str | None = None
     databases: Mapping[str, str | None] = field(default_factory=dict)
+    collations: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[TableName, Table] = field(default_factory=dict)
     unknown: Mapping[TableName, str] = field(default_factory=dict)
     temporary: frozenset[tuple[int, str, str]] = frozenset()
@@ -128,15 +173,21 @@ class Catalog:
         """The catalog with that table's columns not known."""
         return replace(self, tables=_without(self.tables, name), unknown={name: why, **self.unknown})
 
-    def with_database(self, database: str, charset: str | None) -> Catalog:
-        """The catalog with that database's default character set."""
-        return replace(self, databases={**self.databases, database: charset})
+    def with_database(self, database: str, charset: str | None, collation: str | None = None) -> Catalog:
+        """The catalog with that database's default character set and collation."""
+        others = {name: known for name, known in self.collations.items() if name != database}
+        return replace(
+            self,
+            databases={**self.databases, database: charset},
+            collations={**others, database: collation} if collation else others,
+        )
 
     def without_database(self, database: str) -> Catalog:
         """The catalog without that database and all its tables."""
         return replace(
             self,
             databases={name: charset for name, charset in self.databases.items() if name != database},
+            collations={name: collation for name, collation in self.collations.items() if name != database},
             tables={name: table for name, table in self.tables.items() if name[0] != database},
             unknown={name: why for name, why in self.unknown.items() if name[0] != database},
         )

@@ -38,6 +38,25 @@ def charset_of_collation(collation: str, dialect: Dialect) -> str | None:
     return charset_named(low.partition("_")[0], dialect)
 
 
+_GENERAL = frozenset({"ascii", "cp1250", "cp1251", "greek", "hebrew", "koi8r", "latin2", "ucs2", "utf16", "utf32"})
+
+
+def default_collation(charset: str, dialect: Dialect) -> str | None:
+    """The collation of a character set that is named without one, as servers ship; None where that is not sure."""
+    if charset == "latin1":
+        return "latin1_swedish_ci"
+    if charset == "utf8mb4" and not dialect.maria and dialect.version >= 80001:
+        return "utf8mb4_0900_ai_ci"
+    if dialect.maria and dialect.version >= 110500 and charset not in ("ascii", "cp1250", "cp1251", "koi8r", "latin2"):
+        return None  # character_set_collations decides
+    return f"{charset}_general_ci" if charset in _GENERAL | {"utf8", "utf8mb3", "utf8mb4"} else None
+
+
+def bin_collation(charset: str) -> str:
+    """The collation of a character set that compares by code points."""
+    return f"{charset}_bin"
+
+
 def width_of(charset: str) -> int:
     """Bytes of a character set's longest character."""
     return WIDTHS["utf8mb3" if charset == "utf8" else charset]

@@ -33,6 +33,7 @@ _BLOB_OF = {text: blob for blob, text in _TEXT_OF.items()}
 _BLOB_LENGTHS = {"tinyblob": 255, "blob": 65535, "mediumblob": 16777215, "longblob": 4294967295}
 _LONGEST_VARCHAR = 65535
 _LONGEST_CHAR = 255
+BY_CODE = "_bin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class TypeWords:
     length: int | None = None
     members: tuple[str, ...] | None = None
     charset: str | None = None
+    collation: str | None = None
     serial: bool = False
     timestamp: bool = False
     nullable_by_nature: bool = True
@@ -231,27 +233,33 @@ def _members(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _with_charset(cursor: Cursor, words: TypeWords) -> TypeWords:
-    charset = read_charset(cursor)
-    return replace(words, charset=charset) if charset else words
+    charset, collation = read_charset(cursor)
+    return replace(words, charset=charset, collation=collation) if charset or collation else words
 
 
-def read_charset(cursor: Cursor) -> str | None:
-    """Character set options of a column, in any order and number; None when they say nothing."""
+def read_charset(cursor: Cursor) -> tuple[str | None, str | None]:
+    """Character set options of a column, in any order and number: the set and the collation, None where none is said.
+
+    The collation is `BY_CODE` for the attribute BINARY: the set's own that compares by code points.
+    """
     charset: str | None = None
+    collation: str | None = None
     while True:
         if cursor.accept("CHARACTER", "SET") or cursor.accept("CHAR", "SET") or cursor.accept("CHARSET"):
             charset = charset_named(cursor.label(), cursor.dialect)
         elif cursor.accept("COLLATE"):
-            implied = charset_of_collation(cursor.label(), cursor.dialect)
-            charset = charset or implied
+            collation = cursor.label().lower()
+            charset = charset or charset_of_collation(collation, cursor.dialect)
         elif cursor.accept("ASCII"):
             charset = "latin1"
         elif cursor.accept("UNICODE"):
             charset = "ucs2"
         elif cursor.accept("BYTE"):
             charset = BINARY
-        elif not cursor.accept("BINARY"):  # the set's _bin collation, whichever the set is
-            return charset
+        elif cursor.accept("BINARY"):
+            collation = collation or BY_CODE
+        else:
+            return charset, collation
 
 
 def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) -> tuple[str, str | None]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from cdc.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition, Key
-from ingest.ddl.charsets import BINARY
-from ingest.ddl.column_types import TypeWords, read_charset, read_type, resolved
+from ingest.ddl.charsets import BINARY, bin_collation, default_collation
+from ingest.ddl.column_types import BY_CODE, TypeWords, read_charset, read_type, resolved
 from ingest.ddl.cursor import Cursor
+from ingest.ddl.defaults import Literal, initial_of, literal_of
 from ingest.ddl.dialect import Dialect
 
 _CLAUSE_ENDS = frozenset({",", ")", "FIRST", "AFTER", ";"})
@@ -26,28 +28,43 @@ class ColumnWords:
     nullable: bool | None = None
     keys: tuple[Key, ...] = ()
     default: str = ""
+    literal: Literal | None = None
     rest: str = ""
     suffix: str = ""
 
-    def definition(self, charset: str | None, dialect: Dialect, convert_to: str | None = None) -> ColumnDefinition:
-        """The column in a table with that default character set; DdlNotUnderstood if it is needed and not known.
+    def definition(
+        self, charset: str | None, collation: str | None, dialect: Dialect, convert_to: str | None = None
+    ) -> ColumnDefinition:
+        """The column in a table with these defaults; DdlNotUnderstood if the character set is needed and not known.
 
         `convert_to` is the set of a CONVERT TO in the same statement, which goes before the column's own words.
         """
         words = self.type
         if convert_to and words.stem and words.charset != BINARY and (words.charset or charset) != BINARY:
-            words = replace(words, charset=convert_to)
+            words = replace(words, charset=convert_to, collation=None)
         text, shown = resolved(words, charset, dialect)
         by_nature = not (words.timestamp and not dialect.timestamps_are_plain)
         nullable = by_nature if self.nullable is None else self.nullable
+        initial, known = self._initial(text, nullable=nullable)
         return ColumnDefinition(
             name=self.name,
             column_type=text + self.suffix,
             nullable=nullable,
             charset=shown,
+            collation=None if shown is None else collated(words, shown, collation, dialect),
             default=shown_default(self.default),
             rest=self.rest,
+            initial=initial,
+            initial_known=known,
         )
+
+    def _initial(self, column_type: str, *, nullable: bool) -> tuple[Canonical, bool]:
+        if self.type.timestamp and not nullable and not self.default:
+            return None, False  # the first of a table is CURRENT_TIMESTAMP by nature
+        if self.default and self.literal is None:
+            return None, False
+        computed = any(word in self.rest for word in ("AUTO_INCREMENT", "AS (")) or self.type.serial
+        return (None, False) if computed else initial_of(self.literal, column_type, nullable=nullable)
 
 
 def read_column(cursor: Cursor, name: str) -> ColumnWords:
@@ -57,6 +74,7 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
     keys = [Key(name=name, kind="unique", columns=(name,))] if kind.serial else []
     rest: list[str] = []
     default = suffix = ""
+    literal: Literal | None = None
     while not cursor.done() and not cursor.sees_any(_CLAUSE_ENDS):
         start = cursor.at
         if cursor.accept("NOT", "NULL"):
@@ -86,19 +104,38 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
         elif cursor.accept("DEFAULT"):
             skip_expression(cursor)
             default = cursor.since(start + 1)
+            literal = literal_of(cursor.words_since(start + 1))
         elif cursor.accept("COMPRESSED"):
             _compressed(cursor)
             suffix = " /*M!100301 COMPRESSED*/"
-        elif (charset := read_charset(cursor)) is not None or cursor.at != start:
-            kind = replace(kind, charset=kind.charset or charset)
+        elif (found := read_charset(cursor)) != (None, None) or cursor.at != start:
+            kind = replace(kind, charset=kind.charset or found[0], collation=kind.collation or found[1])
         else:
             _attribute(cursor)
             rest.append(cursor.since(start))
             if rest[-1].startswith("COMMENT "):
                 rest.pop()
     return ColumnWords(
-        name=name, type=kind, nullable=nullable, keys=tuple(keys), default=default, rest=" ".join(rest), suffix=suffix
+        name=name,
+        type=kind,
+        nullable=nullable,
+        keys=tuple(keys),
+        default=default,
+        literal=literal,
+        rest=" ".join(rest),
+        suffix=suffix,
     )
+
+
+def collated(words: TypeWords, charset: str, inherited: str | None, dialect: Dialect) -> str | None:
+    """The collation of a column whose character set is that, in a table whose default collation is `inherited`."""
+    if words.collation == BY_CODE:
+        return bin_collation(charset)
+    if words.collation:
+        return words.collation
+    if words.charset:
+        return default_collation(charset, dialect)
+    return inherited
 
 
 def shown_default(words: str) -> str:

@@ -28,49 +28,52 @@ def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str
     if cursor.sees("(") and not _sees_select(cursor):
         cursor.expect("(")
         columns, keys = read_elements(cursor)
-    charset = _options(cursor, catalog.databases.get(name[0]))
+    charset, collation = _options(cursor, catalog.databases.get(name[0]), catalog.collations.get(name[0]))
     if cursor.accept("PARTITION", "BY"):
         skip_partitioning(cursor)
     if not cursor.done():
         if not cursor.sees_any(_SELECTS):
             raise cursor.error("expected a table option")
         chosen = _selected(cursor, catalog, database)
-        return table_of(columns, keys, charset, cursor, chosen)
+        return table_of(columns, keys, charset, collation, cursor, chosen)
     if not columns:
         raise cursor.error("a table without columns")
-    return table_of(columns, keys, charset, cursor)
+    return table_of(columns, keys, charset, collation, cursor)
 
 
 def table_of(
     columns: list[ColumnWords],
     keys: list[Key],
     charset: str | None,
+    collation: str | None,
     cursor: Cursor,
     chosen: tuple[ColumnDefinition, ...] = (),
 ) -> Table:
-    """The table of these columns and keys, with the character set that it gives to columns without one.
+    """The table of these columns and keys, with the character set and collation that it gives to columns without.
 
     `chosen` are those of a SELECT: they come last, as they were declared if they were.
     """
-    made = [column.definition(charset, cursor.dialect) for column in columns]
+    made = [column.definition(charset, collation, cursor.dialect) for column in columns]
     declared = {column.name.lower(): column for column in made}
     selected = {column.name.lower() for column in chosen}
     all_columns = [column for column in made if column.name.lower() not in selected]
     all_columns += [declared.get(column.name.lower(), column) for column in chosen]
     if len(declared) != len(made) or len(selected) != len(chosen):
         raise DdlNotUnderstood("two columns have the same name")
-    return with_keys_applied(Table(columns=tuple(all_columns), keys=named(keys), charset=charset))
+    return with_keys_applied(Table(columns=tuple(all_columns), keys=named(keys), charset=charset, collation=collation))
 
 
-def _options(cursor: Cursor, default: str | None) -> str | None:
-    charset = default
+def _options(cursor: Cursor, default: str | None, collated: str | None) -> tuple[str | None, str | None]:
+    """The default character set and collation that a table's options leave it with, given those of its database."""
+    charset, collation, inherited = default, None, True
     while True:
         cursor.accept(",")
         option = read_charset_option(cursor)
         if option is not None:
+            collation, inherited = option.collated(collation, cursor.dialect), option.inherited
             charset = option.applied(charset, default)
         elif not read_table_option(cursor):
-            return charset
+            return charset, collated if inherited else collation
 
 
 def _like(cursor: Cursor, catalog: Catalog, database: str) -> Table:
@@ -131,5 +134,10 @@ def _plain(column: ColumnDefinition, name: str) -> ColumnDefinition:
     if "AS (" in column.rest:
         raise DdlNotUnderstood("a generated column in a SELECT is not told by the statement")
     return ColumnDefinition(
-        name=name, column_type=column.column_type, nullable=column.nullable, charset=column.charset, rest=""
+        name=name,
+        column_type=column.column_type,
+        nullable=column.nullable,
+        charset=column.charset,
+        collation=column.collation,
+        rest="",
     )

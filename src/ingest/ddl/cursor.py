@@ -133,6 +133,10 @@ class Cursor:
             w.quote + w.text if w.kind == "string" else w.upper or w.text for w in self._words[start : self._at]
         )
 
+    def words_since(self, start: int) -> tuple[Word, ...]:
+        """The words since an index."""
+        return tuple(self._words[start : self._at])
+
     def done(self) -> bool:
         """Whether nothing but a closing semicolon is left."""
         ahead = 0

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from cdc.event import Position
 from cdc.history import DatabaseState, History, SchemaChange, TableState
 from cdc.schema import Column, TableId, TableSchema
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, table_from_json
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, definition_of, table_from_json
+from ingest.ddl.defaults import converted_initial, shown_initial
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.statements import apply
 
@@ -51,16 +52,27 @@ def follow(
             after = _with_state(after, held)
         states.append(held or state)
     databases = tuple(
-        DatabaseState(source=source, database=name, charset=after.databases.get(name), gone=name not in after.databases)
+        _database(source, name, after)
         for name in sorted({*catalog.databases, *after.databases})
         if (name in catalog.databases) != (name in after.databases)
         or catalog.databases.get(name) != after.databases.get(name)
+        or catalog.collations.get(name) != after.collations.get(name)
     )
     change = None
     if states or databases:
         change = SchemaChange(position=position, ddl=sql, tables=tuple(states), databases=databases)
         history = history.record(change)
     return Followed(history=history, catalog=after, change=change, database=applied.database, error=applied.error)
+
+
+def _database(source: str, name: str, catalog: Catalog) -> DatabaseState:
+    return DatabaseState(
+        source=source,
+        database=name,
+        charset=catalog.databases.get(name),
+        collation=catalog.collations.get(name),
+        gone=name not in catalog.databases,
+    )
 
 
 def _table_states(history: History, before: Catalog, after: Catalog, source: str) -> Iterator[TableState]:
@@ -93,20 +105,14 @@ def _known(last: TableState | None, table_id: TableId, table: Table) -> TableSta
 
 def begun(catalog: Catalog, source: str, position: Position) -> SchemaChange:
     """The first change of a history: what the server's information_schema showed at a position."""
-    databases = tuple(
-        DatabaseState(source=source, database=name, charset=charset)
-        for name, charset in sorted(catalog.databases.items())
-    )
+    databases = tuple(_database(source, name, catalog) for name in sorted(catalog.databases))
     states = tuple(_table_states(History(), Catalog(), catalog, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
 
 def adopted(history: History, before: Catalog, after: Catalog, *, source: str, position: Position) -> SchemaChange:
     """The change from one catalog to another that a server shows, where the statements between them are not known."""
-    databases = tuple(
-        DatabaseState(source=source, database=name, charset=after.databases.get(name), gone=name not in after.databases)
-        for name in sorted({*before.databases, *after.databases})
-    )
+    databases = tuple(_database(source, name, after) for name in sorted({*before.databases, *after.databases}))
     states = tuple(_table_states(history, before, after, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
@@ -124,14 +130,12 @@ def told(
     name: TableName = (table_id.database, table_id.table)
     known = catalog.tables.get(name)
     key = tuple(primary_key)
-    definitions = tuple(
-        ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset)
-        for c in columns
-    )
+    definitions = tuple(_enriched(definition_of(c), known) for c in columns)
     others = tuple(k for k in known.keys if k.kind != "primary") if known else ()
     primary = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
     charset = known.charset if known else catalog.databases.get(name[0])
-    table = Table(columns=definitions, keys=(*primary, *others), charset=charset)
+    collation = known.collation if known else catalog.collations.get(name[0])
+    table = Table(columns=definitions, keys=(*primary, *others), charset=charset, collation=collation)
     if known and known.schema(table_id, 0) == table.schema(table_id, 0):
         return Followed(history=history, catalog=catalog, change=None, database=name[0])
     last = history.last_state(table_id)
@@ -143,6 +147,18 @@ def told(
         history, number = history.amend(state)
         change = replace(change, position=replace(position, sequence=number))
     return Followed(history=history, catalog=catalog.with_table(name, table), change=change, database=name[0])
+
+
+def _enriched(column: ColumnDefinition, known: Table | None) -> ColumnDefinition:
+    """A column as the log's metadata tells it, with what metadata never tells and is known of the same column."""
+    held = known.column(column.name) if known else None
+    if held is None:
+        return column
+    if not column.initial_known and held.initial_known:
+        initial, sure = converted_initial(held.initial, held.column_type, column.column_type, nullable=column.nullable)
+        column = replace(column, initial=initial, initial_known=sure)
+    same = column.charset == held.charset and column.collation is None
+    return replace(column, collation=held.collation) if same else column
 
 
 def _with_state(catalog: Catalog, state: TableState) -> Catalog:
@@ -160,8 +176,12 @@ def catalog_at(history: History, source: str, position: Position, default_charse
     `default_charset` is the server's character_set_server. Temporary tables of sessions that were open are not known:
     their statements then name tables that do not exist, which quarantines nothing that is captured.
     """
-    databases = {d.database: d.charset for d in history.databases_at(position) if d.source == source}
-    catalog = Catalog(default_charset=default_charset, databases=databases)
+    found = [d for d in history.databases_at(position) if d.source == source]
+    catalog = Catalog(
+        default_charset=default_charset,
+        databases={d.database: d.charset for d in found},
+        collations={d.database: d.collation for d in found if d.collation},
+    )
     tables: dict[TableName, Table] = {}
     for state in history.tables_at(position):
         if state.table_id.source != source:
@@ -175,10 +195,7 @@ def catalog_at(history: History, source: str, position: Position, default_charse
 
 
 def _from_schema(schema: TableSchema) -> Table:
-    columns = tuple(
-        ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset)
-        for c in schema.columns
-    )
+    columns = tuple(definition_of(column) for column in schema.columns)
     key = (Key(name="PRIMARY", kind="primary", columns=schema.primary_key),) if schema.primary_key else ()
     return Table(columns=columns, keys=key)
 
@@ -188,23 +205,28 @@ Row = Mapping[str, object]
 
 def catalog_of(
     columns: Iterable[Row], statistics: Iterable[Row], tables: Iterable[Row], schemata: Iterable[Row],
-    default_charset: str | None,
+    default_charset: str | None, dialect: Dialect | None = None,
 ) -> Catalog:  # fmt: skip
     """The catalog that a server's information_schema shows: where a first start begins.
 
     Rows have lower-case names and come ordered: COLUMNS by ordinal_position, STATISTICS by seq_in_index; TABLES gives
     the default character set as `character_set_name` (joined by collation), SCHEMATA as `default_character_set_name`.
+    Defaults are read where COLUMNS has `column_default` and `extra`, and the dialect tells how they are printed.
     """
     parts: dict[TableName, list[ColumnDefinition]] = {}
     for row in columns:
         name = (str(row["table_schema"]), str(row["table_name"]))
         charset = row["character_set_name"]
+        initial, known = shown_initial(row, dialect) if dialect and "column_default" in row else (None, False)
         parts.setdefault(name, []).append(
             ColumnDefinition(
                 name=str(row["column_name"]),
                 column_type=str(row["column_type"]),
                 nullable=row["is_nullable"] == "YES",
                 charset=None if charset is None else str(charset),
+                collation=_text(row.get("collation_name")),
+                initial=initial,
+                initial_known=known,
             )
         )
     keys: dict[TableName, dict[str, list[str]]] = {}
@@ -229,6 +251,17 @@ def catalog_of(
                 for index, names in keys.get(name, {}).items()
             ),
             charset=None if charset is None else str(charset),
+            collation=_text(row.get("table_collation")),
         )
+    schemata = list(schemata)
     databases = {str(row["schema_name"]): str(row["default_character_set_name"]) for row in schemata}
-    return Catalog(default_charset=default_charset, databases=databases, tables=found)
+    collations = {
+        str(row["schema_name"]): str(row["default_collation_name"])
+        for row in schemata
+        if row.get("default_collation_name")
+    }
+    return Catalog(default_charset=default_charset, databases=databases, collations=collations, tables=found)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

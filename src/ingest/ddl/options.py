@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingest.ddl.charsets import charset_named, charset_of_collation
+from ingest.ddl.charsets import charset_named, charset_of_collation, default_collation
 from ingest.ddl.cursor import Cursor
+from ingest.ddl.dialect import Dialect
 
 # Options with a value, an equals sign may stand between.
 _VALUED = frozenset(
@@ -26,6 +27,15 @@ class CharsetOption:
 
     charset: str | None = None
     inherited: bool = False
+    collation: str | None = None
+
+    def collated(self, current: str | None, dialect: Dialect) -> str | None:
+        """The default collation after the option, given the one before it; None where it is not known."""
+        if self.collation or self.inherited or not self.charset:
+            return self.collation
+        if current and charset_of_collation(current, dialect) == self.charset:
+            return current
+        return default_collation(self.charset, dialect)
 
     def applied(self, current: str | None, above: str | None) -> str | None:
         """The default character set after the option, given the one before it and that of the level above."""
@@ -45,7 +55,8 @@ def read_charset_option(cursor: Cursor) -> CharsetOption | None:
         cursor.accept("=")
         if cursor.accept("DEFAULT"):
             return CharsetOption(inherited=True)
-        return CharsetOption(charset=charset_of_collation(cursor.label(), cursor.dialect))
+        collation = cursor.label().lower()
+        return CharsetOption(charset=charset_of_collation(collation, cursor.dialect), collation=collation)
     cursor.at = start
     return None
 

@@ -157,9 +157,9 @@ class _Reader:
             name_only = cursor.dialect.table_name(cursor.name())
             if lenient and not replacing and name_only in self.catalog.databases:
                 return self.catalog
-            charset = self._database_options(cursor, self.catalog.default_charset)
+            charset, collation = self._database_options(cursor, self.catalog.default_charset, None)
             base = self.catalog.without_database(name_only) if replacing else self.catalog
-            return base.with_database(name_only, charset)
+            return base.with_database(name_only, charset, collation)
         if cursor.sees("SPATIAL", "REFERENCE"):
             return self.catalog
         cursor.accept("ONLINE") or cursor.accept("OFFLINE")
@@ -168,10 +168,13 @@ class _Reader:
         cursor.at = start
         return self._other(cursor)
 
-    def _database_options(self, cursor: Cursor, charset: str | None) -> str | None:
+    def _database_options(
+        self, cursor: Cursor, charset: str | None, collation: str | None
+    ) -> tuple[str | None, str | None]:
         while not cursor.done():
             option = read_charset_option(cursor)
             if option is not None:
+                collation = option.collated(collation, cursor.dialect)
                 charset = option.applied(charset, self.catalog.default_charset)
                 continue
             cursor.accept("DEFAULT")
@@ -180,7 +183,7 @@ class _Reader:
                 cursor.take()
             elif not cursor.accept("UPGRADE", "DATA", "DIRECTORY", "NAME"):
                 raise cursor.error("expected a database option")
-        return charset
+        return charset, collation
 
     def _create_index(self, cursor: Cursor) -> Catalog:
         unique = cursor.accept("UNIQUE")
@@ -222,8 +225,8 @@ class _Reader:
                     database = cursor.dialect.table_name(cursor.name())
             else:
                 cursor.at = start + 1
-            charset = self._database_options(cursor, self.catalog.databases.get(database))
-            return self.catalog.with_database(database, charset)
+            known = self.catalog.databases.get(database), self.catalog.collations.get(database)
+            return self.catalog.with_database(database, *self._database_options(cursor, *known))
         cursor.at = start
         return self._other(cursor)
 

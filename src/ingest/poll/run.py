@@ -10,8 +10,8 @@ from prometheus_client import Gauge
 
 from cdc.schema import TableId
 from cdc.topology import Poll, Source, Topology
-from ingest.agent.capture import Observer
 from ingest.agent.mysql_connection import connected
+from ingest.agent.observer import Observer
 from ingest.agent.records import Recorder
 from ingest.agent.seams import ChangeLog, Checkpoint
 from ingest.poll.ddl import dialect_of

@@ -15,9 +15,9 @@ from cdc.event import ChangeEvent, Position, SourceInfo
 from cdc.filters import TableRule, shape_of
 from cdc.schema import TableId, TableSchema
 from cdc.topology import Poll
-from ingest.agent.capture import Observer
 from ingest.agent.facts import Image, Refused
 from ingest.agent.images import tellable
+from ingest.agent.observer import Observer
 from ingest.agent.records import Recorder
 from ingest.agent.seams import ChangeLog, Checkpoint, Record
 from ingest.poll.seams import PolledRow, Reader

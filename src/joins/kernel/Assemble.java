@@ -36,20 +36,26 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
     Star star = k[0] < 0 ? stars[k[0] & 0x7F] : null;
     List<Object> out = new ArrayList<Object>();
     byte[][] row = star == null ? null : new byte[1 + star.nulls.length][]; // its own payload, then the parts
+    byte[][] told = row == null ? null : new byte[row.length][];
     boolean gone = false;
     while (input.hasNext()) {
       Object message = input.next();
       byte[] m = (byte[]) ((Tuple2) message)._2();
       if (star == null) out.add(message); // for a step further up
       else if (m[0] == Message.GONE) gone = true;
-      else if (m[0] == Message.PART) row[1 + Message.r(m)[0]] = Message.p(m);
-      else {
-        ByteBuffer both = ByteBuffer.wrap(Message.p(m));
-        both.get(row[0] = new byte[both.getInt()]);
-        both.get(row[1] = new byte[both.remaining()]);
+      else if (m[0] == Message.PART) {
+        int part = 1 + Message.r(m)[0];
+        if (told[part] == null || Message.newer(m, told[part])) told[part] = m;
       }
+      else if (told[0] == null || Message.newer(m, told[0])) told[0] = m;
     }
     if (star == null) return Message.asScala(out.iterator());
+    if (told[0] != null) {
+      ByteBuffer both = ByteBuffer.wrap(Message.p(told[0]));
+      both.get(row[0] = new byte[both.getInt()]);
+      both.get(row[1] = new byte[both.remaining()]);
+    }
+    for (int i = 1; i < row.length; i++) if (row[i] == null && told[i] != null) row[i] = Message.p(told[i]);
     byte[] id = Arrays.copyOfRange(k, 1, k.length);
     // what is whole in the batch need not be read: but where a join is inner, whether the row was shown must be known
     byte[] before = star.anyInner || Arrays.asList((Object[]) row).contains(null) ? (byte[]) stored.get() : null;

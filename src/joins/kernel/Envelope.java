@@ -8,41 +8,70 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 
-/** Reads one table's envelopes: `joins.route.Reader`. Only used columns are read. */
+/** Reads one table's envelopes: `joins.envelope`. Only used columns are read, each in the type the plan knows. */
 final class Envelope {
-  private static final JsonFactory JSON = new JsonFactory();
-  private static final byte[] NULL = "null".getBytes();
+  private static final int DEEPEST = 64, ENDLESS = Integer.MAX_VALUE;
+  private static final long MOST = 1L << 62; // of a sequence: `latest` doubles it
+  private static final JsonFactory JSON = bounded();
+  static final byte[] NULL = "null".getBytes();
+  private static final byte[] UNFIT = new byte[0];
   private final String[] columns;
+  private final Fit[] fits;
+  private final byte[][] defaults; // of columns that were added later
+  private final boolean[] keys;
+  private final JsonNode ends; // by partition: what is older than the plan
   private final Map<String, Integer> numbers = new HashMap<String, Integer>();
   private final boolean latest; // the log makes no order
+  private final String[] faults = new String[3]; // of the last `before`, `after` and `source` of a record
 
   Envelope(JsonNode source) {
     latest = Message.at(source, "latest").asBoolean();
+    ends = Message.at(source, "ends");
     JsonNode names = Message.at(source, "columns");
     columns = new String[names.size()];
+    fits = new Fit[columns.length];
+    defaults = new byte[columns.length][];
+    keys = new boolean[columns.length];
     for (int i = 0; i < columns.length; i++) {
-      columns[i] = Message.at(names, Integer.valueOf(i)).asText();
-      numbers.put(columns[i], Integer.valueOf(i));
+      Integer number = Integer.valueOf(i);
+      columns[i] = Message.at(names, number).asText();
+      fits[i] = new Fit(Message.at(Message.at(source, "types"), number));
+      defaults[i] = Message.at(Message.at(source, "defaults"), number).asText().getBytes(StandardCharsets.UTF_8);
+      numbers.put(columns[i], number);
     }
+    int[] key = Source.ints(Message.at(source, "key"));
+    for (int i = 0; i < key.length; i++) keys[key[i]] = true;
   }
 
-  /** Fills the event; IOException with the reason for what is no envelope, whatever it contains. */
+  private static JsonFactory bounded() {
+    JsonFactory json = new JsonFactory();
+    StreamReadConstraints.Builder limits = StreamReadConstraints.builder().maxNestingDepth(DEEPEST);
+    limits.maxNumberLength(ENDLESS).maxStringLength(ENDLESS).maxNameLength(ENDLESS);
+    json.setStreamReadConstraints(limits.build());
+    return json;
+  }
+
+  /** Fills the event, whose partition and offset `v` are known; IOException with the reason for what is no envelope. */
   void read(byte[] value, byte[] key, Event event) throws IOException {
     try {
       parse(value, event, true);
       if (latest && event.op == 'd' && event.before == null && key != null) parse(key, event, false);
       check(event);
-    } catch (RuntimeException e) { // a lone surrogate, a number beyond all types
+    } catch (RuntimeException e) { // whatever a record contains, it must not end the query
       throw new IOException(String.valueOf(e.getMessage()), e);
     }
   }
 
   private void parse(byte[] text, Event event, boolean envelope) throws IOException {
+    Unicode.check(text);
     JsonParser json = JSON.createParser(text);
     try {
       if (json.nextToken() != JsonToken.START_OBJECT) throw new IOException("no JSON object");
+      Arrays.fill(faults, null);
       if (envelope) envelope(json, event);
       else event.before = image(json);
+      for (int i = 0; i < faults.length; i++) if (faults[i] != null) throw new IOException(faults[i]);
+      if (json.nextToken() != null) throw new IOException("more than a JSON object");
     } finally {
       json.close();
     }
@@ -52,26 +81,58 @@ final class Envelope {
     while (json.nextToken() == JsonToken.FIELD_NAME) {
       String name = json.currentName();
       JsonToken token = json.nextToken();
-      boolean object = token == JsonToken.START_OBJECT;
-      if (name.equals("op") && token == JsonToken.VALUE_STRING && json.getTextLength() == 1) {
-        event.op = json.getText().charAt(0);
-      } else if (name.equals("before") && object) event.before = image(json);
-      else if (name.equals("after") && object) event.after = image(json);
-      else if (name.equals("payload") && object) envelope(json, event); // beside Debezium's inline schema
-      else if (name.equals("source") && object) origin(json, event);
-      else json.skipChildren();
+      if (name.equals("op")) {
+        event.op = token == JsonToken.VALUE_STRING && json.getTextLength() == 1 ? json.getText().charAt(0) : ' ';
+        skip(json, token);
+      } else if (name.equals("before")) event.before = isObject(json, token, 0) ? image(json) : null;
+      else if (name.equals("after")) event.after = isObject(json, token, 1) ? image(json) : null;
+      else if (name.equals("payload") && token == JsonToken.START_OBJECT) envelope(json, event); // beside a schema
+      else if (name.equals("source")) origin(json, event, isObject(json, token, 2));
+      else skip(json, token);
     }
   }
 
-  private static void origin(JsonParser json, Event event) throws IOException {
-    while (json.nextToken() == JsonToken.FIELD_NAME) {
+  private boolean isObject(JsonParser json, JsonToken token, int which) throws IOException {
+    boolean wrong = token != JsonToken.START_OBJECT && token != JsonToken.VALUE_NULL;
+    faults[which] = wrong ? json.currentName() + " is no object" : null;
+    if (wrong) skip(json, token);
+    return token == JsonToken.START_OBJECT;
+  }
+
+  private void origin(JsonParser json, Event event, boolean there) throws IOException {
+    event.ts = event.sequence = 0;
+    event.partial = false;
+    Long ts = Long.valueOf(0), sequence = ts; // null: no number; of a field twice the last counts
+    while (there && json.nextToken() == JsonToken.FIELD_NAME) {
       String field = json.currentName();
       JsonToken value = json.nextToken();
-      if (field.equals("ts_ms") && value == JsonToken.VALUE_NUMBER_INT) event.ts = json.getLongValue();
-      else if (field.equals("sequence") && value.isScalarValue()) event.sequence = json.getValueAsLong();
-      else if (field.equals("partial") && value == JsonToken.VALUE_TRUE) event.partial = true;
-      else json.skipChildren();
+      if (field.equals("ts_ms")) ts = number(json, value, Long.MAX_VALUE);
+      else if (field.equals("sequence")) {
+        sequence = value == JsonToken.VALUE_STRING ? digits(json.getText()) : number(json, value, MOST - 1);
+      } else if (field.equals("partial")) event.partial = value == JsonToken.VALUE_TRUE;
+      if (!value.isScalarValue() || value.isNumeric()) skip(json, value);
     }
+    if (ts == null || sequence == null) faults[2] = (ts == null ? "ts_ms" : "sequence") + " is no number";
+    event.ts = ts == null ? 0 : ts.longValue();
+    event.sequence = sequence == null ? 0 : sequence.longValue();
+  }
+
+  private static Long number(JsonParser json, JsonToken value, long most) throws IOException {
+    if (value == JsonToken.VALUE_NULL) return Long.valueOf(0);
+    if (value != JsonToken.VALUE_NUMBER_INT || json.getTextLength() > 20) return null;
+    try {
+      long number = Long.parseLong(json.getText());
+      return number > most || number < -most - 1 ? null : Long.valueOf(number);
+    } catch (NumberFormatException e) {
+      return null;
+    }
+  }
+
+  private static Long digits(String text) {
+    int start = text.startsWith("-") ? 1 : 0; // that of others may be a list in a text
+    boolean number = text.length() > start && text.length() <= start + 18;
+    for (int i = start; number && i < text.length(); i++) number = text.charAt(i) >= '0' && text.charAt(i) <= '9';
+    return Long.valueOf(number ? Long.parseLong(text) : 0);
   }
 
   private byte[][] image(JsonParser json) throws IOException {
@@ -79,8 +140,12 @@ final class Envelope {
     while (json.nextToken() == JsonToken.FIELD_NAME) {
       Integer column = (Integer) numbers.get(json.currentName());
       JsonToken token = json.nextToken();
-      if (column != null) row[column.intValue()] = text(json, token);
-      else json.skipChildren();
+      if (column == null) {
+        skip(json, token);
+        continue;
+      }
+      byte[] value = fits[column.intValue()].of(json, token);
+      row[column.intValue()] = value == null ? UNFIT : value;
     }
     return row;
   }
@@ -90,32 +155,58 @@ final class Envelope {
     if (event.op == 't') return;
     if (event.op == 'd') event.after = null;
     else if (event.after == null) throw new IOException("op " + event.op + " without its after image");
-    if (latest && event.op == 'd' && event.before != null) {
-      for (int i = 0; i < columns.length; i++) if (event.before[i] == null) event.before[i] = NULL;
-    }
     boolean needed = event.op == 'd' || event.op == 'u' && !latest;
     if (needed && event.before == null) {
       String remedy = "its source needs `delivery: at_least_once`";
       throw new IOException("op " + event.op + " without its before image: " + remedy);
     }
     if (latest && event.op != 'd' || event.op == 'c' || event.op == 'r') event.before = null;
-    complete(event.before);
-    complete(event.after);
+    complete(event.before, event, true);
+    complete(event.after, event, false);
   }
 
-  private void complete(byte[][] image) throws IOException {
+  /** `lenient`: a value that does not fit its type was never told, so it reads as NULL in a before image. */
+  private void complete(byte[][] image, Event event, boolean lenient) throws IOException {
     for (int c = 0; image != null && c < columns.length; c++) {
-      if (image[c] == null) throw new IOException("no '" + columns[c] + "' in it");
+      if (image[c] == null) {
+        if (keys[c]) throw new IOException("no '" + columns[c] + "' in it");
+        boolean added = added(event);
+        image[c] = added ? defaults[c] : NULL;
+        event.partial |= !added;
+        event.blind |= lenient && !added;
+      } else if (image[c] == UNFIT) {
+        if (!lenient || keys[c]) throw new IOException("'" + columns[c] + "' in it does not fit " + fits[c]);
+        image[c] = NULL;
+        event.partial = event.blind = true;
+      }
     }
   }
 
-  /** A value as canonical JSON: equal values of one type have equal bytes. */
-  private static byte[] text(JsonParser json, JsonToken token) throws IOException {
-    if (token == JsonToken.VALUE_NULL) return NULL;
-    if (token.isStructStart()) return bytes(new ObjectMapper().readTree(json));
-    if (token != JsonToken.VALUE_STRING) return json.getText().getBytes(StandardCharsets.UTF_8);
-    byte[] quoted = JsonStringEncoder.getInstance().quoteAsUTF8(json.getText());
+  /** Whether a column that is not there was added later; else it was dropped. */
+  private boolean added(Event event) {
+    JsonNode end = Message.at(ends, String.valueOf(event.partition));
+    return end != null && event.v < end.asLong();
+  }
+
+  static byte[] quoted(String text) {
+    byte[] quoted = JsonStringEncoder.getInstance().quoteAsUTF8(text);
     return ByteBuffer.allocate(quoted.length + 2).put((byte) '"').put(quoted).put((byte) '"').array();
+  }
+
+  /** Passes a value that nobody uses; IOException where a number in it is beyond all types. */
+  static void skip(JsonParser json, JsonToken token) throws IOException {
+    for (int depth = 0; ; token = json.nextToken()) {
+      if (token == null) throw new IOException("it ends too early");
+      if (token.isStructStart()) depth++;
+      else if (token.isStructEnd()) depth--;
+      else if (token.isNumeric()) finite(json, token);
+      if (depth == 0) return;
+    }
+  }
+
+  static void finite(JsonParser json, JsonToken token) throws IOException {
+    if (token == JsonToken.VALUE_NUMBER_INT && json.getTextLength() < 300) return;
+    if (Double.isInfinite(Double.parseDouble(json.getText()))) throw new IOException("a number beyond all types");
   }
 
   static boolean isNull(byte[] text) {

@@ -57,6 +57,7 @@ final class Mended implements Iterator<Event> {
     event.after = after;
     event.ts = of == null ? marker.ts : of.ts;
     event.told = true;
+    event.mends = true;
     // of a log without order, a row seen at that moment is younger
     event.v = source.latest() ? 2 * marker.sequence - 1 : marker.v;
     found.add(event);
@@ -68,7 +69,7 @@ final class Mended implements Iterator<Event> {
       Past past = source.past(marker);
       try {
         while (past.hasNext()) {
-          Event event = source.again((Object[]) past.next());
+          Event event = source.again((Object[]) past.next(), marker.partition);
           if (event == null) continue;
           if (event.op == 't') passed(event, held);
           else remember(event, held, share);

@@ -13,7 +13,7 @@ import scala.Tuple2;
  * The sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
  */
 public final class Message {
-  static final byte DIM_PUT = 0, DIM_GONE = 1, PUT = 2, MOVED = 3, GONE = 4, PART = 5, ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9, NEW = 10;
+  static final byte DIM_PUT = 0, DIM_GONE = 1, PUT = 2, MOVED = 3, GONE = 4, PART = 5, ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9, NEW = 10, SURE = 11;
   static final byte SINK = (byte) 0xFF, STAR = (byte) 0x80;
   static final byte[] NONE = new byte[0];
 
@@ -28,6 +28,13 @@ public final class Message {
 
   static long v(byte[] m) {
     return ByteBuffer.wrap(m).getLong(1);
+  }
+
+  /** Whether what `m` says holds; between two that nothing orders the bytes decide, so that a replay says the same. */
+  static boolean newer(byte[] m, byte[] other) {
+    if (v(m) != v(other)) return v(m) > v(other);
+    int from = 13 + ByteBuffer.wrap(m).getInt(9), begins = 13 + ByteBuffer.wrap(other).getInt(9);
+    return Arrays.compareUnsigned(m, from, m.length, other, begins, other.length) >= 0;
   }
 
   static byte[] r(byte[] m) {

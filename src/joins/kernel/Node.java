@@ -30,7 +30,7 @@ final class Node {
   void route(Event event, Collection<Object> out) {
     byte[][] from = event.before, to = event.after;
     if (filter != null) {
-      if (from != null && !filter.holds(from)) from = null;
+      if (from != null && !event.blind && !filter.holds(from)) from = null;
       if (to != null && !filter.holds(to)) to = null;
       if (from == null && to == null) return;
     }
@@ -53,7 +53,7 @@ final class Node {
       if (right == null || hop > 0 && !moved && !event.told) continue;
       // what the filter hid before was never told, unless the log does not say what was before
       boolean fresh = before == null && !event.told && (event.op == 'c' || event.before != null);
-      byte op = fresh ? Message.NEW : Message.PUT;
+      byte op = event.mends ? Message.SURE : fresh ? Message.NEW : Message.PUT;
       out.add(Message.of(hops[hop], right, op, event.v, now, hop == 0 ? after : Message.NONE));
     }
   }

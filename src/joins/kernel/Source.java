@@ -115,9 +115,11 @@ final class Source {
   }
 
   /** A record as an event; null for a tombstone, and for what was refused when it was met. */
-  Event again(Object[] record) {
+  Event again(Object[] record, int partition) {
     if (record[2] == null) return null;
     Event event = new Event();
+    event.partition = partition;
+    event.v = ((Long) record[0]).longValue();
     try {
       envelope.read((byte[]) record[2], (byte[]) record[1], event);
     } catch (IOException e) {

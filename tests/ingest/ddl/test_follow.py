@@ -145,19 +145,37 @@ def test_a_table_that_was_never_seen_is_known_from_its_metadata_on() -> None:
 def test_information_schema_gives_the_catalog_that_statements_would() -> None:
     """Rows of information_schema, as a server answers them, make the tables that its DDL makes."""
     columns = [
-        dict(zip(("table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name"), row,
-                 strict=True))
-        for row in [("d", "a", "id", "int", "NO", None), ("d", "a", "n", "varchar(5)", "YES", "latin1")]
-    ]  # fmt: skip
+        dict(
+            zip(
+                ("column_name", "column_type", "is_nullable", "character_set_name", "collation_name", "column_default"),
+                row,
+                strict=True,
+            ),
+            table_schema="d",
+            table_name="a",
+            extra="",
+        )
+        for row in [
+            ("id", "int", "NO", None, None, None),
+            ("n", "varchar(5)", "YES", "latin1", "latin1_german1_ci", None),
+        ]
+    ]
     statistics = [
         {"table_schema": "d", "table_name": "a", "index_name": "PRIMARY", "column_name": "id", "non_unique": 0},
         {"table_schema": "d", "table_name": "a", "index_name": "n", "column_name": "n", "non_unique": 1},
     ]
-    tables = [{"table_schema": "d", "table_name": "a", "character_set_name": "latin1"}]
+    tables = [
+        {
+            "table_schema": "d",
+            "table_name": "a",
+            "character_set_name": "latin1",
+            "table_collation": "latin1_german1_ci",
+        }
+    ]
     schemata = [{"schema_name": "d", "default_character_set_name": "utf8mb4"}]
-    read = catalog_of(columns, statistics, tables, schemata, "utf8mb4")
+    read = catalog_of(columns, statistics, tables, schemata, "utf8mb4", MYSQL)
     _, catalog = beginning()
-    sql = "CREATE TABLE a (id INT PRIMARY KEY, n VARCHAR(5), KEY (n)) CHARSET latin1"
+    sql = "CREATE TABLE a (id INT PRIMARY KEY, n VARCHAR(5), KEY (n)) COLLATE latin1_german1_ci"
     made = follow(
         History(), catalog, sql, source="s", position=position(1), database="d", dialect=MYSQL
     )  # fmt: skip

@@ -16,8 +16,8 @@ from cdc.naming import change_topic, dead_letter_topic, schemas_topic
 from cdc.reader import read_topology
 from cdc.schema import TableId
 from cdc.topology import Poll, Source, Topology
-from ingest.agent.capture import Observer
 from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.observer import Observer
 from ingest.poll.ddl import statements
 from ingest.poll.run import poll
 from ingest.poll.seams import Ask

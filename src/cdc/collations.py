@@ -1,0 +1,44 @@
+"""What a collation of MySQL or MariaDB takes for equal though its bytes differ, by its name.
+
+Sources: MySQL's reference manual, "Collation Naming Conventions" and "Trailing Space Handling in Comparisons":
+collations of UCA 9.0.0, `…_0900_…`, are NO PAD, and so are MariaDB's `…_nopad_…`; all others compare as if padded.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Fold = Literal["case", "accents", "trailing spaces"]
+
+
+def folds(collation: str | None) -> tuple[Fold, ...]:
+    """What two texts may differ in that the collation takes for one; empty where it is None or compares by bytes.
+
+    A name that says nothing of accents folds them if it folds case.
+    """
+    parts = (collation or "binary").lower().split("_")
+    if parts == ["binary"]:
+        return ()
+    found: list[Fold] = []
+    if "bin" not in parts:
+        if "ci" in parts:
+            found.append("case")
+        if "ai" in parts or ("ci" in parts and "as" not in parts):
+            found.append("accents")
+    if "0900" not in parts and "nopad" not in parts:
+        found.append("trailing spaces")
+    return tuple(found)
+
+
+def listed(found: tuple[Fold, ...]) -> str:
+    """In words: `case, accents and trailing spaces`."""
+    *most, last = found
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def exact_collation(collation: str) -> str:
+    """The collation of the same character set that compares by code points."""
+    charset = collation.lower().partition("_")[0]
+    if charset == "uca1400":  # MariaDB's, which fits several sets
+        charset = "utf8mb4"
+    return "utf8mb4_0900_bin" if charset == "utf8mb4" and "_0900_" in collation else f"{charset}_bin"

@@ -1,0 +1,277 @@
+"""A topology that begins beside live traffic: three tables on two servers that never stand
+still, and each engine joins them.
+
+The traffic is made to hurt: several statements a transaction, most of them updates of rows that the capture's snapshot
+is about to read, some of columns that no query uses; foreign keys move, rows go and come back, whole customers vanish.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pymysql
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from cdc.naming import change_topic, dead_letter_topic
+from cdc.schema import TableId
+from console.cli_apply import provision
+from console.cli_demo_steps import verdict, wait_until_quiet
+from console.file_topology import load_topology
+from console.http_metrics import read_metrics
+from console.mysql_demo import MySqlShop
+from console.proc_pipeline import Pipeline
+from console.stack import LOAD_LOGIN
+
+CUSTOMERS, PRODUCTS = 6_000, 3_000
+TABLES = {
+    "shop": (
+        "orders (id INT PRIMARY KEY, customer_id INT, product_id INT, status VARCHAR(10) NOT NULL,"
+        " amount DECIMAL(10,2) NOT NULL, placed DATETIME(3) NOT NULL, unused INT NOT NULL)",
+        "products (id INT PRIMARY KEY, title VARCHAR(40) NOT NULL, price DECIMAL(6,2), unused INT NOT NULL)",
+    ),
+    "crm": ("customers (id INT PRIMARY KEY, name VARCHAR(40) NOT NULL, country CHAR(2), unused INT NOT NULL)",),
+}
+QUERY = """SELECT o.id, o.status, o.amount, o.placed, o.customer_id, c.name AS customer, c.country,
+             o.product_id, p.title AS product, p.price{more}
+      FROM shop.orders o
+      LEFT JOIN crm.customers c ON c.id = o.customer_id
+      LEFT JOIN shop.products p ON p.id = o.product_id"""
+Statement = tuple[str, tuple[Any, ...]]
+
+
+class Alive:
+    """Databases of a test's own on both servers, their traffic, and the pipeline over them."""
+
+    def __init__(self, name: str, folder: Path, *, orders: int, engine: str, mode: str = "initial") -> None:
+        self.name, self.folder, self.engine, self.mode = name, folder, engine, mode
+        self.file, self.more = folder / "alive.yml", ""
+        self.chance, self.server_id = Random(17), 10_000 + time.time_ns() % 1_000_000_007
+        self.last = orders
+        self._connections = {server: self._connect(server) for server in TABLES}
+        self._load(orders)
+        self.declare()
+        self.shop = MySqlShop(self.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+        self.pipeline = Pipeline(self.topology, home=folder)
+
+    def declare(self) -> None:
+        """Write the topology down as it is meant now, and make what it needs."""
+        port = os.environ.get
+        source = (
+            "{{type: mysql, hostname: 127.0.0.1, port: {}, username: cdc, password: cdc, database: {}, tables: [{}], "
+        )
+        shop = source.format(port("TAILORBIRD_PORT_MYSQL_SHOP", "3307"), self.name, "orders, products")
+        crm = source.format(port("TAILORBIRD_PORT_MYSQL_CRM", "3308"), self.name, "customers")
+        text = f"""name: {self.name}
+sources:
+  shop: {shop} snapshot_mode: {self.mode}, server_id: {self.server_id}}}
+  crm: {crm} snapshot_mode: {self.mode}, server_id: {self.server_id}}}
+log: {{bootstrap_servers: '127.0.0.1:{port("TAILORBIRD_PORT_KAFKA", "9092")}'}}
+hbase:
+  thrift: 127.0.0.1:{port("TAILORBIRD_PORT_THRIFT", "9090")}
+  zookeeper: 127.0.0.1:{port("TAILORBIRD_PORT_ZOOKEEPER", "2181")}
+solr: {{url: 'http://127.0.0.1:{port("TAILORBIRD_PORT_SOLR", "8983")}/solr'}}
+tables:
+  wide:
+    query: |
+      {QUERY.format(more=self.more)}
+    row_key: [id]
+    engine: {self.engine}
+indexes:
+  wide: {{table: wide, commit_within: 200ms}}
+"""
+        self.file.write_text(text)
+        self.topology = load_topology(str(self.file))
+        list(provision(self.topology))
+
+    @contextmanager
+    def traffic(self, rate: float) -> Iterator[Callable[[int], None]]:
+        """About `rate` changes a second while the block runs; it is given a function that waits for so many more."""
+        stop, done, failed = threading.Event(), [0], list[BaseException]()
+
+        def write() -> None:
+            due = time.monotonic()
+            try:
+                while not stop.is_set():
+                    done[0] += self._transaction()
+                    due = max(due, time.monotonic() - 1.0) + 3 / rate
+                    stop.wait(max(0.0, due - time.monotonic()))
+            except BaseException as error:  # handed to the test's own thread below
+                failed.append(error)
+                raise
+
+        def more(changes: int) -> None:
+            wanted = done[0] + changes
+            wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic stands still", 120)
+            self.pipeline.check()
+            assert not failed
+
+        writer = threading.Thread(target=write, name="traffic")
+        writer.start()
+        try:
+            yield more
+        finally:
+            stop.set()
+            writer.join()
+
+    def settled(self) -> dict[str, Any]:
+        """Wait until all is visible; how the table and its index differ from the query's answer over the sources."""
+        wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
+        told = verdict(self.topology, "wide")
+        assert told.rows > 0
+        return {name: found for name, found in (("HBase", told.hbase), ("Solr", told.solr)) if not found.none}
+
+    def joining(self) -> bool:
+        """Whether the join has written rows."""
+        self.pipeline.check()
+        joins = [part for part in self.pipeline.parts if part.stage == "join"]
+        return all(read_metrics(part.metrics_port).get("tailorbird_joined_rows_total", 0) for part in joins)
+
+    def joined(self, *options: str, more: str | None = None) -> None:
+        """Start the join again with options; `more`: with further columns, which all that follows knows of."""
+        name = "join wide"
+        if self.pipeline.alive(name):
+            self.pipeline.kill(name)
+        if more is not None:
+            self.more = more
+            self.declare()
+            self.pipeline.kill("index wide")
+            self.pipeline.start_part("index wide")
+        place = next(n for n, part in enumerate(self.pipeline.parts) if part.name == name)
+        plain = self.pipeline.parts[place]
+        self.pipeline.parts[place] = replace(plain, command=(*plain.command, *options))
+        self.pipeline.start_part(name)
+        self.pipeline.parts[place] = plain
+
+    def end_of_join(self) -> str:
+        """What the join says that ends by itself, as one that is used wrongly."""
+        assert self.pipeline.wait("join wide", 180) == 2
+        return self.pipeline.last_words("join wide")
+
+    def lose_topic(self, table: str) -> None:
+        """Delete a table's topic, as by mistake."""
+        source = "crm" if table == "customers" else "shop"
+        topic = change_topic(self.name, TableId(source=source, database=self.name, table=table))
+        admin = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers})
+        admin.delete_topics([topic])[topic].result(30)
+
+    def dead_letters(self) -> int:
+        """How many records the topic of dead letters holds."""
+        topic = dead_letter_topic(self.name)
+        consumer = Consumer({"bootstrap.servers": self.topology.log.bootstrap_servers, "group.id": self.name})
+        try:
+            partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+            return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)[1] for p in partitions)
+        finally:
+            consumer.close()
+
+    def sql(self, server: str, *statements: str) -> None:
+        """Statements of a session of their own, in the test's database."""
+        connection = self._connect(server)
+        with connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def close(self) -> None:
+        """Stop the pipeline and drop the databases."""
+        self.pipeline.stop()
+        self.shop.close()
+        for server, connection in self._connections.items():
+            connection.close()
+            self.sql(server, f"DROP DATABASE {self.name}")
+
+    def _connect(self, server: str) -> pymysql.Connection:
+        port = int(os.environ.get(f"TAILORBIRD_PORT_MYSQL_{server.upper()}", "3307" if server == "shop" else "3308"))
+        login = {"user": LOAD_LOGIN.user, "password": LOAD_LOGIN.password}
+        connection = pymysql.connect(host="127.0.0.1", port=port, autocommit=True, **login)
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE IF NOT EXISTS {self.name}")
+        connection.select_db(self.name)
+        return connection
+
+    def _load(self, orders: int) -> None:
+        for server, tables in TABLES.items():
+            self.sql(server, *(f"CREATE TABLE {table}" for table in tables))
+        rows: dict[str, list[Statement]] = {
+            "shop": [self._order(i + 1) for i in range(orders)] + [self._product(i + 1) for i in range(PRODUCTS)],
+            "crm": [self._customer(i + 1) for i in range(CUSTOMERS)],
+        }
+        for server, statements in rows.items():
+            with self._connections[server].cursor() as cursor:
+                cursor.execute("BEGIN")
+                for sql in dict.fromkeys(sql for sql, _ in statements):
+                    cursor.executemany(sql, [values for text, values in statements if text == sql])
+                cursor.execute("COMMIT")
+
+    def _transaction(self) -> int:
+        """One to five statements on one server, committed at once."""
+        server = "crm" if self.chance.random() < 0.15 else "shop"
+        make = self._of_crm if server == "crm" else self._of_shop
+        statements = [make() for _ in range(self.chance.randint(1, 5))]
+        with self._connections[server].cursor() as cursor:
+            cursor.execute("BEGIN")
+            for sql, values in statements:
+                cursor.execute(sql, values)
+            cursor.execute("COMMIT")
+        return len(statements)
+
+    def _of_shop(self) -> Statement:
+        dice, order, product = self.chance.random(), self.chance.randint(1, self.last), self.chance.randint(1, PRODUCTS)
+        if dice < 0.25:
+            return "UPDATE orders SET unused = unused + 1 WHERE id = %s", (order,)
+        if dice < 0.45:
+            return "UPDATE orders SET amount = amount + 1 WHERE id = %s", (order,)
+        if dice < 0.65:
+            column, of = ("customer_id", CUSTOMERS) if dice < 0.55 else ("product_id", PRODUCTS)
+            return f"UPDATE orders SET {column} = %s WHERE id = %s", (self.chance.randint(1, of + 20), order)
+        if dice < 0.75:
+            return "DELETE FROM orders WHERE id = %s", (order,)
+        if dice < 0.93:
+            self.last += 1
+            return self._order(self.last if dice < 0.85 else order)
+        if dice < 0.95:
+            return "UPDATE products SET unused = unused + 1 WHERE id = %s", (product,)
+        if dice < 0.98:
+            return "UPDATE products SET price = price + 1 WHERE id = %s", (product,)
+        return self._product(product) if dice < 0.99 else ("DELETE FROM products WHERE id = %s", (product,))
+
+    def _of_crm(self) -> Statement:
+        dice, customer = self.chance.random(), self.chance.randint(1, CUSTOMERS)
+        if dice < 0.4:
+            return "UPDATE customers SET unused = unused + 1 WHERE id = %s", (customer,)
+        if dice < 0.8:
+            return "UPDATE customers SET name = %s WHERE id = %s", (f"renamed {self.chance.random()}", customer)
+        return self._customer(customer) if dice < 0.9 else ("DELETE FROM customers WHERE id = %s", (customer,))
+
+    def _order(self, order: int) -> Statement:
+        keys = (self.chance.randint(1, CUSTOMERS + 20), self.chance.randint(1, PRODUCTS + 5))
+        values = (order, *keys, self.chance.choice(["new", "paid"]), f"{self.chance.randrange(99999) / 100:.2f}")
+        return (
+            "REPLACE INTO orders (id, customer_id, product_id, status, amount, placed, unused)"
+            " VALUES (%s, %s, %s, %s, %s, '2026-11-23 01:02:03.456', 0)",
+            values,
+        )
+
+    def _product(self, product: int) -> Statement:
+        title = f"product {self.chance.randrange(1000)}"
+        return "REPLACE INTO products (id, title, price, unused) VALUES (%s, %s, 9.5, 0)", (product, title)
+
+    def _customer(self, customer: int) -> Statement:
+        country = self.chance.choice(["FR", "PL", None])
+        return "REPLACE INTO customers (id, name, country, unused) VALUES (%s, 'n', %s, 0)", (customer, country)
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float) -> None:
+    """Wait until a condition holds; AssertionError with `otherwise` after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)

@@ -1,0 +1,213 @@
+"""The join beside a log that is compacted, deleted, or empty: it refuses with the remedy, begins again, or waits."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from cdc.errors import UsageError
+from joins.compaction import Reading
+from joins.kafka_compaction import LogWatch
+from tests.integration.conftest import servers
+from tests.integration.test_join import FACT, History, Joined, joined, oracle, wait_for
+from tests.integration.test_join_failures import kill_group, settles
+
+__all__ = ["joined"]  # a fixture
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+JOIN = [sys.executable, "-m", "joins"]
+DAY = 86_400_000
+
+
+def record_file(joined: Joined) -> Path:
+    return joined.folder / "checkpoints" / joined.name / "wide" / "query.json"
+
+
+def make_compacted(joined: Joined) -> None:
+    """As capture makes its topics, with the lag that the topology says by default."""
+    settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY)}
+    for topic in joined.topics:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for future in joined.admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+
+
+def refused(joined: Joined, *said: str) -> None:
+    """A start ends at once, and says why and what helps."""
+    process = joined.start(JOIN)
+    assert process.wait(120) == 2, joined.said()
+    for words in (*said, f"tailorbird join {joined.file} --table wide --rebuild"):
+        assert words in joined.said()
+
+
+def test_compacted_and_lost_logs(joined: Joined) -> None:
+    """A join whose next records are older than the compaction lag is refused with the remedy, and so is one whose
+    topics were made anew; a rebuild that finds fewer records than when it began begins again by itself, and tells
+    nothing before; each remedy leads to the result of the SELECT."""
+    make_compacted(joined)
+    history = History(random.Random(23))
+    joined.publish(history.change(200, ids=6), age_ms=9 * DAY)
+    first = joined.start(JOIN)
+    settles(joined, history)
+    kill_group(first)
+
+    joined.publish(history.change(100, ids=6), age_ms=8 * DAY)
+    joined.publish(history.change(50, ids=6))
+    refused(joined, "was not read yet and is 8.0 days old", "may have been compacted")
+
+    dying = joined.start([*JOIN, "--rebuild"], TAILORBIRD_CRASH_AFTER_WRITE="0")
+    assert dying.wait(300) == -9, joined.said()
+    stored = json.loads(record_file(joined).read_text())
+    topic, counts = next((topic, counts) for topic, counts in stored["counts"].items() if counts)
+    partition = next(iter(counts))
+    counts[partition] += 3  # as if the cleaner had taken three since
+    record_file(joined).write_text(json.dumps(stored))
+    again = joined.start(JOIN)
+    settles(joined, history)
+    assert "compacted while it was read" in joined.said()
+    assert json.dumps(topic) in joined.said() or topic in joined.said()
+    assert json.loads(record_file(joined).read_text())["id"] != stored["id"]
+    kill_group(again)
+
+    for future in joined.admin.delete_topics(joined.topics, operation_timeout=30).values():
+        future.result(60)
+    joined.make_topics()
+    refused(joined, "was deleted and made anew")
+
+
+def test_tables_without_records(joined: Joined) -> None:
+    """Topics without a record keep no table from its first barrier: nothing is right as well; and what comes then
+    flows."""
+    history = History(random.Random(29))
+    joined.publish_positions(history)
+    joined.start(JOIN)
+    wait_for(lambda: joined.barriers_tell(history), "an empty table is never told")
+    assert joined.live() == {}
+    joined.publish(history.change(60, ids=6))
+    joined.publish_positions(history)
+    wait_for(lambda: joined.barriers_tell(history), "what comes then is never told")
+    assert joined.live() == oracle(joined, history)
+
+
+def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -> None:
+    """Of a plan with two levels one has nothing to read: the table is told; and so it is when that level has its
+    rows."""
+    query = """SELECT f.id, f.price, n.name AS near, r.name AS far FROM shop.facts f
+      LEFT JOIN shop.near n ON n.id = f.near_id
+      LEFT JOIN crm.far r ON r.id = n.unused"""
+    joined = Joined(unique("join"), tmp_path, query=query)
+    try:
+        history = History(random.Random(31))
+        events = history.change(120, ids=6)
+        joined.publish([event for event in events if event.source.table_id == FACT])
+        joined.publish_positions(history)
+        joined.start(JOIN)
+        wait_for(lambda: joined.barriers_tell(history), "a level without records keeps the table from its barrier")
+        joined.publish([event for event in events if event.source.table_id != FACT])
+        history.change(1, ids=6)
+        joined.publish(history.events[-1:])
+        joined.publish_positions(history)
+        wait_for(lambda: joined.barriers_tell(history), "what comes then is never told")
+        assert joined.live() == oracle(joined, history)
+    finally:
+        joined.close()
+
+
+def test_the_cleaner_is_noticed(joined: Joined) -> None:
+    """Kafka's own cleaner takes records from a zone that was counted: the second count says how many, and of which
+    topic; a topic that nobody cleans keeps its count."""
+    cleaned, kept = f"{joined.name}.cleaned", f"{joined.name}.kept"
+    quick: dict[str, str] = {
+        "cleanup.policy": "compact", "min.compaction.lag.ms": "0", "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.0", "max.compaction.lag.ms": "100",
+    }  # fmt: skip
+    made: list[Any] = [NewTopic(cleaned, 1, 1, config=quick), NewTopic(kept, 1, 1, config={"cleanup.policy": "delete"})]
+    for future in joined.admin.create_topics(made).values():
+        future.result(30)
+    publish(joined.producer, cleaned, kept)
+    watch = LogWatch(joined.servers, [cleaned, kept], lag=7 * DAY, remedy="none")
+    ends = {topic: {0: joined.ends(topic, 0)} for topic in (cleaned, kept)}
+    settled, counts, ids = watch.beginning(ends, time.time_ns() // 1_000_000 + 8 * DAY, lambda: False)
+    assert settled == ends
+    assert counts == {cleaned: {0: 100}}  # what nobody cleans need not be counted
+    assert set(ids) == {cleaned, kept}
+
+    def gone() -> bool:
+        publish(joined.producer, cleaned, kept)  # a new segment: the cleaner leaves the newest alone
+        return watch.thinned(settled, counts, lambda: False).get(cleaned, 0) >= 90
+
+    wait_for(gone, "the cleaner never works", seconds=180)
+
+
+def test_what_the_watch_refuses(unique: Callable[[str], str]) -> None:
+    """Asked of Kafka itself: a record too old that was not read, a beginning behind the next record, a topic made anew;
+    and nothing while all that is unread is young, or was old when the run began."""
+    topic, admin = unique("watched"), AdminClient({"bootstrap.servers": servers()})
+
+    def make() -> None:
+        # of a topic that is compacted only, Kafka lets nobody delete records
+        config = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "min.compaction.lag.ms": str(7 * DAY)}
+        made: Any = NewTopic(topic, 1, 1, config=config)
+        for future in admin.create_topics([made]).values():
+            future.result(30)
+
+    def written(days: int) -> None:
+        producer = Producer({"bootstrap.servers": servers()})
+        for number in range(10):
+            producer.produce(topic, key=str(number), value=b"x", timestamp=now - days * DAY)
+        producer.flush(30)
+
+    def check(at: int, settled: int = 0) -> None:
+        found = Reading(
+            committed={topic: {0: at}}, settled={topic: {0: settled}}, target={topic: {0: at}}, topics=ids
+        )  # fmt: skip
+        watch.check(found, now)
+
+    now = time.time_ns() // 1_000_000
+    make()
+    written(9)
+    watch = LogWatch(servers(), [topic], lag=30 * DAY, remedy="do this")
+    settled, counts, ids = watch.beginning({topic: {0: 10}}, now + 8 * DAY, lambda: False)
+    assert (settled, counts) == ({topic: {0: 10}}, {topic: {0: 10}})
+    check(0, settled=10)
+    check(10)
+    written(8)
+    with pytest.raises(UsageError, match=r"offset 10 was not read yet and is 8\.0 days old") as refused:
+        check(10)
+    assert refused.value.hint == "do this"
+    check(20)
+    written(1)
+    check(20)
+    for future in admin.delete_records([TopicPartition(topic, 0, 25)]).values():
+        future.result(30)
+    with pytest.raises(UsageError, match="begins at offset 25, and 20 was to be read next"):
+        check(20)
+    check(25)
+    for future in admin.delete_topics([topic], operation_timeout=30).values():
+        future.result(30)
+    wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic is never gone")
+    make()
+    with pytest.raises(UsageError, match="was deleted and made anew"):
+        check(0)
+
+
+def publish(producer: Producer, *topics: str) -> None:
+    for topic in topics:
+        for number in range(100):
+            producer.produce(topic, key=str(number % 3), value=b"x")
+    producer.flush(30)

@@ -1,0 +1,144 @@
+"""Random lives of the servers behind a random join: traffic before, during and behind the first snapshot, and worse."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from cdc.types import Canonical
+from tests.joins.joincase import Case, Row
+from tests.joins.joinrandom import random_case
+
+Word = list[Any]
+# What may happen to a whole table, and how often among a hundred words.
+TROUBLES = {"truncate": 2, "swap": 2, "recreate": 1, "snapshot": 2, "lost": 2}
+
+
+def random_life(seed: int, query: int | None = None, troubles: tuple[str, ...] | None = None) -> Case:
+    """The case of a seed; `query`: the seed of its schemas and its SELECT, which many lives may share."""
+    case = random_case(seed if query is None else query)
+    return replace(case, history=_Life(random.Random(seed), case, troubles).history())
+
+
+class _Life:
+    """Follows what the tables hold, so that words are about rows that are there."""
+
+    def __init__(self, chance: random.Random, case: Case, troubles: tuple[str, ...] | None) -> None:
+        self.chance, self.case = chance, case
+        read = case.query + "".join(view["query"] for view in case.views.values())
+        self.names = [name for name in case.tables if name in read]
+        self.sources = sorted({name.partition(".")[0] for name in self.names})
+        if troubles is None:
+            troubles = tuple(chance.sample(list(TROUBLES), chance.choice([0, 0, 1, 2, 5])))
+        self.troubles = troubles
+        self.rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in self.names}
+        self.keys = chance.choice([2, 3, 4, 6])
+
+    def history(self) -> list[Word]:
+        chance = self.chance
+        never = [source for source in self.sources if chance.random() < 0.15]
+        later = [name for name in self.names if chance.random() < 0.12]
+        words: list[Word] = [*(["never", source] for source in never), *(["later", name] for name in later)]
+        before = [word for _ in range(chance.choice([0, 10, 20, 40])) if (word := self._change())]
+        after: list[Word] = []
+        for _ in range(chance.randint(3, 40)):
+            after += self._word()
+        due = [["add", name] for name in later]
+        due += [["snapshot", name] for name in self.names if name.partition(".")[0] in never]
+        for word in due:
+            after.insert(chance.randint(0, len(after)), word)
+        if chance.random() < 0.3:
+            after.insert(chance.randint(0, len(after)), ["join"])
+        return [*words, *before, ["start"], *after]
+
+    def _word(self) -> list[Word]:
+        chance = self.chance
+        dice = chance.random() * 100
+        for trouble in self.troubles:
+            dice -= 2 * TROUBLES[trouble]
+            if dice < 0:
+                return self._trouble(trouble, chance.choice(self.names))
+        dice = chance.random()
+        if dice < 0.05:
+            return [["quiet"]]
+        if dice < 0.12:
+            source = chance.choice(self.sources)
+            names = [name for name in self.names if name.partition(".")[0] == source]
+            words = [word for _ in range(chance.randint(1, 4)) if (word := self._change(chance.choice(names)))]
+            once = {(word[1], str(self._key(word[1], word[2]))): word for word in words if word[0] != "move"}
+            return [["all", list(once.values())]] if once else []
+        word = self._change()
+        return [word] if word else []
+
+    def _trouble(self, trouble: str, name: str) -> list[Word]:
+        chance = self.chance
+        if trouble == "lost":
+            source = name.partition(".")[0]
+            names = [one for one in self.names if one.partition(".")[0] == source]
+            words = [word for _ in range(chance.randint(1, 6)) if (word := self._change(chance.choice(names)))]
+            return [["lost", source, words]] if words else []
+        if trouble == "snapshot":
+            return [["snapshot", name]]
+        self.rows[name] = {}
+        if trouble != "swap":
+            return [[trouble, name]]
+        for _ in range(chance.randint(0, 5)):
+            row = self._row(name)
+            self.rows[name][self._key(name, row)] = row
+        return [["swap", name, list(self.rows[name].values())]]
+
+    def _change(self, name: str | None = None) -> Word | None:
+        """A change of a row; of those that are there mostly."""
+        chance = self.chance
+        name = name or chance.choice(self.names)
+        known = self.rows[name]
+        dice = chance.random()
+        if not known or dice < 0.3 or (len(known) < self.keys and dice < 0.7):
+            return self._put(name, self._row(name))
+        row = chance.choice(list(known.values()))
+        if dice < 0.4:
+            del known[self._key(name, row)]
+            return ["delete", name, {column: row[column] for column in self.case.tables[name]["key"]}]
+        if dice < 0.7:
+            return self._put(name, {**row, "unused": chance.randint(5, 99)})
+        if dice < 0.8:
+            other = {**row, **{c: self._value(name, c) for c in self.case.tables[name]["key"]}}
+            if self._key(name, other) in known:
+                return None
+            known[self._key(name, other)] = other
+            del known[self._key(name, row)]
+            return ["move", name, {column: row[column] for column in self.case.tables[name]["key"]}, other]
+        free = [column for column in row if column not in self.case.tables[name]["key"]]
+        column = chance.choice(free)
+        return self._put(name, {**row, column: self._value(name, column)})
+
+    def _put(self, name: str, row: Row) -> Word:
+        self.rows[name][self._key(name, row)] = row
+        return ["put", name, row]
+
+    def _key(self, name: str, row: Row) -> tuple[Canonical, ...]:
+        return tuple(row[column] for column in self.case.tables[name]["key"])
+
+    def _row(self, name: str) -> Row:
+        return {column: self._value(name, column) for column in self.case.tables[name] if column != "key"}
+
+    def _value(self, name: str, column: str) -> Canonical:
+        type_ = self.case.tables[name][column]
+        n = self.chance.randint(1, self.keys)
+        if type_.endswith("?") and self.chance.random() < 0.1:
+            return None
+        match type_.removesuffix("?").partition("(")[0]:
+            case "int" | "bigint" | "tinyint":
+                return n
+            case "decimal":
+                return f"{n}.{self.chance.choice(['00', '50'])}"
+            case "varchar":
+                return f"n{n}"
+            case "date":
+                return f"2026-01-0{n}Z"
+            case "datetime":
+                return f"2026-01-0{n}T00:00:00{self.chance.choice(['', '.5'])}Z"
+            case "double":
+                return n / 2
+        raise AssertionError(type_)

@@ -1,0 +1,141 @@
+"""Cases whose tables are altered: the schemas that come one after the other, and what their join is to show.
+
+Words beside those of `joincase`: `alter t {column: type, or null}` adds, changes and drops columns (a fourth item has
+defaults), `rename t old new`, and `start`, where the query is compiled. What an ALTER makes of rows is told by
+no record; converted here without the engine's own functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from cdc.schema import Column, TableId, TableSchema
+from cdc.types import Canonical, LogicalType, from_mysql
+from joins.drift import remembering
+from joins.oracle import Rows
+
+if TYPE_CHECKING:
+    from tests.joins.joincase import Case
+
+Row = dict[str, Canonical]
+WORDS = ("alter", "rename")
+
+
+def altered_columns(columns: dict[str, Any], word: list[Any]) -> dict[str, Any]:
+    """A table's columns after a word."""
+    if word[0] == "rename":
+        return {word[3] if name == word[2] else name: type_ for name, type_ in columns.items()}
+    return {name: type_ for name, type_ in {**columns, **word[2]}.items() if type_ is not None}
+
+
+def altered_row(row: Row, columns: dict[str, Any], word: list[Any]) -> Row:
+    """What a word makes of a row; `columns` are those before it."""
+    if word[0] == "rename":
+        return {word[3] if name == word[2] else name: value for name, value in row.items()}
+    defaults = word[3] if len(word) > 3 else {}
+    after = altered_columns(columns, word)
+    return {
+        name: recast(row[name], from_mysql(type_)) if name in row else defaults.get(name)
+        for name, type_ in after.items()
+        if name != "key"
+    }
+
+
+def recast(value: Canonical, type_: LogicalType) -> Canonical:
+    """A value as MySQL converts it, of the few kinds that cases use."""
+    if value is None:
+        return None
+    match type_.kind:
+        case "decimal":
+            return f"{Decimal(str(value)):.{type_.scale}f}"
+        case "int32" | "int64":
+            return int(Decimal(str(value)))
+        case "string":
+            return str(value)
+        case "datetime" if len(str(value)) == 11:
+            return str(value).replace("Z", "T00:00:00Z")
+    return value
+
+
+def versions(case: Case) -> dict[TableId, TableSchema]:
+    """The schemas that the query is compiled with: those of its start, with what they had before."""
+    started = ["start"] in case.history
+    found: dict[TableId, list[TableSchema]] = {}
+    for name, declared in case.tables.items():
+        columns, defaults = dict(declared), dict[str, Canonical]()
+        made = found.setdefault(_table_id(name), [])
+        made.append(_schema(name, columns, defaults, 1))
+        for word in case.history if started else ():
+            if word == ["start"]:
+                break
+            if word[0] in WORDS and word[1] == name:
+                columns = altered_columns(columns, word)
+                defaults |= word[3] if word[0] == "alter" and len(word) > 3 else {}
+                made.append(_schema(name, columns, defaults, len(made) + 1))
+    return {table: remembering(schemas) for table, schemas in found.items()}
+
+
+def _schema(name: str, columns: dict[str, Any], defaults: Row, version: int) -> TableSchema:
+    made = tuple(
+        Column(
+            name=n,
+            column_type=t.removesuffix("?"),
+            nullable=t.endswith("?"),
+            default=defaults.get(n),
+            default_known=n in defaults,
+        )
+        for n, t in columns.items()
+        if n != "key"
+    )
+    return TableSchema(table_id=_table_id(name), version=version, columns=made, primary_key=tuple(columns["key"]))
+
+
+def flat(schema: TableSchema) -> TableSchema:
+    """The schema with its former columns among the others, as whoever asks the oracle needs them."""
+    columns = tuple(column for name in schema.places() if (column := schema.column(name)) is not None)
+    return replace(schema, columns=columns, former=())
+
+
+def shown(case: Case) -> Iterator[dict[TableId, Rows]]:
+    """At each `start` and `quiet`, and at the end: the tables as the join is to see them.
+
+    What was told before the start reads as the table has it now, and a column that is no more as it was told; what is
+    told later reads as it is told.
+    """
+    schemas = {table: flat(schema) for table, schema in versions(case).items()}
+    columns = {name: dict(declared) for name, declared in case.tables.items()}
+    rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
+    told: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
+    for word in [*case.history, ["quiet"]]:
+        if word[0] in ("quiet", "start"):
+            if word[0] == "start":  # columns that are there read as they are now, the others as they were told
+                for name, known in rows.items():
+                    told[name] = {at: {**told[name][at], **row} for at, row in known.items()}
+            yield {
+                _table_id(name): {at: _seen(row, schemas[_table_id(name)]) for at, row in known.items()}
+                for name, known in told.items()
+            }
+            continue
+        name = word[1]
+        if word[0] in WORDS:
+            rows[name] = {at: altered_row(row, columns[name], word) for at, row in rows[name].items()}
+            columns[name] = altered_columns(columns[name], word)
+            continue
+        at = tuple(word[2][column] for column in case.tables[name]["key"])
+        if word[0] == "delete":
+            rows[name].pop(at, None)
+            told[name].pop(at, None)
+        elif rows[name].get(at) != word[2]:
+            rows[name][at] = told[name][at] = dict(word[2])
+
+
+def _seen(row: Row, schema: TableSchema) -> Row:
+    return {column.name: recast(row.get(column.name), column.type) for column in schema.columns}
+
+
+def _table_id(name: str) -> TableId:
+    source, table = name.split(".")
+    return TableId(source=source, database=source, table=table)

@@ -1,0 +1,291 @@
+"""Source servers in memory, alive: their transactions commit while capture reads them, at every seam of the reader.
+
+A server has tables, a log of transactions, and may lose the beginning of its log. What happens to it between two looks
+of the reader is the business of whoever runs it (`step`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+from cdc.errors import Fatal, Retriable
+from cdc.event import Position
+from cdc.naming import history_topic, schemas_topic
+from cdc.schema import TableId
+from cdc.types import Canonical
+from ingest.agent.facts import (
+    CaughtUp,
+    Fact,
+    RowsLogged,
+    RowsPartial,
+    RowsUntold,
+    StatementLogged,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+)
+from ingest.agent.memory_log import Broker, MemoryLog
+from ingest.agent.relations import Relation, Relations
+from ingest.agent.seams import Checkpoint, PositionLost, Record, Seen, Stream
+from ingest.agent.snapshots import Chunk, ChunkRequest
+from ingest.agent.tables import Tables
+from ingest.ddl.catalog import Catalog
+from ingest.ddl.dialect import dialect_of
+from ingest.ddl.statements import apply
+
+UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
+DIALECT = dialect_of("mysql")
+Row = dict[str, Canonical]
+Key = tuple[Canonical, ...]
+
+
+def numbers(checkpoint: Checkpoint) -> int:
+    """How many transactions a checkpoint covers."""
+    covered = checkpoint.position.gtid_set
+    return int(covered.rpartition("-")[2].rpartition(":")[2]) if covered else 0
+
+
+def gtid_set(number: int) -> str:
+    """The first so many transactions."""
+    return f"{UUID}:1-{number}" if number else ""
+
+
+@dataclass
+class Server:
+    """One source, whose one database has its name. `purged` transactions cannot be read any more."""
+
+    name: str
+    chance: Random
+    step: Callable[[Server], None]
+    keys: dict[str, tuple[str, ...]]  # table → its key's columns
+    rows: dict[str, dict[Key, Row]] = field(default_factory=dict)
+    log: list[list[Fact]] = field(default_factory=list)
+    purged: int = 0
+    catalog: Catalog = field(default_factory=Catalog)
+    foreign: list[Relation] = field(default_factory=list)
+    untold: float = 0.0  # how often a transaction is logged in part, or as a statement
+
+    def __post_init__(self) -> None:
+        self.catalog = Catalog(databases={self.name: "utf8mb4"})
+
+    # -- what is done to it
+
+    def execute(self, sql: str) -> None:
+        """A statement on whole tables, a transaction of its own."""
+        self.catalog = apply(self.catalog, sql, database=self.name, dialect=DIALECT).catalog
+        self.log.append([StatementLogged(self.name, sql, 1, 0)])
+
+    def change(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> None:
+        """A transaction of row changes: table, the row before, the row after; what changes nothing is not logged."""
+        facts: list[Fact] = []
+        number = len(self.log) + 1
+        how = self.chance.choice(["minimal", "minimal", "statement"]) if self.chance.random() < self.untold else "full"
+        for table, before, after in changes:
+            if before is not None:  # what it is by now: another change of the transaction may have cascaded to it
+                before = self.rows[table].get(self.key(table, before))
+            elif after is not None:
+                before = self.rows[table].get(self.key(table, after))
+            if before == after:
+                continue
+            self._set(table, before, after)
+            at = TableId(source=self.name, database=self.name, table=table)
+            if how == "statement":
+                names = None if self.chance.random() < 0.2 else ((self.name, table),)
+                facts.append(RowsUntold(names, "a statement"))
+            elif how == "minimal":
+                facts.append(self._minimal(at, before, after, number))
+            elif before is not None and after is not None:
+                facts.append(RowsLogged(at, "update", [(before, after)], True, "f", number))
+            else:
+                operation, image = ("insert", after) if before is None else ("delete", before)
+                facts.append(RowsLogged(at, operation, [image], True, "f", number))  # type: ignore[arg-type]
+            self._cascade(at, before, after)
+        if facts:
+            self.log.append(facts)
+
+    def _set(self, table: str, before: Row | None, after: Row | None) -> None:
+        rows = self.rows[table]
+        if before is not None:
+            del rows[self.key(table, before)]
+        if after is not None:
+            rows[self.key(table, after)] = after
+
+    def _minimal(self, at: TableId, before: Row | None, after: Row | None, number: int) -> Fact:
+        """As `binlog_row_image = MINIMAL` logs it: the key before, what was set behind it."""
+        name = {} if before is None else {column: before[column] for column in self.keys[at.table]}
+        if before is None or after is None:
+            operation, image = ("insert", after) if before is None else ("delete", name)
+            return RowsPartial(at, operation, [image], "f", number)  # type: ignore[arg-type]
+        told = {column: value for column, value in after.items() if before[column] != value}
+        return RowsPartial(at, "update", [(name, told)], "f", number)
+
+    def _cascade(self, parent: TableId, before: Row | None, after: Row | None) -> None:
+        """What foreign keys do to the children, of which the log has not a word."""
+        for one in self.foreign:
+            if one.parent != parent or before is None:
+                continue
+            old, new = before[one.referenced[0]], None if after is None else after[one.referenced[0]]
+            if old == new:
+                continue
+            child, column = one.child.table, one.columns[0]
+            for row in [row for row in self.rows[child].values() if row[column] == old]:
+                rule = one.on_delete if after is None else one.on_update
+                if rule == "NO ACTION":
+                    continue
+                gone = after is None and rule == "CASCADE"
+                changed = None if gone else {**row, column: new if rule == "CASCADE" else None}
+                self._set(child, row, changed)
+                self._cascade(one.child, row, changed)
+
+    def key(self, table: str, row: Row) -> Key:
+        """The key of a row."""
+        return tuple(row[name] for name in self.keys[table])
+
+    # -- ingest.agent.seams.Source
+
+    def head(self) -> Position:
+        self.step(self)
+        number = len(self.log)
+        return Position(file="f", pos=number, gtid_set=gtid_set(number), sequence=0)
+
+    def seen(self) -> Seen:
+        return Seen(catalog=self.catalog, dialect=DIALECT)
+
+    def relations(self) -> Relations:
+        return Relations(self.foreign)
+
+    def holds(self, position: Position) -> bool:
+        return position.pos >= self.purged
+
+    @contextmanager
+    def chunks(self) -> Iterator[Chunks]:
+        yield Chunks(self)
+
+    @contextmanager
+    def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
+        if numbers(checkpoint) < self.purged:
+            raise PositionLost("the server has purged its log", "read all again")
+        yield Reading(self, tables, numbers(checkpoint))
+
+
+@dataclass
+class Chunks:
+    """Reads a few rows at a time, at any moment between the request and its delivery."""
+
+    server: Server
+    asked: list[ChunkRequest] = field(default_factory=list)
+    read: list[Chunk] = field(default_factory=list)
+
+    def request(self, request: ChunkRequest) -> None:
+        self.asked.append(request)
+
+    def ready(self) -> list[Chunk]:
+        server = self.server
+        for request in self.asked[:]:
+            if server.chance.random() < 0.6:
+                server.step(server)
+                self.asked.remove(request)
+                self.read.append(self._chunk(request))
+        found = [chunk for chunk in self.read if server.chance.random() < 0.7]
+        self.read = [chunk for chunk in self.read if chunk not in found]
+        return found
+
+    def _chunk(self, request: ChunkRequest) -> Chunk:
+        server, table = self.server, request.schema.table_id.table
+        assert len(server.log) >= request.position.pos
+        if table not in server.rows:
+            raise Fatal(f"no table {table}", "")
+        rows = server.rows[table]
+        if request.keys:
+            asked = [server.key(table, key) for key in request.keys]  # type: ignore[arg-type]  # keys are rows
+            found = [dict(rows[key]) for key in asked if key in rows]
+            server.step(server)
+            number = len(server.log)
+            high = Position(file="f", pos=number, gtid_set=gtid_set(number), sequence=0)
+            return Chunk(request=request, images=found, after=None, last=None, high=high)  # type: ignore[arg-type]
+        size = server.chance.randint(1, 3)
+        last = tuple(request.last) if request.last else max(rows, default=None)
+        after = tuple(request.after) if request.after else None
+        rest = sorted(key for key in rows if (after is None or key > after) and last is not None and key <= last)
+        images = [dict(rows[key]) for key in rest[:size]]
+        server.step(server)  # the server goes on between the SELECT and the look at its position
+        number = len(server.log)
+        return Chunk(
+            request=request,
+            images=images,  # type: ignore[arg-type]  # rows are images
+            after=list(rest[size - 1]) if len(rest) >= size else None,
+            last=None if last is None else list(last),
+            high=Position(file="f", pos=number, gtid_set=gtid_set(number), sequence=0),
+        )
+
+
+@dataclass
+class Reading:
+    """The log being read: transactions behind the first `number` of them."""
+
+    server: Server
+    tables: Tables
+    number: int
+
+    @property
+    def gtid_set(self) -> str:
+        return gtid_set(self.number)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return "f", self.number
+
+    def reached(self, position: Position) -> bool:
+        return self.number >= position.pos
+
+    def __iter__(self) -> Iterator[Fact]:
+        server = self.server
+        while True:
+            server.step(server)
+            if self.number < server.purged:
+                raise Retriable("the connection is lost")
+            if self.number >= len(server.log):
+                yield CaughtUp()
+                continue
+            number = self.number + 1
+            facts = [fact for fact in server.log[number - 1] if self._wanted(fact)]
+            began = TransactionBegan(f"{UUID}:{number}", number * 1_000_000, 1, "f", number)
+            ended = TransactionEnded("f", number)
+            if len(facts) == 1 and isinstance(facts[0], RowsLogged) and server.chance.random() < 0.5:
+                self.number = number
+                yield TransactionLogged(began, facts[0], ended)
+                continue
+            yield began
+            for fact in facts:
+                server.step(server)
+                yield fact
+            self.number = number
+            yield ended
+
+    def _wanted(self, fact: Fact) -> bool:
+        return not isinstance(fact, RowsLogged | RowsPartial) or self.tables.captured(
+            fact.table.database, fact.table.table
+        )
+
+
+class Dying(MemoryLog):
+    """A log whose process dies now and then: before a commit, or after it but before the answer."""
+
+    def __init__(self, topology: str, broker: Broker, dies: Callable[[], bool]) -> None:
+        super().__init__(broker, schemas_topic(topology), history_topic(topology))
+        self.dies = dies
+
+    def append(self, record: Record) -> None:
+        super().append(record)
+        if self.dies():
+            raise Retriable("killed while appending")
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        if self.dies():
+            raise Retriable("killed before the commit")
+        super().commit(checkpoint)
+        if self.dies():
+            raise Retriable("killed before the commit was known")

@@ -1,0 +1,216 @@
+"""Whatever bytes a log holds, the kernel and the specification say the same of each record; neither ends for one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+
+from joins.envelope import read_envelope
+from joins.plan import Plan
+from joins.program import program_of
+from joins.records import GONE, REFUSED, STAR, Message, load, text_of, unpack, values_of_text
+from joins.route import Changed, Reader, Refused, Router, Truncated, latest_message
+from joins.spark_kernel import _step
+from joins.spark_session import close_session, open_session
+from tests.joins.joincase import Case
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+COLUMNS = {
+    "id": "int", "tiny": "tinyint?", "big": "bigint?", "huge": "bigint unsigned?", "price": "decimal(6,2)?",
+    "whole": "decimal(4,0)?", "name": "varchar(20)?", "f": "double?", "b": "bit(1)?", "day": "date?",
+    "at": "datetime(3)?", "took": "time?", "doc": "json?", "raw": "varbinary(9)?", "ref": "int?",
+}  # fmt: skip
+ROW: dict[str, Any] = {
+    "id": 7, "tiny": -3, "big": 2**40, "huge": 2**64 - 1, "price": "2.99", "whole": "12", "name": 'a "ü" \\ 😀\n',
+    "f": 1.5, "b": True, "day": "2026-01-31Z", "at": "2026-01-31T10:00:00.5Z", "took": "-12:30:00", "doc": '{"a": 1}',
+    "raw": "AAEC", "ref": 3, "unused": 5,
+}  # fmt: skip
+SOURCE = {"name": "law.shop", "db": "shop", "table": "t", "ts_ms": 1000, "sequence": 9, "snapshot": "false"}
+ENVELOPE = {
+    "before": {**ROW, "price": "1.00"},
+    "after": ROW,
+    "source": SOURCE,
+    "op": "u",
+    "ts_ms": 1,
+    "x": [{"y": 1.5}],
+}
+KEY = b'{"id": 7}'
+# every type meets them all: what others send, what a column held before it was changed, and what nobody should
+VALUES = [
+    "null", "true", "false", "0", "-0", "1", "-1", "5", "127", "128", "-129", "2147483647", "2147483648",
+    "-2147483649", "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616",
+    "-9223372036854775809", "1" * 30, "1" + "0" * 29, "1" * 400, "9" * 5000, "0.0", "-0.0", "1.0", "2.99", "2.990",
+    "2.995", "1e2", "1E5", "1e-3", "1e15", "123456789012345.0", "0.1234567890123456789", "0.30000000000000004",
+    "1e-400", "1e308", "1e400", "-1e999", '""', '"5"', '"05"', '"-5"', '"5.00"', '"2.99"', '"2.9"', '"2.990"',
+    '"2.995"', '"9999.99"', '"10000.00"', '"-0"', '"-0.00"', '"1e2"', '" 5"', '"5 "', '"5."', '".5"', '"+5"', '"NaN"',
+    '"١"', '"' + "7" * 101 + '"', '"abc"', '"ü"', '"2026-01-31"', '"2026-01-31Z"', '"2026-01-31T00:00:00Z"',
+    '"2026-01-31T10:00:00Z"', '"2026-01-31T10:00:00.500Z"', '"2026-01-31 10:00:00.25"', '"2026-01-31T10:00:00+02:00"',
+    '"2026-01-31T10:00:00.Z"', '"2026-01-31T00:00:00.000Z"', '"2026-1-31"', '"2026-01-31T10:00:00.1234567890Z"',
+    '"10:00:00"', "{}", "[]", '{"a": [1, {"b": null}]}', "[1e400]", '"\\ud800"', '"\\udc00"', '"\\ud83d\\ude00"',
+    '"\\ud83d\\u0041"', '"\\ude00\\ud83d"', '"\\\\ud800"', '"\\u00e9"', '"\\x"', '"\\u12"', "NaN", "Infinity",
+    "-Infinity", "01", "+1", "1.", ".5", "--1", "tru", "'a'", "undefined", "",
+]  # fmt: skip
+FIELDS = ["before", "after", "source", "op", "ts_ms", "transaction", "payload"]
+ORIGIN = ["ts_ms", "sequence", "partial", "db", "name"]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = open_session("poison", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
+    yield session
+    close_session(session)
+
+
+def plan_of(delivery: str = "exactly_once") -> Plan:
+    """All types in one table, which is joined to itself."""
+    columns = ", ".join(f"t.{name}" for name in COLUMNS)
+    return Case(
+        tables={"shop.t": {"key": ["id"], **COLUMNS}},
+        query=f"SELECT {columns}, o.name AS other FROM shop.t t LEFT JOIN shop.t o ON o.id = t.ref",
+        row_key=["id"],
+        history=[],
+        delivery=delivery,
+    ).plan()
+
+
+def _replaced(of: dict[str, Any], name: str, text: str) -> str:
+    """An object's JSON with that text, JSON or not, as one value."""
+    mark = "@@@"
+    return json.dumps({**of, name: mark}).replace(f'"{mark}"', text)
+
+
+def poisoned(chance: random.Random) -> Iterator[bytes]:
+    """Records that were envelopes once."""
+    good = json.dumps(ENVELOPE)
+    yield good.encode()
+    for op in ("c", "u", "d", "r", "t", "m", "", "cc", "😀"):
+        yield json.dumps({**ENVELOPE, "op": op}).encode()
+        for gone in ("before", "after"):
+            yield json.dumps({**ENVELOPE, "op": op, gone: None}).encode()
+    for text in VALUES:
+        for column in (*COLUMNS, "unused"):
+            after, before = _replaced(ROW, column, text), _replaced(ROW, column, text)
+            yield _replaced(ENVELOPE, "after", after).encode()
+            yield _replaced({**ENVELOPE, "op": "d"}, "before", before).encode()
+        for field in FIELDS:
+            yield _replaced(ENVELOPE, field, text).encode()
+        for field in ORIGIN:
+            yield _replaced(ENVELOPE, "source", _replaced(SOURCE, field, text)).encode()
+        yield text.encode()
+        yield (good + text).encode()
+        yield (text + good).encode()
+        yield good.replace('"x"', text).encode()
+    for field in (*FIELDS, *ROW):  # twice, the first or the last of a wrong type; and gone
+        for text in ("5", "null", "{}", '"u"'):
+            yield f'{{"{field}": {text}, {good[1:]}'.encode()
+            yield f'{good[:-1]}, "{field}": {text}}}'.encode()
+        yield json.dumps({k: v for k, v in ENVELOPE.items() if k != field}).encode()
+        row = {k: v for k, v in ROW.items() if k != field}
+        yield json.dumps({**ENVELOPE, "before": row, "after": row}).encode()
+    for depth in (3, 40, 60, 61, 62, 63, 64, 65, 66, 900, 1000, 1100, 100_000):
+        yield _replaced(ENVELOPE, "x", "[" * depth + "]" * depth).encode()
+        yield _replaced(ENVELOPE, "after", '{"a":' * depth + "1" + "}" * depth).encode()
+        yield b"[" * depth
+    payload = {"schema": {"type": "struct", "fields": [good]}, "payload": ENVELOPE}
+    yield json.dumps(payload).encode()
+    yield json.dumps({"payload": payload, "op": 5}).encode()
+    whole = json.dumps(ENVELOPE, ensure_ascii=False).encode()
+    for encoding in ("utf-16", "utf-16-le", "utf-32-be", "utf-8-sig", "latin-1"):
+        yield json.dumps(ENVELOPE, ensure_ascii=False).replace("😀", "").encode(encoding)
+    for bad in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xe2\x82", b"\x00", b"\x1f", b"\x7f"):
+        yield whole.replace(b"AAEC", bad)
+        yield whole.replace(b'"x"', b'"' + bad + b'"')
+        yield whole + bad
+        yield bad + whole
+    for _ in range(400):
+        yield whole[: chance.randrange(len(whole))]
+    for _ in range(4000):
+        flipped = bytearray(chance.choice([whole, good.encode()]))
+        for _ in range(chance.choice([1, 1, 1, 2, 5])):
+            flipped[chance.randrange(len(flipped))] = chance.choice(
+                [chance.randrange(256), ord(chance.choice('{}[]",:\\0'))]
+            )
+        yield bytes(flipped)
+
+
+def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
+    """What `joins.route` says of each record; behind them what it tells `latest`, which asks for no offset."""
+    reader = Reader(plan, {}, {plan.topics[0]: {0: len(records) // 2}})
+    router, told = Router(plan, lambda _, __, rows: [True] * len(rows)), [set[Any]() for _ in (*records, 0)]
+    for offset, (key, value) in enumerate(records):
+        found = reader.read(plan.topics[0], 0, offset, key, value)
+        if isinstance(found, Refused):
+            told[offset].add(REFUSED)
+        elif isinstance(found, Changed) and found.source.needs_latest:
+            message = latest_message(found)
+            told[-1].add(_plain(Message(b"\x80\x00" + message.k, *message[1:])))
+        elif isinstance(found, Changed):
+            told[offset] |= {_plain(message) for message in router.route([found])}
+        else:
+            assert isinstance(found, Truncated), "no record is a tombstone"
+            told[offset].add("t")
+    return told
+
+
+def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
+    """What `Router.java` says of them; markers, which read the log again, are left out."""
+    topic, told = plan.topics[0], [set[Any]() for _ in (*records, 0)]
+    (level,) = program_of(plan, {}, servers="", ends={topic: {0: len(records) // 2}})
+    wanted = []
+    for offset, (key, value) in enumerate(records):
+        if _marks(value):
+            told[offset].add("t")
+        else:
+            wanted.append((topic, 0, offset, None if key is None else bytearray(key), bytearray(value)))
+    log = spark.createDataFrame(wanted, "topic string, partition int, offset long, key binary, value binary")
+    for row in _step("Router", log.coalesce(1), level.program).collect():
+        message = load(bytes(row.k), bytes(row.m))
+        if message.op == REFUSED:
+            told[orjson.loads(message.p)[2]].add(REFUSED)
+        else:
+            told[-1 if plan.sources[0].needs_latest else message.v].add(_plain(message))
+    return told
+
+
+def _marks(value: bytes) -> bool:
+    try:
+        return read_envelope(value).op == "t"
+    except ValueError:
+        return False
+
+
+def _plain(message: Message) -> Any:
+    """A message to compare; numbers by their value, texts of keys by their bytes."""
+    if message.op == GONE:
+        return message.k, GONE, message.r
+    values: Any = message.p[8:]
+    if values and message.k[0] == STAR:  # to `latest` the kernel tells them packed
+        texts = unpack(values) if values[:1] == b"\0" else [text_of([value]) for value in values_of_text(values)]
+        values = tuple(_typed(orjson.loads(text)) for text in texts)
+    elif values:
+        values = tuple(map(_typed, values_of_text(values)))
+    return message.k, message.op, message.r, message.p[:8], values
+
+
+def _typed(value: Any) -> Any:
+    return isinstance(value, bool), value
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_router_and_reader_say_the_same_of_every_record(spark: SparkSession, delivery: str) -> None:
+    """Flipped bytes, cut texts, huge numbers, wrong types, half pairs, other encodings: told alike, or refused."""
+    plan, chance = plan_of(delivery), random.Random(7)
+    keys = [KEY, KEY, None, b"{}", b"null", b"", b'{"id": "\\ud800"}', b'{"id": 1e400}', b'{"id": 99999999999}']
+    records = [(chance.choice(keys), value) for value in poisoned(chance)]
+    expected, got = specified(plan, records), kernels(spark, plan, records)
+    wrong = [(r, e - g, g - e) for r, e, g in zip([*records, "latest"], expected, got, strict=True) if e != g]
+    assert not wrong, f"{len(wrong)} of {len(records)}; the first: {wrong[0]}"
+    refused = sum(one == {REFUSED} for one in got)
+    assert 1000 < refused < len(records) - 1000  # the test sees both verdicts

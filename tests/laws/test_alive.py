@@ -1,0 +1,38 @@
+"""Laws from commit to row: servers are alive while capture and join begin, stop, die and are overtaken; at the end the
+stored table is DuckDB's answer to the same SELECT over what the servers hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.joins.alive import run_alive
+from tests.joins.aliverandom import random_life
+from tests.joins.joincase import read_case
+
+CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "alive").glob("*.case"))
+QUICK, CHUNK, LIVES = 1500, 250, 5  # lives of one query each
+
+
+@pytest.mark.parametrize("first", range(0, QUICK, CHUNK))
+def test_what_the_servers_hold_is_what_is_stored(first: int) -> None:
+    """Random lives: first starts under traffic, added tables, lost logs, tables swapped and emptied, crashes."""
+    for seed in range(first, first + CHUNK):
+        run_alive(random_life(seed, seed // LIVES), seed)
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("first", range(100_000, 120_000, 2000))
+def test_the_same_of_many_more(first: int) -> None:
+    """20,000 more."""
+    for seed in range(first, first + 2000):
+        run_alive(random_life(seed, seed // LIVES), seed)
+
+
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
+def test_what_failed_once(path: Path) -> None:
+    """Every life after which a table was wrong once, under many schedules."""
+    for seed in range(40):
+        run_alive(read_case(path), seed)

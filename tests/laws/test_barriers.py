@@ -1,0 +1,157 @@
+"""Laws of barriers: whenever the driver dies and however positions move, what a barrier says was written was written,
+every batch's own barrier can be seen, and in the end all that was reached is told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from joins import stamps
+from joins.sink import next_stamp
+from joins.stamps import Stamps
+
+ROWS = 3
+SCHEDULES = 400
+
+
+@dataclass
+class Stored:
+    """What outlives a driver: bound stamps, rows written, the one barrier that HBase shows, and Spark's commits."""
+
+    bound: dict[int, int] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
+    barrier: tuple[int, int, int] = (0, -1, 0)  # stamp, batch, position
+    committed: int = -1
+    position: int = 0
+
+    def put(self, stamp: int, batch: int, position: int) -> None:
+        """HBase shows the newest cell; Solr's fence drops an older document."""
+        self.barrier = max(self.barrier, (stamp, batch, position))
+        self.check()
+
+    def check(self) -> None:
+        stamp, batch, _ = self.barrier
+        for number, bound in self.bound.items():
+            assert bound > stamp or self.written[number] == ROWS, f"batch {number} is half written, and looks whole"
+        for number in range(self.committed + 1):
+            assert batch >= number, f"the barrier of batch {number} is hidden by one of batch {batch}"
+
+
+class Driver:
+    """One life of the driver: a batch is done step by step, and barriers without a batch come at any moment."""
+
+    def __init__(self, stored: Stored, clock: Callable[[], int]) -> None:
+        self.stored, self.clock = stored, clock
+        waiting = stored.committed + 1 in stored.bound
+        last = max([stored.barrier[0], *stored.bound.values()])
+        self.stamps = Stamps(last=last, committed=stored.committed, bound=waiting)
+        self.finished = stored.committed
+        self.steps: list[Callable[[], None]] = []
+
+    def batch(self) -> None:
+        """One more step of the batch at hand."""
+        if not self.steps:
+            number = self.stored.committed + 1
+            self.steps = [lambda: self.bind(number), *[lambda: self.write(number)] * ROWS]
+            self.steps += [lambda: self.finish(number), lambda: self.commit(number)]
+        self.steps.pop(0)()
+
+    def bind(self, number: int) -> None:
+        stamp = self.stamps.of_batch(number, self.stored.bound.get(number), self.clock())
+        self.stored.bound.setdefault(number, stamp)
+        self.stored.written.setdefault(number, 0)
+
+    def write(self, number: int) -> None:
+        self.stored.written[number] = min(ROWS, self.stored.written[number] + 1)
+
+    def finish(self, number: int) -> None:
+        # a replay writes again what is there: only when it is through is the batch whole
+        self.stored.written[number] = ROWS
+        self.finished = number
+        self.stored.put(self.stored.bound[number], number, self.stored.position)
+
+    def commit(self, number: int) -> None:
+        self.stored.committed = number
+        self.stored.check()
+
+    def follow(self) -> None:
+        """Positions have moved: a barrier without a batch, if one may be."""
+        if self.finished < 0 or self.stored.barrier[2] == self.stored.position:
+            return
+        stamp = self.stamps.between(self.stored.committed, self.clock())
+        if stamp is not None:
+            self.stored.put(stamp, self.finished, self.stored.position)
+
+
+def run_schedule(seed: int) -> None:
+    chance, now = random.Random(seed), [1000]
+    stored = Stored()
+
+    def clock() -> int:
+        now[0] += chance.choice([-3, 0, 0, 1, 5])
+        return now[0]
+
+    driver = Driver(stored, clock)
+    for _ in range(60):
+        match chance.choice(["batch", "batch", "batch", "follow", "move", "die"]):
+            case "batch":
+                driver.batch()
+            case "follow":
+                driver.follow()
+            case "move":
+                stored.position += 1
+            case "die":
+                driver = Driver(stored, clock)
+    while driver.steps or stored.committed + 1 in stored.bound:  # Spark repeats what it had begun
+        driver.batch()
+    driver.follow()
+    assert stored.committed < 0 or stored.barrier[2] == stored.position, "what was reached is not told"
+
+
+def run_schedules() -> None:
+    for seed in range(SCHEDULES):
+        run_schedule(seed)
+
+
+def test_no_barrier_says_too_much() -> None:
+    """Any order of batches, positions and deaths: no half-written batch looks whole, no batch's barrier is hidden, and
+    at the end the newest position is told."""
+    run_schedules()
+
+
+def test_the_law_notices_a_barrier_over_a_bound_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Barriers without a batch at any time, as they once were: the law finds the half-written batch."""
+
+    class Hasty(Stamps):
+        def between(self, committed: int, now_ms: int) -> int | None:
+            self._last = next_stamp(now_ms, self._last)
+            return self._last
+
+    monkeypatch.setitem(globals(), "Stamps", Hasty)
+    with pytest.raises(AssertionError, match=r"is half written|is hidden"):
+        run_schedules()
+
+
+def test_the_law_notices_that_a_death_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that does not ask, when it starts, whether a stamp is bound already breaks the promise as well."""
+
+    class Forgetful(Stamps):
+        def __init__(self, *, last: int, committed: int, bound: bool) -> None:
+            super().__init__(last=last, committed=committed, bound=False)
+
+    monkeypatch.setitem(globals(), "Stamps", Forgetful)
+    with pytest.raises(AssertionError, match=r"is half written|is hidden"):
+        run_schedules()
+
+
+def test_stamps_grow() -> None:
+    """Every stamp is greater than the one before, whatever the clock says; a replay has the one that it had."""
+    made = stamps.Stamps(last=10, committed=4, bound=False)
+    assert made.of_batch(5, None, 5) == 12
+    assert made.between(4, 100) is None
+    assert made.between(5, 5) == 14
+    assert stamps.Stamps(last=30, committed=4, bound=True).between(4, 100) is None
+    assert stamps.Stamps(last=30, committed=4, bound=True).of_batch(5, 20, 100) == 20
