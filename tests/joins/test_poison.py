@@ -16,7 +16,7 @@ from joins.plan import Plan
 from joins.program import program_of
 from joins.records import GONE, REFUSED, STAR, Message, load, text_of, unpack, values_of_text
 from joins.route import Changed, Reader, Refused, Router, Truncated, latest_message
-from joins.spark_kernel import _step
+from joins.spark_kernel import _step, with_conditions
 from joins.spark_session import close_session, open_session
 from tests.joins.joincase import Case
 
@@ -170,7 +170,7 @@ def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, b
         else:
             wanted.append((topic, 0, offset, None if key is None else bytearray(key), bytearray(value)))
     log = spark.createDataFrame(wanted, "topic string, partition int, offset long, key binary, value binary")
-    for row in _step("Router", log.coalesce(1), level.program).collect():
+    for row in _step("Router", log.coalesce(1), with_conditions(level)).collect():
         message = load(bytes(row.k), bytes(row.m))
         if message.op == REFUSED:
             told[orjson.loads(message.p)[2]].add(REFUSED)
