@@ -20,6 +20,7 @@ from typing import Any
 import pymysql
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pymysql.constants import ER
 
 from cdc.naming import change_topic, dead_letter_topic
 from cdc.schema import TableId
@@ -45,6 +46,7 @@ QUERY = """SELECT o.id, o.status, o.amount, o.placed, o.customer_id, c.name AS c
       FROM shop.orders o
       LEFT JOIN crm.customers c ON c.id = o.customer_id
       LEFT JOIN shop.products p ON p.id = o.product_id"""
+CONTENDED = {ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.TABLE_DEF_CHANGED}  # an application tries something else then
 Statement = tuple[str, tuple[Any, ...]]
 
 
@@ -184,7 +186,13 @@ indexes:
         connection = self._connect(server)
         with connection, connection.cursor() as cursor:
             for statement in statements:
-                cursor.execute(statement)
+                for attempt in range(20):
+                    try:
+                        cursor.execute(statement)
+                        break
+                    except pymysql.MySQLError as error:
+                        if error.args[0] not in CONTENDED or attempt == 19:
+                            raise
 
     def close(self) -> None:
         """Stop the pipeline and drop the databases."""
@@ -223,10 +231,16 @@ indexes:
         make = self._of_crm if server == "crm" else self._of_shop
         statements = [make() for _ in range(self.chance.randint(1, 5))]
         with self._connections[server].cursor() as cursor:
-            cursor.execute("BEGIN")
-            for sql, values in statements:
-                cursor.execute(sql, values)
-            cursor.execute("COMMIT")
+            try:
+                cursor.execute("BEGIN")
+                for sql, values in statements:
+                    cursor.execute(sql, values)
+                cursor.execute("COMMIT")
+            except pymysql.MySQLError as error:
+                if error.args[0] not in CONTENDED:
+                    raise
+                cursor.execute("ROLLBACK")
+                return 0
         return len(statements)
 
     def _of_shop(self) -> Statement:

@@ -87,14 +87,15 @@ class Session:
             checkpoint = self.tidied(checkpoint, recovered.history, tables, mends)
             checkpoint = self._added(recovered, checkpoint, tables, snapshots)
         with self.source.chunks() as chunks:
-            try:
-                self._stream(checkpoint, tables, mends, Shared(chunks))
-            except PositionLost as lost:
-                if self.position_lost == "fail":
-                    raise
-                self.observer.phase("position lost: all tables are read again", why=str(lost))
-                checkpoint = self._again(checkpoint, tables, mends)
-                self._stream(checkpoint, tables, mends, Shared(chunks))
+            while True:
+                try:
+                    self._stream(checkpoint, tables, mends, Shared(chunks))
+                    return
+                except PositionLost as lost:
+                    if self.position_lost == "fail":
+                        raise
+                    self.observer.phase("position lost: all tables are read again", why=str(lost))
+                    checkpoint = self._again(checkpoint, tables, mends)
 
     def _beginning(self) -> tuple[Seen, Position]:
         """What the server shows, and a place in its log where that is what it shows."""
