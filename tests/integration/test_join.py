@@ -368,7 +368,7 @@ def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
     joined.publish(history.change(400, ids=6))
     topic = joined.topics[0]
     joined.producer.produce(topic, key=b"bad", value=b"\xff no JSON")
-    joined.producer.produce(topic, key=b"bad", value=b'{"op": "c", "after": {"id": 1}}')
+    joined.producer.produce(topic, key=b"bad", value=b'{"op": "c", "after": {"near_id": 1}}')
     joined.publish_positions(history)
 
     killed = joined.start([sys.executable, "-m", "joins"], TAILORBIRD_CRASH_AFTER_WRITE="0")
