@@ -146,6 +146,8 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
         position = positions.get(server)
         if position is None or position.snapshot != "done":
             return f"the snapshot of {server} runs"
+        if position.snapshots or position.mending:
+            return f"rows of {', '.join([*position.snapshots, *position.mending])} are read again"
         if not shop.covers(server, position.gtid_set, wanted[server]):
             return f"the capture of {server} is behind its server's log"
     for index in topology.indexes.values():

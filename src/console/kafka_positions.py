@@ -19,13 +19,15 @@ from cdc.topology import Topology
 class CapturedPosition:
     """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
 
-    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms.
+    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
+    the tables some rows of which are held back until they are mended.
     """
 
     gtid_set: str
     sequence: int
     snapshot: str
     snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    mending: tuple[str, ...] = ()
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
@@ -82,10 +84,12 @@ class PositionsReader:
                     if source is None or record.value is None:
                         continue
                     value = json.loads(record.value)
+                    mends = value.get("state", {}).get("mends", {})
                     found[source] = CapturedPosition(
                         gtid_set=value["position"]["gtid_set"],
                         sequence=value["position"]["sequence"],
                         snapshot=value["snapshot"],
                         snapshots=value.get("state", {}).get("snapshots", {}),
+                        mending=tuple({**mends.get("tables", {}), **mends.get("again", {})}),
                     )
         return found
