@@ -102,11 +102,14 @@ def _number(name: str, value: Any, most: int) -> int:
 
 
 class Images(NamedTuple):
-    """A row before and after; not `whole` where NULL stands for what the record does not tell of it."""
+    """A row before and after; not `whole` where NULL stands for what the record does not tell of it, `blind` where it
+    does so in `before`.
+    """
 
     before: Values | None
     after: Values | None
     whole: bool
+    blind: bool
 
 
 @dataclass(slots=True)
@@ -145,11 +148,10 @@ class Columns:
             raise ValueError(f"op {op} without its before image: {remedy}")
         if op in ("c", "r") or (source.needs_latest and op != "d"):
             before = None
-        return Images(
-            None if before is None else self._values(before, added, lenient=True),
-            None if after is None else self._values(after, added, lenient=False),
-            self._whole,
-        )
+        old = None if before is None else self._values(before, added, lenient=True)
+        blind = not self._whole
+        new = None if after is None else self._values(after, added, lenient=False)
+        return Images(old, new, self._whole, blind)
 
     def _values(self, row: Image, added: bool, *, lenient: bool) -> Values:
         """`lenient`: a value that does not fit its type was never told, so it reads as NULL in a before image."""

@@ -22,13 +22,17 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What one level reads (`topics`, some through `latest`) and has (`hops`, `stars`); `program` says the rest."""
+    """What one level reads (`topics`, some through `latest`) and has (`hops`, `stars`); `program` says the rest.
+
+    `filters`: the nodes that it reads by a condition; the program's `conditions` are theirs, in this order.
+    """
 
     topics: tuple[str, ...]
     latest: bool
     hops: bool
     stars: bool
     program: str
+    filters: tuple[Node, ...]
 
 
 def program_of(
@@ -74,6 +78,7 @@ def _level(
     height: int, places: Sequence[tuple[Node, tuple[Node, Hop] | None]], numbers: Mapping[str, int], log: _Log
 ) -> Level:
     sources: dict[str, dict[str, Any]] = {}
+    filters: list[Node] = []
     hops: list[dict[str, Any]] = []
     stars: list[dict[str, Any]] = []
     for node, above in places:
@@ -83,7 +88,8 @@ def _level(
             continue
         topic = node.source.topic
         source = sources.setdefault(topic, _source(node.source, log))
-        source["nodes"].append(_reader(node, target))
+        source["nodes"].append({**_reader(node, target), **_condition(node, len(filters))})
+        filters += [node] if node.filter is not None else []
         star = numbers.get(node.alias, -1)
         if star >= 0:
             widths, inner = [hop.child.width for hop in node.hops], [hop.inner for hop in node.hops]
@@ -94,7 +100,14 @@ def _level(
     own = {"sources": list(sources.values()), "hops": hops, "stars": stars}
     program = json.dumps({"servers": log.servers, "tombstone_ms": log.tombstone_ms, **own})
     unordered = any(source["latest"] for source in sources.values())
-    return Level(topics=tuple(sorted(sources)), latest=unordered, hops=bool(hops), stars=bool(stars), program=program)
+    return Level(
+        topics=tuple(sorted(sources)),
+        latest=unordered,
+        hops=bool(hops),
+        stars=bool(stars),
+        program=program,
+        filters=tuple(filters),
+    )
 
 
 def _source(source: Source, log: _Log) -> dict[str, Any]:
@@ -123,3 +136,11 @@ def _reader(node: Node, target: int) -> dict[str, Any]:
         "keys": [[numbers[index] for index in hop.columns] for hop in node.hops],
         "target": target,
     }
+
+
+def _condition(node: Node, number: int) -> dict[str, Any]:
+    """Which of the program's conditions its rows must satisfy, and which of its columns that one uses."""
+    if node.filter is None:
+        return {"condition": -1, "uses": []}
+    uses = [index for index in range(len(node.columns)) if f"{{{index}}}" in node.filter.sql]
+    return {"condition": number, "uses": uses}

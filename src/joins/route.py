@@ -41,8 +41,8 @@ class Changed(NamedTuple):
 
     `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
     markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
-    it was said before; `mends`: the row may be shown with other values than its newest record's. `sequence` is the
-    source's.
+    it was said before; `mends`: the row may be shown with other values than its newest record's; `blind`: NULL stands
+    in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the source's.
     """
 
     source: Source
@@ -54,6 +54,7 @@ class Changed(NamedTuple):
     new: bool
     sequence: int
     mends: bool = False
+    blind: bool = False
 
 
 class Truncated(NamedTuple):
@@ -102,7 +103,9 @@ class Reader:
         partial = envelope.partial or not images.whole
         told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
         new = envelope.op == "c" and not told
-        return Changed(source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence)
+        return Changed(
+            source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence, blind=images.blind
+        )
 
 
 def latest_message(change: Changed) -> Message:
@@ -114,71 +117,117 @@ def latest_message(change: Changed) -> Message:
     return Message(key, GONE if change.after is None else PUT, b"", change.v, p)
 
 
+class Read(NamedTuple):
+    """A change as node number `node` reads it: its own columns alone.
+
+    `v`, `ts_ms`, `told`, `mends` and `blind` as in `Changed`. `new`: the row that it puts was not told before, unless
+    `before` is there.
+    """
+
+    node: int
+    before: Values | None
+    after: Values | None
+    v: int
+    ts_ms: int
+    told: bool
+    new: bool
+    mends: bool
+    blind: bool
+
+
 class Router:
-    """Turns changes into messages for the steps of a plan; `holds` evaluates the filters of its nodes."""
+    """Turns changes into messages for the steps of a plan, in three steps that an engine may also take by itself.
+
+    `reads` says what each of the `nodes` reads of a change, `shown` leaves out the images that its filter hides, and
+    `tell` makes messages of what is left: of a row that was hidden and stays hidden none, however much is told.
+    """
 
     def __init__(self, plan: Plan, holds: Holds) -> None:
         self._holds = holds
-        self._nodes: list[tuple[Node, int]] = []
+        self.nodes: list[Node] = []
+        self._targets: list[int] = []
+        self._columns: list[list[int]] = []
+        self._of: dict[str, list[int]] = {}
         self._place(plan.root, SINK)
 
     def _place(self, node: Node, target: int) -> None:
-        self._nodes.append((node, target))
+        self._of.setdefault(node.source.topic, []).append(len(self.nodes))
+        self.nodes.append(node)
+        self._targets.append(target)
+        self._columns.append([node.source.columns.index(name) for name in node.columns])
         for hop in node.hops:
             self._place(hop.child, hop.number)
 
     def route(self, changes: Sequence[Changed]) -> Iterator[Message]:
         """The messages of some changes, in their order per node."""
-        for node, target in self._nodes:
-            own = [change for change in changes if change.source.topic == node.source.topic]
-            columns = [node.source.columns.index(name) for name in node.columns]
-            before = self._seen(node, [_picked(change.before, columns) for change in own])
-            after = self._seen(node, [_picked(change.after, columns) for change in own])
-            for change, old, new in zip(own, before, after, strict=True):
-                if old is None and new is None:
-                    continue
-                if old != new or change.told:
-                    yield from messages_of(node, target, old, new, change)
+        some: dict[int, list[Read]] = {}
+        for change in changes:
+            for read in self.reads(change):
+                some.setdefault(read.node, []).append(read)
+        for reads in some.values():
+            for read in self.shown(reads):
+                yield from self.tell(read)
 
-    def _seen(self, node: Node, images: list[Values | None]) -> list[Values | None]:
-        """Images as the node sees them: what its filter does not let through is not there."""
+    def reads(self, change: Changed) -> Iterator[Read]:
+        """What the nodes read of a change, whatever their filters say."""
+        # what a filter hid before was never told, unless the log does not say what was before
+        new = not change.told and (change.new or change.before is not None)
+        for number in self._of.get(change.source.topic, []):
+            before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
+            yield Read(number, before, after, change.v, change.ts_ms, change.told, new, change.mends, change.blind)
+
+    def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
+        """The same of one node, where what its filter does not let through is not there.
+
+        An image before of which the record does not tell all may have passed, so it is let go wherever it stood.
+        """
+        node = self.nodes[reads[0].node]
         if node.filter is None:
-            return images
-        rows = [image for image in images if image is not None]
+            yield from reads
+            return
+        rows = [image for read in reads for image in (read.before, read.after) if image is not None]
         passes = iter(self._holds(node.filter, node, rows))
-        return [image if image is not None and next(passes) else None for image in images]
+        for read in reads:
+            before = read.before if read.before is not None and (next(passes) or read.blind) else None
+            after = read.after if read.after is not None and next(passes) else None
+            yield read._replace(before=before, after=after)
+
+    def tell(self, read: Read) -> Iterator[Message]:
+        """What the steps hear of it."""
+        there = read.before is not None or read.after is not None
+        if there and (read.told or read.before != read.after):
+            yield from messages_of(self.nodes[read.node], self._targets[read.node], read)
 
 
 def _picked(values: Values | None, columns: Sequence[int]) -> Values | None:
     return None if values is None else [values[index] for index in columns]
 
 
-def messages_of(
-    node: Node, target: int, before: Values | None, after: Values | None, change: Changed
-) -> Iterator[Message]:
+def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
     """What the steps hear of one change of a node's row.
 
     A leaf's row is at once what its consumer reads. Else every hop hears where the row points now and no longer; the
     first one gets the row's values and passes them on. A row whose id changed has gone, and a new one has come.
     """
+    before, after = read.before, read.after
     old = None if before is None else text_of([before[i] for i in node.id_columns])
     new = None if after is None else text_of([after[i] for i in node.id_columns])
     renamed = old != new
     if not node.hops:
         put, gone = (ROW_PUT, ROW_GONE) if target == SINK else (DIM_PUT, DIM_GONE)
         if old is not None and renamed:
-            yield Message(bytes([target]) + old, gone, b"", change.v, b"")
+            yield Message(bytes([target]) + old, gone, b"", read.v, b"")
         if new is not None and after is not None:
-            yield Message(bytes([target]) + new, put, b"", change.v, payload(after, change.ts_ms))
+            yield Message(bytes([target]) + new, put, b"", read.v, payload(after, read.ts_ms))
         return
     for part, hop in enumerate(node.hops):
         here = bytes([hop.number])
         left = None if before is None or old is None else key_text([before[i] for i in hop.columns], old)
         right = None if after is None or new is None else key_text([after[i] for i in hop.columns], new)
         if left is not None and old is not None and (renamed or left != right):
-            yield Message(here + left, GONE if renamed else MOVED, old, change.v, b"")
+            yield Message(here + left, GONE if renamed else MOVED, old, read.v, b"")
         if right is None or new is None or after is None:
             continue
-        if part == 0 or renamed or left != right or change.told:
-            op = SURE if change.mends else NEW if change.new and before is None else PUT
-            yield Message(here + right, op, new, change.v, payload(after, change.ts_ms) if part == 0 else b"")
+        if part == 0 or renamed or left != right or read.told:
+            op = SURE if read.mends else NEW if read.new and before is None else PUT
+            yield Message(here + right, op, new, read.v, payload(after, read.ts_ms) if part == 0 else b"")

@@ -6,6 +6,7 @@ reads the topics of its own tables, so that no fact travels through the steps of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from joins.plan import Plan
 from joins.program import Level
-from joins.spark_expressions import finish
+from joins.spark_expressions import finish, predicate
 
 Read = Callable[[tuple[str, ...]], DataFrame]
 
@@ -26,8 +27,9 @@ def kernel_flow(read: Read, levels: Sequence[Level]) -> DataFrame:
     messages: DataFrame | None = None
     for level in levels:
         if level.topics:
-            routed = _step("Router", read(level.topics), level.program)
-            routed = _step("Latest", routed, level.program) if level.latest else routed
+            program = with_conditions(level)
+            routed = _step("Router", read(level.topics), program)
+            routed = _step("Latest", routed, program) if level.latest else routed
             messages = routed if messages is None else messages.unionAll(routed)
         assert messages is not None, "the lowest level reads the log"
         if level.hops:
@@ -36,6 +38,12 @@ def kernel_flow(read: Read, levels: Sequence[Level]) -> DataFrame:
             messages = _step("Assemble", messages, level.program)
     assert messages is not None, "a plan has a level"
     return messages
+
+
+def with_conditions(level: Level) -> str:
+    """A level's program with its filters in Spark's SQL, over a row's values as texts: the array `image`."""
+    conditions = [predicate(f, "image", node.types) for node in level.filters if (f := node.filter) is not None]
+    return json.dumps({**json.loads(level.program), "conditions": conditions})
 
 
 def finished(rows: DataFrame, plan: Plan) -> DataFrame:

@@ -23,6 +23,7 @@ from joins.kafka_log import past
 from joins.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
 from joins.records import Message, Refused, dump, load
 from joins.route import Changed, Reader, Router, Settled
+from joins.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
 from joins.state import assemble_step, dump_star, joined_in, load_star
 from joins.truncation import mended
 
@@ -48,7 +49,11 @@ def dataflow(
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
-    routed = log.mapInArrow(_routing(plan, settled, ends, numbers, servers), MESSAGES)
+    if filtered(plan.nodes()):
+        reads = without_hidden(log.mapInArrow(_reading(plan, settled, ends, servers), READS), plan.nodes())
+        routed = reads.mapInArrow(_telling(plan, numbers), MESSAGES)
+    else:
+        routed = log.mapInArrow(_routing(plan, settled, ends, numbers, servers), MESSAGES)
     for stage in sorted({step.stage for step in plan.steps}):
         steps = {step.number: step for step in plan.steps if step.stage == stage}
         processor = StepProcessor(steps, numbers)
@@ -60,31 +65,69 @@ def _bucket(k: bytes, numbers: tuple[int, ...]) -> int:
     return numbers[0] if k[0] == SINK else bucket_of(k.decode("latin-1"), numbers)
 
 
-def _all_pass(condition: Expression, node: Node, rows: Any) -> list[bool]:
-    """Filters only save work; WHERE repeats them."""
-    return [True] * len(rows)
+def _in_spark(condition: Expression, node: Node, rows: Any) -> list[bool]:
+    raise AssertionError(f"{node.alias}: filters are evaluated by Spark")
 
 
 def _routing(
     plan: Plan, settled: Settled, ends: Settled | None, numbers: tuple[int, ...], servers: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Records of the log → messages, of a plan without filters."""
+
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reader, router = Reader(plan, settled, ends), Router(plan, _all_pass)
-        for batch in batches:
-            changed: list[Changed] = []
-            notices: list[Message] = []
-            for topic, partition, offset, key, value in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-                found = reader.read(topic, partition, offset, key, value)
-                if isinstance(found, Changed):
-                    changed.append(found)
-                elif isinstance(found, Refused):
-                    notices.append(found.message())
-                elif found is not None:  # it may stand for very many changes
-                    for some in _chunks(mended(reader, found, partial(past, servers, topic, partition, offset))):
-                        yield _arrow(list(router.route(some)), numbers)
-            yield _arrow([*notices, *router.route(changed)], numbers)
+        router = Router(plan, _in_spark)
+        for notices, changes in _changes(batches, Reader(plan, settled, ends), servers):
+            yield _arrow([*notices, *router.route(changes)], numbers)
 
     return route
+
+
+def _reading(
+    plan: Plan, settled: Settled, ends: Settled | None, servers: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Records of the log → `READS`: messages, and what the nodes with filters read."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        router = Router(plan, _in_spark)
+        those = filtered(router.nodes)
+        for notices, changes in _changes(batches, Reader(plan, settled, ends), servers):
+            found = [one for change in changes for one in router.reads(change)]
+            ready = [message for one in found if one.node not in those for message in router.tell(one)]
+            yield to_arrow([*notices, *ready], [one for one in found if one.node in those])
+
+    return read
+
+
+def _telling(plan: Plan, numbers: tuple[int, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """`READS` without hidden rows → messages."""
+
+    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        router = Router(plan, _in_spark)
+        for batch in batches:
+            ready, reads = from_arrow(batch)
+            told = [dump(message) for read in reads for message in router.tell(read)]
+            yield _stored([*ready, *told], numbers)
+
+    return tell
+
+
+def _changes(
+    batches: Iterable[pa.RecordBatch], reader: Reader, servers: str
+) -> Iterator[tuple[list[Message], list[Changed]]]:
+    """Notices and changes of the log's records, a batch or a chunk at a time."""
+    for batch in batches:
+        changed: list[Changed] = []
+        notices: list[Message] = []
+        for topic, partition, offset, key, value in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            found = reader.read(topic, partition, offset, key, value)
+            if isinstance(found, Changed):
+                changed.append(found)
+            elif isinstance(found, Refused):
+                notices.append(found.message())
+            elif found is not None:  # it may stand for very many changes
+                for some in _chunks(mended(reader, found, partial(past, servers, topic, partition, offset))):
+                    yield [], some
+        yield notices, changed
 
 
 def _chunks(changes: Iterator[Changed]) -> Iterator[list[Changed]]:
@@ -93,9 +136,12 @@ def _chunks(changes: Iterator[Changed]) -> Iterator[list[Changed]]:
 
 
 def _arrow(messages: list[Message], numbers: tuple[int, ...]) -> pa.RecordBatch:
-    buckets = pa.array([_bucket(message.k, numbers) for message in messages], pa.int32())
-    stored = [dump(message) for message in messages]
-    columns = [pa.array([part[i] for part in stored], pa.binary()) for i in range(2)]
+    return _stored([dump(message) for message in messages], numbers)
+
+
+def _stored(messages: list[tuple[bytes, bytes]], numbers: tuple[int, ...]) -> pa.RecordBatch:
+    buckets = pa.array([_bucket(k, numbers) for k, _ in messages], pa.int32())
+    columns = [pa.array([message[i] for message in messages], pa.binary()) for i in range(2)]
     return pa.RecordBatch.from_arrays([buckets, *columns], schema=_ARROW)
 
 

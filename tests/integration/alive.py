@@ -129,6 +129,12 @@ indexes:
         assert told.rows > 0
         return {name: found for name, found in (("HBase", told.hbase), ("Solr", told.solr)) if not found.none}
 
+    def planned(self) -> bool:
+        """Whether the join knows its tables, and where the log ends that its first version must show."""
+        self.pipeline.check()
+        log = self.pipeline.part("join wide").log
+        return log.exists() and "event=joining" in log.read_text()
+
     def joining(self) -> bool:
         """Whether the join has written rows."""
         self.pipeline.check()

@@ -19,12 +19,15 @@ FAST, SLOW = 600.0, 150.0  # changes per second
 
 
 def begun(one: Alive) -> None:
-    """600 changes a second go on from before the first snapshot until the join writes: 0/0/0."""
+    """600 changes a second from before the first snapshot until the join has begun, then fewer: 0/0/0."""
     with one.traffic(FAST) as more:
         more(600)
         one.pipeline.start()
-        more(3_000)
+        wait_for(one.planned, "the join does not begin", 300)
+        more(2_000)
+    with one.traffic(SLOW) as more:
         wait_for(one.joining, "no row was joined", 300)
+        more(100)
     assert one.settled() == {}
 
 
@@ -58,7 +61,7 @@ def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:
         more(100)
         tables = tuple(f"{alive.name}.{table}" for table in ("orders", "products"))
         send(alive.topology, "shop", signal_value("execute-snapshot", tables, ""))
-        more(1_500)
+        more(1_000)
     assert alive.settled() == {}
 
 

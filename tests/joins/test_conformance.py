@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import uuid
@@ -23,12 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from joins.held import described, keys_of
 from joins.plan import Plan
 from joins.program import WEEK_MS, program_of
-from joins.records import FLOOR, REFUSED, ROW_PUT, SINK, Message, load
+from joins.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load
 from joins.simulation import Logged, Simulation
 from joins.spark_inspect import entries
 from joins.spark_kernel import kernel_flow
 from joins.spark_session import close_session, open_session
 from joins.spark_steps import dataflow
+from joins.sql_evaluate import Evaluator
 from tests.integration.conftest import servers
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
@@ -37,6 +39,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = 4
+OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
 Settled = dict[str, dict[int, int]]
 Found = list[tuple[bytes, int, bytes]]
@@ -62,13 +65,6 @@ def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: 
     assert not list(tmp_path.glob(".*.crc"))
 
 
-class _Everything:
-    """Filters only save work and engines need not know them: everything passes."""
-
-    def holds(self, _: object, __: object, rows: Sequence[object]) -> list[bool]:
-        return [True] * len(rows)
-
-
 def batches_of(case: Case, chance: random.Random) -> Batches:
     """The case's log, cut so that every partition goes on at its own pace."""
     ends: dict[tuple[str, int], int] = {}
@@ -85,14 +81,15 @@ def batches_of(case: Case, chance: random.Random) -> Batches:
 
 
 def specified(plan: Plan, settled: Settled, batches: Batches, ends: Settled | None = None) -> list[Found]:
-    """What `joins.route` and `joins.state` say, batch by batch."""
-    simulation = Simulation(plan, settled, _Everything(), ends=ends)  # type: ignore[arg-type]  # nothing is finished
-    found = []
+    """What `joins.route` and `joins.state` say, batch by batch; DuckDB says which rows the filters let pass."""
+    evaluator, found = Evaluator(), []
+    simulation = Simulation(plan, settled, evaluator, ends=ends)
     for batch in batches:
         states = simulation.states.copy()
         routed = simulation.routed(batch, states)
         found.append(_plain(simulation._steps(routed, states)))
         simulation.states = states
+    evaluator.close()
     return found
 
 
@@ -313,3 +310,68 @@ def test_deleted_rows_are_remembered_for_a_time(
     levels = program_of(case.plan(), {}, servers=servers(), tombstone_ms=tombstone_ms)
     found = run(spark, lambda read: kernel_flow(read, levels), [put, gone, again], tmp_path)
     assert [len(batch) for batch in found] == [1, 1, back]
+
+
+def hidden(query: str) -> Case:
+    """A thousand facts that are closed, whatever happens to them, beside one that is opened, closed and deleted."""
+    many, last = range(1, 1001), ["put", "shop.f", {"id": 0, "d": 7, "e": None, "state": "closed", "note": '"\\'}]
+    right = [["put", "shop.d", {"id": i, "name": f"n{i}", "kind": i % 2}] for i in range(10)]
+    return Case(
+        tables={
+            "shop.f": {"key": ["id"], "id": "int", "d": "int", "e": "int?", "state": "varchar(9)?", "note": "text?"},
+            "shop.d": {"key": ["id"], "id": "int", "name": "varchar(9)?", "kind": "int?"},
+        },
+        query=query,
+        row_key=["id"],
+        history=[
+            *right,
+            *[["put", "shop.f", {"id": i, "d": 7, "e": 6, "state": "closed", "note": "a"}] for i in many],
+            ["quiet"],
+            *[["put", "shop.f", {"id": i, "d": i % 9, "e": 7, "state": None, "note": "b"}] for i in many],
+            last,
+            ["quiet"],
+            ["put", "shop.f", {**last[2], "state": "open"}],
+            ["quiet"],
+            last,
+            ["quiet"],
+            *[["delete", "shop.f", {"id": i}] for i in range(1001)],
+        ],
+    )
+
+
+@pytest.mark.parametrize("engine", FLOWS)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT f.id, f.note FROM shop.f f WHERE f.state = 'open'",
+        "SELECT f.id, d.name FROM shop.f f JOIN shop.d d ON d.id = f.d WHERE f.state = 'open' AND d.kind = 1",
+        "SELECT f.id, d.name, e.name AS of_e FROM shop.f f JOIN shop.d d ON d.id = f.d LEFT JOIN shop.d e ON e.id = f.e"
+        " WHERE nullif(f.state, 'x') = 'open'",
+    ],
+    ids=["alone", "join", "star"],
+)
+def test_hidden_rows_cost_no_state_and_no_write(spark: SparkSession, engine: str, query: str, tmp_path: Path) -> None:
+    """A row that was never shown writes nothing, however often it changes; one that is hidden again is deleted once."""
+    case = hidden(query)
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    batches = [log_of(case, events, ends) for events in events_of(case)]
+    batches = [[one for one in batch if one.topic in plan.topics] for batch in batches]
+    settled: Settled = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
+    got = run(spark, partial(FLOWS[engine], plan, settled), batches, tmp_path)
+    assert [[op for _, op, _ in found] for found in got] == [[], [], [ROW_PUT], [ROW_GONE], []]
+    assert got == specified(plan, settled, batches)
+    if plan.steps:
+        shown = {"join": 5, "star": 20}["star" if "of_e" in query else "join"]
+        assert held(spark, tmp_path / "checkpoint") == shown  # right sides alone, of each hop
+
+
+def held(spark: SparkSession, checkpoint: Path) -> int:
+    """How many entries the stores of all steps hold."""
+    session: Any = spark
+    session._jsparkSession.streams()  # loads what the state data source needs and else only a query would
+    found = 0
+    for operator in spark.read.format("state-metadata").load(str(checkpoint)).select(*OPERATOR).distinct().collect():
+        for variable in json.loads(operator.operatorProperties)["stateVariables"]:
+            reader = spark.read.format("statestore").option("operatorId", operator.operatorId)
+            found += reader.option("stateVarName", variable["stateName"]).load(str(checkpoint)).count()
+    return found

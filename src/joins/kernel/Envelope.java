@@ -173,10 +173,11 @@ final class Envelope {
         boolean added = added(event);
         image[c] = added ? defaults[c] : NULL;
         event.partial |= !added;
+        event.blind |= lenient && !added;
       } else if (image[c] == UNFIT) {
         if (!lenient || keys[c]) throw new IOException("'" + columns[c] + "' in it does not fit " + fits[c]);
         image[c] = NULL;
-        event.partial = true;
+        event.partial = event.blind = true;
       }
     }
   }

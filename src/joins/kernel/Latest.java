@@ -5,6 +5,7 @@ import java.util.*;
 import org.apache.spark.sql.*;
 import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
+import scala.collection.immutable.Seq;
 
 /**
  * Makes an order for logs that have none: `joins.state.latest_step`, then routing. State per row: its version and packed values, or of a deleted row the
@@ -12,19 +13,22 @@ import scala.Tuple2;
  */
 public final class Latest extends StatefulProcessor<Object, Object, Object> {
   private final String program;
+  private final Seq[][] conditions;
   private transient Source[] sources;
   private transient ValueState<byte[]> newest, deleted;
 
-  public Latest(String program) {
+  public Latest(String program, Seq[][] conditions) {
     this.program = program;
+    this.conditions = conditions;
   }
 
   public static Dataset<Row> apply(Dataset<Row> messages, String program) {
-    return Message.through(messages, new Latest(program), TimeMode.ProcessingTime());
+    Latest latest = new Latest(program, Filter.resolved(messages.sparkSession(), program));
+    return Message.through(messages, latest, TimeMode.ProcessingTime());
   }
 
   public void init(OutputMode mode, TimeMode time) {
-    sources = Source.all(program);
+    sources = Source.all(program, conditions);
     TTLConfig remembered = new TTLConfig(java.time.Duration.ofMillis(Message.at(Message.parsed(program), "tombstone_ms").asLong()));
     newest = getHandle().getValueState("newest_v2", Encoders.BINARY(), TTLConfig.NONE());
     deleted = getHandle().getValueState("deleted_v2", Encoders.BINARY(), remembered);

@@ -3,17 +3,22 @@ package tailorbird.kernel;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
 import java.util.*;
+import scala.collection.immutable.Seq;
 
 /** One place of the tree that reads a table: `joins.route.messages_of`. */
 final class Node {
   private final int[] columns, id, hops; // no hops: a leaf
   private final int[][] keys;
   private final int target;
+  private final Filter filter; // null: every row is there
 
-  Node(JsonNode node) {
+  Node(JsonNode node, Seq[][] conditions) {
     columns = Source.ints(Message.at(node, "columns"));
     id = Source.ints(Message.at(node, "id"));
     target = Message.at(node, "target").asInt();
+    int condition = Message.at(node, "condition").asInt();
+    int[] uses = Source.ints(Message.at(node, "uses"));
+    filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
     hops = Source.ints(Message.at(node, "hops"));
     keys = new int[hops.length][];
     for (int i = 0; i < hops.length; i++) {
@@ -21,27 +26,34 @@ final class Node {
     }
   }
 
-  /** What the steps hear of one change of a row. */
+  /** What the steps hear of one change of a row; what the filter does not let through is not there. */
   void route(Event event, Collection<Object> out) {
-    byte[] before = event.before == null ? null : Source.joined(event.before, columns, 8);
-    byte[] after = event.after == null ? null : Source.joined(event.after, columns, 8);
+    byte[][] from = event.before, to = event.after;
+    if (filter != null) {
+      if (from != null && !event.blind && !filter.holds(from)) from = null;
+      if (to != null && !filter.holds(to)) to = null;
+      if (from == null && to == null) return;
+    }
+    byte[] before = from == null ? null : Source.joined(from, columns, 8);
+    byte[] after = to == null ? null : Source.joined(to, columns, 8);
     if (!event.told && before != null && Arrays.equals(before, after)) return;
-    byte[] old = before == null ? null : Source.joined(event.before, id, 0);
-    byte[] now = after == null ? null : Source.joined(event.after, id, 0);
+    byte[] old = before == null ? null : Source.joined(from, id, 0);
+    byte[] now = after == null ? null : Source.joined(to, id, 0);
     if (after != null) ByteBuffer.wrap(after).putLong(event.ts);
     boolean same = old != null && Arrays.equals(old, now);
     if (hops.length == 0 && old != null && !same) out.add(Message.result(target, old, null, event.v));
     if (hops.length == 0 && now != null) out.add(Message.result(target, now, after, event.v));
     for (int hop = 0; hop < hops.length; hop++) {
-      byte[] left = old == null ? null : key(hop, event.before, old);
-      byte[] right = now == null ? null : key(hop, event.after, now);
+      byte[] left = old == null ? null : key(hop, from, old);
+      byte[] right = now == null ? null : key(hop, to, now);
       boolean moved = !same || !Arrays.equals(left, right);
       if (left != null && moved) {
         out.add(Message.of(hops[hop], left, same ? Message.MOVED : Message.GONE, event.v, old, Message.NONE));
       }
       if (right == null || hop > 0 && !moved && !event.told) continue;
-      byte put = before == null && event.op == 'c' && !event.told ? Message.NEW : Message.PUT;
-      byte op = event.mends ? Message.SURE : put;
+      // what the filter hid before was never told, unless the log does not say what was before
+      boolean fresh = before == null && !event.told && (event.op == 'c' || event.before != null);
+      byte op = event.mends ? Message.SURE : fresh ? Message.NEW : Message.PUT;
       out.add(Message.of(hops[hop], right, op, event.v, now, hop == 0 ? after : Message.NONE));
     }
   }

@@ -3,6 +3,7 @@ package tailorbird.kernel;
 import java.util.*;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.*;
+import scala.collection.immutable.Seq;
 
 /**
  * Records of the log (topic, partition, offset, key, value) → messages: `joins.route`. Debezium's envelope is read in
@@ -11,21 +12,24 @@ import org.apache.spark.sql.*;
  */
 public final class Router implements MapPartitionsFunction<Object, Object> {
   private final String program;
+  private final Seq[][] conditions;
 
-  public Router(String program) {
+  public Router(String program, Seq[][] conditions) {
     this.program = program;
+    this.conditions = conditions;
   }
 
   @SuppressWarnings({"unchecked", "rawtypes"})
   public static Dataset<Row> apply(Dataset<Row> log, String program) {
     Dataset picked = log.select("topic", new String[] {"partition", "offset", "key", "value"});
-    MapPartitionsFunction router = (MapPartitionsFunction) new Router(program);
+    Seq[][] conditions = Filter.resolved(log.sparkSession(), program);
+    MapPartitionsFunction router = (MapPartitionsFunction) new Router(program, conditions);
     return picked.mapPartitions(router, (Encoder) Message.encoder()).toDF(new String[] {"k", "m"});
   }
 
   public Iterator<Object> call(final Iterator<Object> log) {
     final Map<String, Source> sources = new HashMap<String, Source>();
-    Source[] all = Source.all(program);
+    Source[] all = Source.all(program, conditions);
     for (int i = 0; i < all.length; i++) sources.put(all[i].topic, all[i]);
     final ArrayDeque<Object> out = new ArrayDeque<Object>();
     return new Iterator<Object>() {

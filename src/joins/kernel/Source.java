@@ -6,6 +6,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 import org.apache.spark.sql.Row;
+import scala.collection.immutable.Seq;
 
 /** A captured table: its envelopes, and the nodes of the tree that read it. */
 final class Source {
@@ -20,7 +21,7 @@ final class Source {
   private final int number;
   private final String servers;
 
-  private Source(JsonNode source, int number, String servers) {
+  private Source(JsonNode source, int number, String servers, Seq[][] conditions) {
     this.number = number;
     this.servers = servers;
     topic = Message.at(source, "topic").asText();
@@ -36,15 +37,17 @@ final class Source {
     }
     JsonNode described = Message.at(source, "nodes");
     nodes = new Node[described.size()];
-    for (int i = 0; i < nodes.length; i++) nodes[i] = new Node(Message.at(described, Integer.valueOf(i)));
+    for (int i = 0; i < nodes.length; i++) {
+      nodes[i] = new Node(Message.at(described, Integer.valueOf(i)), conditions);
+    }
   }
 
-  static Source[] all(String program) {
+  static Source[] all(String program, Seq[][] conditions) {
     JsonNode parsed = Message.parsed(program), described = Message.at(parsed, "sources");
     Source[] sources = new Source[described.size()];
     String servers = Message.at(parsed, "servers").asText();
     for (int i = 0; i < sources.length; i++) {
-      sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i, servers);
+      sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i, servers, conditions);
     }
     return sources;
   }
