@@ -53,6 +53,7 @@ def _says(play: Play, case: Case, seed: int, wanted: str) -> bool:
 
 
 if __name__ == "__main__":
-    number, per = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    made, with_seed = smallest(run_alive, random_life(number, number // per), number)
+    number, per = int(sys.argv[1]), int(sys.argv[2])
+    kinds = tuple(sys.argv[3].split(",")) if len(sys.argv) > 3 else None
+    made, with_seed = smallest(run_alive, random_life(number, number // per, kinds), number)
     print(f"seed {with_seed}\n{made.text()}\n{complaint(run_alive, made, with_seed)}")
