@@ -37,8 +37,7 @@ class Oracle:
         self._database.execute("SET disabled_optimizers = 'common_subplan'")
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
         for table, name in self._names.items():
-            columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in schemas[table].columns)
-            self._database.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
+            self._create(name, schemas[table])
 
     def close(self) -> None:
         """Let go of the database."""
@@ -46,12 +45,9 @@ class Oracle:
 
     def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
         """Row key → columns of the result; ValueError if the row key is none."""
-        for table_id, name in self._names.items():
-            self._database.execute(f"DELETE FROM {name}")
-            self._insert(name, self._schemas[table_id], tables[table_id].values())
         if table.name not in self._texts:
             self._texts[table.name] = self._query(table).sql("duckdb")
-        cursor = self._database.execute(self._texts[table.name])
+        cursor = self._asked(self._texts[table.name], tables)
         names = [column[0] for column in cursor.description or []]
         answer: Answer = {}
         for found in cursor.fetchall():
@@ -61,6 +57,16 @@ class Oracle:
                 raise ValueError(f"two rows of {table.name} have the key {key}")
             answer[key] = row
         return answer
+
+    def _create(self, name: str, schema: TableSchema) -> None:
+        columns = ", ".join(f'"{c.name}" {duckdb_type(c.type)}' for c in schema.columns)
+        self._database.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
+
+    def _asked(self, text: str, tables: Mapping[TableId, Rows]) -> duckdb.DuckDBPyConnection:
+        for table_id, name in self._names.items():
+            self._database.execute(f"DELETE FROM {name}")
+            self._insert(name, self._schemas[table_id], tables[table_id].values())
+        return self._database.execute(text)
 
     def _insert(self, name: str, schema: TableSchema, rows: Iterable[Mapping[str, Canonical]]) -> None:
         """Through Arrow: row by row a million of them would take half an hour. DuckDB casts as it inserts."""

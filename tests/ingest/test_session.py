@@ -342,6 +342,19 @@ def test_a_lost_position_is_named_or_all_tables_are_read_again() -> None:
     assert [c.snapshot for c in broker.checkpoints][-2:] == ["running", "done"]
 
 
+def test_numbers_are_not_given_again_behind_a_position_that_was_lost_meanwhile() -> None:
+    """A session that has committed changes and then finds the log purged leaves what follows to the next one."""
+    broker = Broker()
+    told = [*transaction(1, 10), CaughtUp(), *transaction(2, 11), PositionLost("purged", "")]
+    with pytest.raises(Retriable, match="begins anew"):
+        run(Script(told=told), broker, position_lost="resnapshot")
+    assert commits(broker)[-1] == (":1-2", 2)
+    script = Script(told=[PositionLost("purged", ""), *[CaughtUp()] * 4], pages=[[{"id": 12}]])
+    run(script, broker, position_lost="resnapshot")
+    values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
+    assert [(v["op"], v["source"]["sequence"]) for v in values] == [("c", 1), ("c", 2), ("r", 3), ("t", 3)]
+
+
 def test_a_table_added_to_the_topology_is_read_beside_the_log() -> None:
     """Its older rows are not missing, and nothing else is read again."""
     broker = Broker()

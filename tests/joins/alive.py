@@ -13,17 +13,20 @@ rows; the join reads what is committed in random batches meanwhile. Words, besid
     recreate t                DROP and CREATE
     snapshot t                by a signal
     lost s [words]            done while nobody reads; then the server purges its log
+    forget t                  the table's topic is deleted, and made anew, empty
+    cleaner                   from now on time passes, and Kafka's cleaner works
+    untold s share            so many of the transactions of source s are logged in part, or as statements
+    foreign t column u d u    its column follows the key of u when that is deleted and updated: CASCADE, SET NULL, …
     quiet                     everything is captured and joined: all must be equal (so it is at the end)
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 from typing import Any
 
 from cdc.errors import Fatal, Retriable
-from cdc.naming import schemas_topic
+from cdc.naming import change_topic, schemas_topic
 from cdc.schema import TableId
 from ingest.agent.capture import Session
 from ingest.agent.groups import Limits
@@ -35,11 +38,9 @@ from ingest.agent.seams import EVERY_PARTITION, Seen
 from ingest.agent.signals import Signal
 from ingest.agent.tables import Tables
 from joins.oracle import Rows
-from joins.records import Message
-from joins.simulation import Logged, Simulation
 from tests.joins.joincase import PARTITIONS, Case, comparable, prepared, table_id
-from tests.joins.quick import evaluator
 from tests.joins.servers import Dying, Row, Server, numbers
+from tests.joins.topics import LAG, Runs, Topics
 
 Word = list[Any]
 
@@ -66,6 +67,17 @@ class Captured:
         return self.signals[start or 0 :], len(self.signals)
 
     @property
+    def reading(self) -> bool:
+        """Whether rows are being read beside the log."""
+        state = self.broker.checkpoints[-1].state if self.broker.checkpoints else {"snapshots": "all"}
+        return bool(state.get("snapshots") or {"tables", "again"} & state.get("mends", {}).keys())
+
+    def forget(self, topic: str) -> None:
+        """The topic is lost; all else was given."""
+        self.broker.lose(topic)
+        self.given, self._seen = len(self.broker.records), 0
+
+    @property
     def done(self) -> bool:
         """Whether all that has happened is committed, and nothing is left to be read."""
         if not self.broker.checkpoints:
@@ -77,8 +89,8 @@ class Captured:
         self._seen = len(self.broker.records)
         return (
             newest.snapshot == "done"
-            and not newest.state.get("snapshots")
-            and not {"tables", "again"} & newest.state.get("mends", {}).keys()
+            and not self.reading
+            and not self.broker.lost
             and numbers(newest) == len(self.server.log)
             and (not self.signals or newest.state.get("signals") == len(self.signals))
             and self.wanted <= self._known
@@ -97,15 +109,16 @@ class World:
             self.words.insert(0, ["start"])
         self.crash = self.chance.choice([0.0, 0.01, 0.04])
         self.steps = self.depth = 0
-        self.now = 1_000_000
         self.sources = self._sources()
         self.unseen = {table for n, c in self.sources.items() for table in self._tables(n) if c.never}
         self.unseen |= {word[1] for word in self.words if word[0] == "later"}
+        self.unseen = {one for one in self.unseen if change_topic(case.name, table_id(one)) in self.plan.topics}
         self.joining = ["join"] not in self.words
         self.moved = any(word[0] in ("never", "swap", "lost") for word in self.words)
-        self.simulation: Simulation | None = None
-        self.queues: dict[tuple[str, int], list[Logged]] = {}
-        self.ends = {(topic, p): 0 for topic in self.plan.topics for p in range(PARTITIONS)}
+        self.topics = Topics(self.plan.topics, PARTITIONS, self.chance)
+        self.runs: Runs | None = None
+        self.broken = set[str]()  # sources whose capture can not go on with what it knows
+        self.cleaned = False
 
     def _sources(self) -> dict[str, Captured]:
         made = {}
@@ -117,42 +130,25 @@ class World:
             server.purged = len(server.log)
             later = {word[1].partition(".")[2] for word in self.words if word[0] == "later"}
             never = ["never", source] in self.words
-            server.untold = self.chance.choice([0.0, 0.0, 0.1, 0.4])
-            server.foreign = self._foreign(source) if self.chance.random() < 0.5 else []
             made[source] = Captured(self.case.name, server, set(keys) - later, never)
         return made
 
-    def _foreign(self, source: str) -> list[Relation]:
-        """Foreign keys that change their tables' rows in silence: some of the columns that tables are joined by."""
-        found = []
-        later = {word[1] for word in self.words if word[0] == "later"}  # nobody sees what is done to them meanwhile
-        for child, parent in itertools.permutations(self._tables(source), 2):
-            if parent in later:
-                continue
-            key = self.case.tables[parent]["key"]
-            for column, type_ in self.case.tables[child].items():
-                referred = column.partition("_")[2]
-                if [referred] != key or column in self.case.tables[child]["key"] or self.chance.random() < 0.5:
-                    continue
-                if type_.removesuffix("?") != self.case.tables[parent][referred].removesuffix("?"):
-                    continue
-                rules = ["CASCADE", "NO ACTION", *(["SET NULL"] if type_.endswith("?") else [])]
-                found.append(
-                    Relation(
-                        child=self._id(child),
-                        columns=(column,),
-                        parent=self._id(parent),
-                        referenced=(referred,),
-                        on_delete=self.chance.choice(rules),
-                        on_update=self.chance.choice(rules),
-                    )
-                )
-        return [one for one in found if one.silent]
+    def _relation(self, child: str, column: str, parent: str, on_delete: str, on_update: str) -> Relation:
+        return Relation(
+            child=table_id(child),
+            columns=(column,),
+            parent=table_id(parent),
+            referenced=tuple(self.case.tables[parent]["key"]),
+            on_delete=on_delete,
+            on_update=on_update,
+        )
 
-    @staticmethod
-    def _id(name: str) -> TableId:
-        source, _, table = name.partition(".")
-        return TableId(source=source, database=source, table=table)
+    def _forget(self, captured: Captured, topic: str) -> None:
+        self._fetch()
+        captured.forget(topic)
+        self.broken.add(captured.server.name)
+        if topic in self.plan.topics:
+            self.topics.lose(topic)
 
     def _tables(self, source: str) -> list[str]:
         return [name for name in self.case.tables if name.partition(".")[0] == source]
@@ -175,11 +171,14 @@ class World:
             self.advance()
         if self.chance.random() < 0.03:
             self.deliver()
+        if self.cleaned and self.chance.random() < 0.05 and not any(one.reading for one in self.sources.values()):
+            self._fetch()  # a snapshot takes less than what is kept whole
+            self.topics.now += self.chance.choice([LAG // 9, LAG // 3, LAG])
         if not self.depth and self.chance.random() < 0.02:
             self.depth += 1
             self.capture(self.chance.choice(list(self.sources)))
             self.depth -= 1
-        if self.chance.random() < self.crash:
+        if server.name in self.broken or self.chance.random() < self.crash:
             raise Retriable("killed")
 
     @property
@@ -199,6 +198,12 @@ class World:
             return
         if name == "join":
             self.joining = True
+            return
+        if name == "cleaner":
+            self.cleaned = True
+            return
+        if name == "untold":
+            self.sources[arguments[0]].server.untold = arguments[1]
             return
         if name == "all":
             changes = [change for one in arguments[0] for change in self._changes(one)]
@@ -230,9 +235,14 @@ class World:
             captured.signals.append(Signal(type="execute-snapshot", tables=(f"{server.name}.{table}",)))
             if table in captured.wanted:  # else it is refused
                 self.unseen.discard(arguments[0])
+        elif name == "forget":
+            self._forget(captured, change_topic(self.case.name, table_id(arguments[0])))
+        elif name == "foreign":
+            server.foreign = [*server.foreign, self._relation(*arguments)]
         elif name == "add":
             captured.wanted = captured.wanted | {table}
-            self.unseen.discard(arguments[0])
+            if not captured.never:  # else it is read only if the capture has begun before
+                self.unseen.discard(arguments[0])
         else:
             raise AssertionError(f"no word {name}")
 
@@ -257,6 +267,7 @@ class World:
         """One session of a source, until all is captured, it is stopped, killed or overtaken."""
         captured, server = self.sources[name], self.sources[name].server
         wanted = frozenset(captured.wanted)
+        self.broken.discard(name)
         ticks = iter(range(10**9))
 
         def tables(seen: Seen) -> Tables:
@@ -267,7 +278,9 @@ class World:
 
         session = Session(
             source=server,
-            log=Dying(self.case.name, captured.broker, lambda: self.chance.random() < self.crash),
+            log=Dying(
+                self.case.name, captured.broker, lambda: name in self.broken or self.chance.random() < self.crash
+            ),
             recorder=Recorder(self.case.name),
             tables=tables,
             mode="never" if captured.never else "initial",
@@ -295,64 +308,22 @@ class World:
     # -- the join
 
     def deliver(self, *, everything: bool = False) -> None:
-        """Batches of what is committed: each partition in its order, the partitions progressing unevenly."""
-        if not self.joining:
-            return
-        self._fetch()
-        if self.simulation is None:
-            self.simulation = self._joined()
-        while any(self.queues.values()):
-            taken: list[list[Logged]] = []
-            for at, queue in self.queues.items():
-                count = self.chance.randint(0, len(queue))
-                taken.append(queue[:count])
-                self.queues[at] = queue[count:]
-            for last in (*[False] * self.chance.choice([0, 0, 0, 1]), True):
-                self.now += self.chance.randint(-5, 5)
-                self.simulation.run_batch(self._interleaved(taken), now_ms=self.now, commit=last)
-            if not everything:
-                return
+        """The join reads some of what is committed, or all."""
+        if self.joining:
+            self._fetch()
+            if self.runs is None:
+                self.runs = Runs(self.plan, self.topics, self.chance)
+            self.runs.deliver(everything=everything)
 
     def _fetch(self) -> None:
         """What was committed since, as records of the topics; a marker goes to every partition."""
         for captured in self.sources.values():
             for record in captured.broker.records[captured.given :]:
-                if record.topic not in self.plan.topics:
-                    continue
-                everywhere = record.partition == EVERY_PARTITION
-                for partition in range(PARTITIONS) if everywhere else [sum(record.key) % PARTITIONS]:
-                    at = (record.topic, partition)
-                    one = Logged(
-                        topic=at[0], partition=partition, offset=self.ends[at], key=record.key, value=record.value
-                    )
-                    self.ends[at] += 1
-                    self.queues.setdefault(at, []).append(one)
+                if record.topic in self.plan.topics:
+                    everywhere = record.partition == EVERY_PARTITION
+                    partitions = range(PARTITIONS) if everywhere else [sum(record.key) % PARTITIONS]
+                    self.topics.publish(record.topic, record.key, record.value, partitions)
             captured.given = len(captured.broker.records)
-
-    def _joined(self) -> Simulation:
-        """The query starts: some of the log may be so old that compaction has been there."""
-        settled: dict[str, dict[int, int]] = {}
-        old = self.chance.random() < 0.3
-        for (topic, partition), end in self.ends.items():
-            settled.setdefault(topic, {})[partition] = self.chance.randint(0, end) if old else 0
-            queue = self.queues.get((topic, partition), [])
-            clean = self.chance.randint(0, settled[topic][partition])
-            newest = {record.key: record.offset for record in queue if record.offset < clean}
-            self.queues[topic, partition] = [
-                record for record in queue if record.offset >= clean or newest[record.key] == record.offset
-            ]
-        return Simulation(self.plan, settled, evaluator(), shuffle=self._shuffled)
-
-    def _shuffled(self, messages: list[Message]) -> list[Message]:
-        return self.chance.sample(messages, len(messages))
-
-    def _interleaved(self, queues: list[list[Logged]]) -> list[Logged]:
-        waiting = [list(queue) for queue in queues if queue]
-        result = []
-        while waiting:
-            result.append(self.chance.choice(waiting).pop(0))
-            waiting = [queue for queue in waiting if queue]
-        return result
 
     # -- all of it
 
@@ -375,6 +346,7 @@ class World:
             if not self.unseen:
                 self.compare()
             if not self.words:
+                assert not self.unseen, f"nobody has read {self.unseen}"
                 return
             self.words.pop(0)
             attempt = 0
@@ -383,8 +355,8 @@ class World:
         """The stored table is the SELECT over what the servers hold."""
         self.joining = True
         self.deliver(everything=True)
-        simulation = self.simulation
-        assert simulation is not None
+        assert self.runs is not None
+        simulation = self.runs.simulation
         tables: dict[TableId, Rows] = {}
         for name in self.case.tables:
             source, _, table = name.partition(".")

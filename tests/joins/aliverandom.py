@@ -2,61 +2,100 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from typing import Any
 
 from cdc.types import Canonical
 from tests.joins.joincase import Case, Row
-from tests.joins.joinrandom import random_case
+from tests.joins.joinrandom import random_case, random_view_case
 
 Word = list[Any]
-# What may happen to a whole table, and how often among a hundred words.
-TROUBLES = {"truncate": 2, "swap": 2, "recreate": 1, "snapshot": 2, "lost": 2}
+# What may happen, and how often among a hundred words. Those of weight 0 hold for a whole life.
+KINDS = {
+    "never": 0,  # no first snapshot
+    "later": 0,  # tables that are added
+    "cascades": 0,  # foreign keys that change rows in silence
+    "untold": 0,  # partial images, and statements in place of rows
+    "cleaner": 0,  # compaction, before the join reads and while it does
+    "truncate": 2,
+    "swap": 2,
+    "recreate": 1,
+    "snapshot": 2,
+    "lost": 2,  # the server's log
+    "forget": 1,  # a topic
+}
 
 
-def random_life(seed: int, query: int | None = None, troubles: tuple[str, ...] | None = None) -> Case:
-    """The case of a seed; `query`: the seed of its schemas and its SELECT, which many lives may share."""
-    case = random_case(seed if query is None else query)
-    return replace(case, history=_Life(random.Random(seed), case, troubles).history())
+def random_life(seed: int, query: int | None = None, kinds: tuple[str, ...] | None = None) -> Case:
+    """The case of a seed; `query`: the seed of its schemas and its SELECT, which many lives may share.
+
+    Without `kinds` the seed chooses.
+    """
+    number = seed if query is None else query
+    case = (random_view_case if number % 4 == 3 else random_case)(number)
+    return replace(case, history=_Life(random.Random(seed), case, kinds).history())
 
 
 class _Life:
     """Follows what the tables hold, so that words are about rows that are there."""
 
-    def __init__(self, chance: random.Random, case: Case, troubles: tuple[str, ...] | None) -> None:
+    def __init__(self, chance: random.Random, case: Case, kinds: tuple[str, ...] | None) -> None:
         self.chance, self.case = chance, case
         read = case.query + "".join(view["query"] for view in case.views.values())
         self.names = [name for name in case.tables if name in read]
         self.sources = sorted({name.partition(".")[0] for name in self.names})
-        if troubles is None:
-            troubles = tuple(chance.sample(list(TROUBLES), chance.choice([0, 0, 1, 2, 5])))
-        self.troubles = troubles
+        if kinds is None:
+            kinds = tuple(chance.sample(list(KINDS), chance.choice([0, 2, 3, 4, len(KINDS)])))
+        self.kinds = kinds
         self.rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in self.names}
         self.keys = chance.choice([2, 3, 4, 6])
 
     def history(self) -> list[Word]:
         chance = self.chance
-        never = [source for source in self.sources if chance.random() < 0.15]
-        later = [name for name in self.names if chance.random() < 0.12]
+        never = [source for source in self.sources if "never" in self.kinds and chance.random() < 0.5]
+        later = [name for name in self.names if "later" in self.kinds and chance.random() < 0.4]
         words: list[Word] = [*(["never", source] for source in never), *(["later", name] for name in later)]
+        if "untold" in self.kinds:
+            words += [["untold", source, chance.choice([0.1, 0.4])] for source in self.sources]
+        if "cascades" in self.kinds:
+            words += self._foreign([name for name in self.names if name not in later])
+        if "cleaner" in self.kinds:
+            words.append(["cleaner"])
         before = [word for _ in range(chance.choice([0, 10, 20, 40])) if (word := self._change())]
         after: list[Word] = []
         for _ in range(chance.randint(3, 40)):
             after += self._word()
         due = [["add", name] for name in later]
         due += [["snapshot", name] for name in self.names if name.partition(".")[0] in never]
-        for word in due:
-            after.insert(chance.randint(0, len(after)), word)
+        for word in due:  # a table is added before it is read again
+            known = [at for at, one in enumerate(after) if one == ["add", word[1]]]
+            after.insert(chance.randint(max(known, default=-1) + 1, len(after)), word)
         if chance.random() < 0.3:
             after.insert(chance.randint(0, len(after)), ["join"])
         return [*words, *before, ["start"], *after]
 
+    def _foreign(self, parents: list[str]) -> list[Word]:
+        """Foreign keys: some of the columns that tables are joined by. A parent is seen, or nobody knows its changes."""
+        chance, words = self.chance, []
+        for child, parent in itertools.permutations(self.names, 2):
+            key, theirs, ours = self.case.tables[parent]["key"], self.case.tables[parent], self.case.tables[child]
+            if parent not in parents or child.partition(".")[0] != parent.partition(".")[0] or len(key) > 1:
+                continue
+            for column, type_ in ours.items():
+                if column.partition("_")[2] != key[0] or column in ours["key"] or chance.random() < 0.3:
+                    continue
+                if type_.removesuffix("?") == theirs[key[0]].removesuffix("?"):
+                    rules = ["CASCADE", "NO ACTION", *(["SET NULL"] if type_.endswith("?") else [])]
+                    words.append(["foreign", child, column, parent, chance.choice(rules), chance.choice(rules)])
+        return words
+
     def _word(self) -> list[Word]:
         chance = self.chance
         dice = chance.random() * 100
-        for trouble in self.troubles:
-            dice -= 2 * TROUBLES[trouble]
+        for trouble in self.kinds:
+            dice -= 2 * KINDS[trouble]
             if dice < 0:
                 return self._trouble(trouble, chance.choice(self.names))
         dice = chance.random()
@@ -78,8 +117,8 @@ class _Life:
             names = [one for one in self.names if one.partition(".")[0] == source]
             words = [word for _ in range(chance.randint(1, 6)) if (word := self._change(chance.choice(names)))]
             return [["lost", source, words]] if words else []
-        if trouble == "snapshot":
-            return [["snapshot", name]]
+        if trouble in ("snapshot", "forget"):
+            return [[trouble, name]]
         self.rows[name] = {}
         if trouble != "swap":
             return [[trouble, name]]

@@ -124,7 +124,16 @@ def shown(case: Case) -> Iterator[dict[TableId, Rows]]:
             rows[name] = {at: altered_row(row, columns[name], word) for at, row in rows[name].items()}
             columns[name] = altered_columns(columns[name], word)
             continue
-        at = tuple(word[2][column] for column in case.tables[name]["key"])
+        key = case.tables[name]["key"]
+        if word[0] == "truncate":
+            rows[name], told[name] = {}, {}
+            continue
+        if word[0] == "snapshot":
+            gone = [tuple(lost[column] for column in key) for lost in word[2]]
+            rows[name] = {at: row for at, row in rows[name].items() if at not in gone}
+            told[name] = {at: dict(row) for at, row in rows[name].items()}
+            continue
+        at = tuple(word[2][column] for column in key)
         if word[0] == "delete":
             rows[name].pop(at, None)
             told[name].pop(at, None)

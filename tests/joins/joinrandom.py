@@ -198,23 +198,29 @@ class _Generator:
         return history
 
     def _value(self, type_: str) -> Canonical:
-        n = self.chance.randint(1, 4)
-        if type_.endswith("?") and self.chance.random() < 0.2:
-            return None
-        match type_.removesuffix("?").partition("(")[0]:
-            case "int" | "bigint" | "tinyint":
-                return n
-            case "decimal":
-                return f"{n}.{self.chance.choice(['00', '50'])}"
-            case "varchar":
-                return f"n{n}"
-            case "date":
-                return f"2026-01-0{n}Z"
-            case "datetime":
-                return f"2026-01-0{n}T00:00:00{self.chance.choice(['', '.5'])}Z"
-            case "double":
-                return n / 2
-        raise AssertionError(type_)
+        return value_of(type_, self.chance)
+
+
+def value_of(type_: str, chance: random.Random) -> Canonical:
+    """A value of a column; there are few, so that rows meet."""
+    n = chance.randint(1, 4)
+    if type_.endswith("?") and chance.random() < 0.2:
+        return None
+    match type_.removesuffix("?").partition("(")[0]:
+        case "int" | "bigint" | "tinyint":
+            return n
+        case "decimal":
+            scale = int(type_.removesuffix("?").rstrip(")").rpartition(",")[2])
+            return f"{n}.{chance.choice(['0', '5'])}".ljust(scale + 2, "0")
+        case "varchar":
+            return f"n{n}"
+        case "date":
+            return f"2026-01-0{n}Z"
+        case "datetime":
+            return f"2026-01-0{n}T00:00:00{chance.choice(['', '.5'])}Z"
+        case "double":
+            return n / 2
+    raise AssertionError(type_)
 
 
 def random_view_case(seed: int) -> Case:

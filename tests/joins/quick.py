@@ -1,4 +1,5 @@
-"""The oracle and the evaluator for very many small cases: one DuckDB for all of them, and nothing computed twice."""
+"""The oracle and the evaluator for very many small cases: one DuckDB for all of them, one statement per question, and
+nothing computed twice."""
 
 from __future__ import annotations
 
@@ -9,11 +10,14 @@ from typing import Any
 
 import duckdb
 
-from cdc.schema import TableSchema
+from cdc.schema import TableId, TableSchema
 from cdc.types import Canonical, LogicalType
+from joins.oracle import Rows
 from joins.records import Values
-from joins.sql_evaluate import Evaluator, duckdb_type
+from joins.sql_evaluate import Evaluator, canonical, duckdb_type, translated
 from joins.sql_oracle import Oracle
+
+_NUMBER = LogicalType(kind="int32")
 
 
 @cache
@@ -25,12 +29,21 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 class QuickOracle(Oracle):
-    """Answers over a handful of rows, written as one statement."""
+    """Answers over a handful of rows, which are written into the statement that asks."""
 
-    def _insert(self, name: str, schema: TableSchema, rows: Iterable[Mapping[str, Canonical]]) -> None:
-        texts = [", ".join(_literal(c.type, row[c.name]) for c in schema.columns) for row in rows]
-        if texts:
-            self._database.execute(f"INSERT INTO {name} VALUES {', '.join(f'({text})' for text in texts)}")
+    def _create(self, name: str, schema: TableSchema) -> None:
+        """There is no table."""
+
+    def _asked(self, text: str, tables: Mapping[TableId, Rows]) -> duckdb.DuckDBPyConnection:
+        given = []
+        for table_id, name in self._names.items():
+            if name not in text:
+                continue
+            columns = self._schemas[table_id].columns
+            names = ", ".join('"' + column.name + '"' for column in columns)
+            rows = [[row[column.name] for column in columns] for row in tables[table_id].values()]
+            given.append(f"{name}({names}) AS ({_values([column.type for column in columns], rows)})")
+        return self._database.execute(f"WITH {', '.join(given)} {text}")
 
 
 class QuickEvaluator(Evaluator):
@@ -48,8 +61,19 @@ class QuickEvaluator(Evaluator):
         keys = [begins + json.dumps([row[i] for i in used]) for row in rows]
         new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
         if new:
-            self._known |= zip(new, super()._values(texts, types, list(new.values())), strict=True)
+            self._known |= zip(new, self._found(texts, types, used, list(new.values())), strict=True)
         return [self._known[key] for key in keys]
+
+    def _found(
+        self, texts: list[str], types: Sequence[LogicalType], used: list[int], rows: list[Values]
+    ) -> list[list[Any]]:
+        wanted = ", ".join(translated(text, len(types)) for text in texts)
+        values = _values(
+            [_NUMBER, *(types[i] for i in used)], [[n, *(row[i] for i in used)] for n, row in enumerate(rows)]
+        )
+        names = "".join(f", c{i}" for i in used)
+        found = self._database.execute(f"SELECT n, {wanted} FROM ({values}) AS _(n{names})").fetchall()
+        return [[canonical(value) for value in row] for _, *row in sorted(found, key=lambda row: int(row[0]))]
 
 
 @cache
@@ -58,14 +82,19 @@ def evaluator() -> QuickEvaluator:
     return QuickEvaluator()
 
 
-def _literal(type_: LogicalType, value: Canonical) -> str:
-    """A canonical value as DuckDB's SQL."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool | int | float):
-        return str(value)
-    text = str(value)
-    if duckdb_type(type_) in ("DATE", "TIMESTAMP"):
-        text = text.removesuffix("Z")
+def _values(types: Sequence[LogicalType], rows: Iterable[Sequence[Canonical]]) -> str:
+    """Rows as a query of DuckDB, with these types."""
+    names = [duckdb_type(type_) for type_ in types]
+    texts = [f"({', '.join(map(_literal, names, row))})" for row in rows]
+    if texts:
+        return f"VALUES {', '.join(texts)}"
+    return f"SELECT {', '.join(f'NULL::{name}' for name in names)} WHERE false"
+
+
+def _literal(name: str, value: Canonical) -> str:
+    """A canonical value in DuckDB's SQL, of the type of that name."""
+    if value is None or isinstance(value, bool | int | float):
+        return f"{'NULL' if value is None else value}::{name}"
+    text = value.removesuffix("Z") if name in ("DATE", "TIMESTAMP") else value
     quoted = text.replace("'", "''")
-    return f"'{quoted}'"
+    return f"'{quoted}'::{name}"

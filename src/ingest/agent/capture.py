@@ -58,6 +58,7 @@ class Session:
     parallel: int = 2
     cascades: Literal["follow", "ignore"] = "follow"
     marks: Marks = field(default_factory=Marks)
+    committed: list[Checkpoint] = field(default_factory=list)  # the newest one of this session
 
     def run(self) -> None:
         """Capture until stopped; raises what source and log raise, with everything uncommitted given up."""
@@ -88,12 +89,15 @@ class Session:
             checkpoint = self._added(recovered, checkpoint, tables, snapshots)
         with self.source.chunks() as chunks:
             while True:
+                began = list(self.committed)
                 try:
                     self._stream(checkpoint, tables, mends, Shared(chunks))
                     return
                 except PositionLost as lost:
                     if self.position_lost == "fail":
                         raise
+                    if self.committed != began:  # only who begins knows where the next numbers are
+                        raise Retriable(f"{lost.message}; the session begins anew, to read all tables again") from lost
                     self.observer.phase("position lost: all tables are read again", why=str(lost))
                     checkpoint = self._again(checkpoint, tables, mends)
 
@@ -192,6 +196,7 @@ class Session:
         checkpoint = replace(checkpoint, snapshot="running" if mends.snapshots.initial else "done", state=state)
         self.log.extend(self.recorder.history(self.marks.due(checkpoint, self.clock())))
         self.log.commit(checkpoint)
+        self.committed[:] = [checkpoint]
         mends.committed()
         self.observer.committed(checkpoint)
         return checkpoint
