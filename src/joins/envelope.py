@@ -163,7 +163,7 @@ class Columns:
                 if is_key:
                     raise ValueError(f"no '{name}' in it") from None
                 values.append(default if added else None)
-                self._whole &= added
+                self._whole = False  # it may have come and gone: what was told of it before, nobody knows
             except Unfit as error:
                 if not lenient or is_key:
                     type_ = self.source.types[len(values)]

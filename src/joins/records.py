@@ -35,6 +35,7 @@ REFUSED = 8  # p = JSON array of the fields of `Refused`
 FLOOR = 9  # p = JSON array of the fields of `Floor`
 NEW = 10  # PUT of a row that was not there before
 SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
+LOST = 12  # GONE, of such a row
 
 SINK = 0xFF
 STAR = 0x80

@@ -15,6 +15,7 @@ from joins.records import (
     DIM_GONE,
     DIM_PUT,
     GONE,
+    LOST,
     MOVED,
     NEW,
     PUT,
@@ -225,7 +226,7 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
         left = None if before is None or old is None else key_text([before[i] for i in hop.columns], old)
         right = None if after is None or new is None else key_text([after[i] for i in hop.columns], new)
         if left is not None and old is not None and (renamed or left != right):
-            yield Message(here + left, GONE if renamed else MOVED, old, read.v, b"")
+            yield Message(here + left, (LOST if read.mends else GONE) if renamed else MOVED, old, read.v, b"")
         if right is None or new is None or after is None:
             continue
         if part == 0 or renamed or left != right or read.told:

@@ -26,6 +26,7 @@ from joins.records import (
     DIM_GONE,
     DIM_PUT,
     GONE,
+    LOST,
     MOVED,
     NEW,
     PART,
@@ -44,6 +45,7 @@ from joins.records import (
 )
 
 _PUTS = (PUT, NEW, SURE)
+_ENDS = (GONE, LOST)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,9 +87,9 @@ def hop_step(
     right, right_changed = _newest_right(before.right, messages := list(messages))
     newest: dict[bytes, Message] = {}
     often: set[bytes] = set()
-    sure = {message.r for message in messages if message.op == SURE}
+    sure = {message.r for message in messages if message.op in (SURE, LOST)}
     for message in messages:
-        if message.op in (*_PUTS, MOVED, GONE):
+        if message.op in (*_PUTS, MOVED, *_ENDS):
             known = newest.get(message.r)
             if known is not None:
                 often.add(message.r)
@@ -110,7 +112,7 @@ def hop_step(
     for r, message in newest.items():
         # what an inner join hid here already was not shown
         hidden = join.star is None and join.inner and not before.right and r in here and r not in sure
-        if message.op == GONE and not hidden:
+        if message.op in _ENDS and not hidden:
             out.gone(r)
     if null_key(k) or (not rows and not right):
         return None, out.messages

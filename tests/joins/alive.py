@@ -128,6 +128,8 @@ class World:
             for name in self._tables(source):
                 self._create(server, name)
             server.purged = len(server.log)
+            told = [word[1:] for word in self.words if word[0] == "foreign"]
+            server.foreign = [self._relation(*one) for one in told if one[0].partition(".")[0] == source]
             later = {word[1].partition(".")[2] for word in self.words if word[0] == "later"}
             never = ["never", source] in self.words
             made[source] = Captured(self.case.name, server, set(keys) - later, never)
@@ -194,7 +196,7 @@ class World:
     def do(self, word: Word) -> None:
         """What a word says."""
         name, arguments = word[0], word[1:]
-        if name in ("start", "never", "later"):
+        if name in ("start", "never", "later", "foreign"):
             return
         if name == "join":
             self.joining = True
@@ -237,8 +239,6 @@ class World:
                 self.unseen.discard(arguments[0])
         elif name == "forget":
             self._forget(captured, change_topic(self.case.name, table_id(arguments[0])))
-        elif name == "foreign":
-            server.foreign = [*server.foreign, self._relation(*arguments)]
         elif name == "add":
             captured.wanted = captured.wanted | {table}
             if not captured.never:  # else it is read only if the capture has begun before

@@ -77,7 +77,7 @@ class _Life:
         return [*words, *before, ["start"], *after]
 
     def _foreign(self, parents: list[str]) -> list[Word]:
-        """Foreign keys: some of the columns that tables are joined by. A parent is seen, or nobody knows its changes."""
+        """Foreign keys of columns that tables are joined by. A parent is seen, or nobody knows its changes."""
         chance, words = self.chance, []
         for child, parent in itertools.permutations(self.names, 2):
             key, theirs, ours = self.case.tables[parent]["key"], self.case.tables[parent], self.case.tables[child]

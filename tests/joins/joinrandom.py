@@ -28,19 +28,22 @@ class _Alias:
     inner: bool
 
 
-def random_case(seed: int) -> Case:
-    """The case of a seed; the same in every run."""
-    return _Generator(random.Random(seed)).case()
+def random_case(seed: int, query: int | None = None) -> Case:
+    """The case of a seed; the same in every run. `query`: the seed of its schemas and its SELECT, which many share."""
+    if query is None:
+        return _Generator(random.Random(seed)).case()
+    return _Generator(random.Random(query), random.Random(seed)).case()
 
 
 class _Generator:
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
+    def __init__(self, chance: random.Random, happens: random.Random | None = None) -> None:
+        self.chance, self.happens = chance, happens or chance
 
     def case(self) -> Case:
         tables = self._tables()
         query, row_key, views, used = self._query(tables)
         delivery = self.chance.choice(["exactly_once"] * 3 + ["at_least_once"])
+        self.chance = self.happens
         return Case(
             tables={t.name: {"key": t.key, **t.columns} for t in tables},
             query=query,

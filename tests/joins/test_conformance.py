@@ -190,8 +190,8 @@ def compare(spark: SparkSession, engine: str, seeds: Iterator[int], cases: int, 
 
 @pytest.mark.parametrize("engine", FLOWS)
 def test_engine_says_what_the_specification_says(spark: SparkSession, engine: str, tmp_path: Path) -> None:
-    """Ten random joins per engine: stars, chains, self-joins, inner and left, composite keys."""
-    compare(spark, engine, iter(range(10**6)), 10, tmp_path)
+    """Twenty random joins per engine: stars, chains, self-joins, inner and left, composite keys."""
+    compare(spark, engine, iter(range(10**6)), 20, tmp_path)
 
 
 @pytest.mark.matrix
@@ -199,8 +199,8 @@ def test_engine_says_what_the_specification_says(spark: SparkSession, engine: st
 @pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
 def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
-    """Fifty more per part, two hundred in all."""
-    compare(spark, engine, iter(range(first, first + 1000)), 50, tmp_path)
+    """Seventy-five more per part, three hundred in all."""
+    compare(spark, engine, iter(range(first, first + 1000)), 75, tmp_path)
 
 
 ALTERED = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("column-*.case"))

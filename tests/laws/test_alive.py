@@ -12,7 +12,7 @@ from tests.joins.aliverandom import random_life
 from tests.joins.joincase import read_case
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "alive").glob("*.case"))
-QUICK, CHUNK, LIVES = 1500, 250, 5  # lives of one query each
+QUICK, CHUNK, LIVES = 2000, 250, 10  # lives of one query each
 
 
 @pytest.mark.parametrize("first", range(0, QUICK, CHUNK))

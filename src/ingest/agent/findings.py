@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,11 +26,15 @@ def same(image: Mapping[str, Any]) -> bytes:
 
 @dataclass(slots=True)
 class Found:
-    """What is known of one key. `live` is the row as the log has it (None: it has none), `number` its sequence."""
+    """What is known of one key. `live` is the row as the log has it (None: it has none), `number` its sequence.
+
+    `ended`: a row of it that a marker ended, and its sequence; nobody has told its end.
+    """
 
     partition: int
     live: Image | None = None
     number: int = 0
+    ended: tuple[Image, int] | None = None
     images: dict[bytes, Image] = field(default_factory=dict)
 
     def see(self, change: Mapping[str, Any]) -> None:
@@ -45,6 +49,8 @@ class Found:
     def marked(self, number: int) -> None:
         """Rows of smaller sequence are gone, and with them all images but the newest."""
         if self.number < number:
+            if self.live is not None:
+                self.ended = self.live, self.number
             self.live = None
         self.images = {} if self.live is None else {same(self.live): self.live}
 
@@ -53,6 +59,17 @@ class Found:
         """Images that no record took back."""
         live = None if self.live is None else same(self.live)
         return [image for known, image in self.images.items() if known != live]
+
+
+class Vanished(NamedTuple):
+    """A wanted row that a marker ended: what it was, what its parent's change made of it (None: nothing), its sequence.
+
+    Nobody publishes its end, which may have gone on to rows of other tables.
+    """
+
+    before: Image
+    after: Image | None
+    number: int
 
 
 class Search:
@@ -67,6 +84,7 @@ class Search:
         self.done = self.full = self.given_up = False
         self.failed: BaseException | None = None
         self.found: dict[bytes, Found] = {}
+        self.vanished: list[Vanished] = []
         self._keys, self._most = frozenset(keys), most
         self._wanted: dict[tuple[str, ...], dict[tuple[Any, ...], list[Wanted]]] = {}
         for one in wanted:
@@ -83,8 +101,10 @@ class Search:
         if key == TRUNCATE_KEY:
             number = orjson.loads(value)["source"]["sequence"]
             for name in [name for name, found in self.found.items() if found.partition == partition]:
+                self._ended(self.found[name], number)
                 self.found[name].marked(number)
                 self._forget(name)
+            self.full |= len(self.vanished) > self._most
             return
         known = self.found.get(key)
         if known is None:
@@ -104,6 +124,13 @@ class Search:
             change = orjson.loads(value)
         known.see(change)
         self._forget(key)
+
+    def _ended(self, found: Found, number: int) -> None:
+        if found.live is None or found.number >= number:
+            return
+        for one in self._matching(found.live):
+            after = None if one.new is None else {**found.live, **dict(zip(one.columns, one.new, strict=True))}
+            self.vanished.append(Vanished(found.live, after, found.number))
 
     def _forget(self, key: bytes) -> None:
         """Keep no key that is neither looked for nor has an image that is."""

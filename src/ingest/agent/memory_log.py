@@ -26,7 +26,10 @@ class Broker:
     lost: set[str] = field(default_factory=set)
 
     def lose(self, topic: str) -> None:
-        """A topic is deleted, and made anew."""
+        """A topic is deleted, and made anew; one that holds nothing is not missed."""
+        if all(record.topic != topic for record in self.records):
+            return
+        self.history = sum(record.topic != topic for record in self.records[: self.history])
         self.records = [record for record in self.records if record.topic != topic]
         self.lost.add(topic)
 

@@ -91,6 +91,7 @@ class Mends:
         self.moved = False
         self.counts: dict[str, int] = {"statement": 0, "partial": 0, "cascade": 0, "rows": 0}
         self._news: list[tuple[str, str]] = []
+        self._chased: set[tuple[TableId, Wanted, int]] = set()  # what went with rows that a marker ended
 
     def __bool__(self) -> bool:
         return bool(self.mends or self.again)

@@ -15,7 +15,7 @@ from ingest.agent.facts import Image, Refused
 from ingest.agent.findings import Search
 from ingest.agent.images import tellable
 from ingest.agent.mends import MOST, Mend, Mends, name_of, values_of
-from ingest.agent.patches import Patch, steps
+from ingest.agent.patches import Patch, Row, steps
 from ingest.agent.records import TableWriter
 from ingest.agent.seams import Record
 from ingest.agent.snapshots import Chunk, ChunkReader, ChunkRequest
@@ -55,6 +55,8 @@ class Rounds(Mends):
                 self.snapshots.start(self._id(name), marker=number)
                 del self.again[name]
                 self.moved = True
+        if not self.mends:
+            self._chased.clear()
         records: list[Record] = []
         for table, mend in list(self.mends.items()):
             if self.mends.get(table) is mend:
@@ -129,6 +131,8 @@ class Rounds(Mends):
         for one in mend.wanted:
             mend.lost.pop(one, None)
         self.moved, mend.wanted = True, []
+        for gone in search.vanished:
+            self._chase(table, gone.before, gone.after, gone.number)
         if not found and not mend.mine:
             self._rest(mend)
             return
@@ -175,6 +179,9 @@ class Rounds(Mends):
                 records.append(Record(writer.topic, at, value))
                 for child, wanted in self.relations.affected(table, step.before, step.after):
                     self.lose(child, wanted)
+            found = search.found.get(at)
+            if found is not None and found.ended is not None:
+                self._chase(table, found.ended[0], image, found.ended[1])
             if image is None:
                 records.append(Record(writer.topic, at, None))
             del mend.keys[at]
@@ -184,6 +191,13 @@ class Rounds(Mends):
         mend.rests_until_ms = now_ms + 3 * (now_ms - mend.began_ms)
         self._rest(mend)
         return records
+
+    def _chase(self, table: TableId, before: Row, after: Row | None, number: int) -> None:
+        """What went with a row that a marker ended; rows that refer to each other come round again."""
+        for child, wanted in self.relations.affected(table, before, after):
+            if (child, wanted, number) not in self._chased:
+                self._chased.add((child, wanted, number))
+                self.lose(child, wanted)
 
     def _rest(self, mend: Mend) -> None:
         fresh = mend.fresh

@@ -170,10 +170,9 @@ final class Envelope {
     for (int c = 0; image != null && c < columns.length; c++) {
       if (image[c] == null) {
         if (keys[c]) throw new IOException("no '" + columns[c] + "' in it");
-        boolean added = added(event);
-        image[c] = added ? defaults[c] : NULL;
-        event.partial |= !added;
-        event.blind |= lenient && !added;
+        image[c] = added(event) ? defaults[c] : NULL;
+        event.partial = true;
+        event.blind |= lenient;
       } else if (image[c] == UNFIT) {
         if (!lenient || keys[c]) throw new IOException("'" + columns[c] + "' in it does not fit " + fits[c]);
         image[c] = NULL;

@@ -50,7 +50,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
         Object row = ByteBuffer.wrap(Message.r(m));
         byte[] other = (byte[]) newest.get(row), last = other == null || Message.v(m) >= Message.v(other) ? m : other;
         if (other != null && last[0] == Message.NEW) last[0] = Message.PUT; // what it hides may have shown the row
-        if (m[0] == Message.SURE) sure.add(row);
+        if (m[0] == Message.SURE || m[0] == Message.LOST) sure.add(row);
         newest.put(row, last);
       }
     }
@@ -84,7 +84,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       } else if (put) few.put(change.getKey(), new Tuple2<byte[], byte[]>(row, kept));
       else few.remove(change.getKey());
       if (put) hop.row(row, own, right, Message.v(m) + 2, shown, out);
-      else if (m[0] == Message.GONE && shown) hop.gone(row, out);
+      else if ((m[0] == Message.GONE || m[0] == Message.LOST) && shown) hop.gone(row, out);
     }
     if (matches && (changed || few != null || right.length == 0)) store(right, few, left, some);
     if (!changed) return Message.asScala(out.iterator());

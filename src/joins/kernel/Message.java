@@ -13,7 +13,7 @@ import scala.Tuple2;
  * The sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
  */
 public final class Message {
-  static final byte DIM_PUT = 0, DIM_GONE = 1, PUT = 2, MOVED = 3, GONE = 4, PART = 5, ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9, NEW = 10, SURE = 11;
+  static final byte DIM_PUT = 0, DIM_GONE = 1, PUT = 2, MOVED = 3, GONE = 4, PART = 5, ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9, NEW = 10, SURE = 11, LOST = 12;
   static final byte SINK = (byte) 0xFF, STAR = (byte) 0x80;
   static final byte[] NONE = new byte[0];
 

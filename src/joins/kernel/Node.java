@@ -48,7 +48,8 @@ final class Node {
       byte[] right = now == null ? null : key(hop, to, now);
       boolean moved = !same || !Arrays.equals(left, right);
       if (left != null && moved) {
-        out.add(Message.of(hops[hop], left, same ? Message.MOVED : Message.GONE, event.v, old, Message.NONE));
+        byte end = event.mends ? Message.LOST : Message.GONE;
+        out.add(Message.of(hops[hop], left, same ? Message.MOVED : end, event.v, old, Message.NONE));
       }
       if (right == null || hop > 0 && !moved && !event.told) continue;
       // what the filter hid before was never told, unless the log does not say what was before
