@@ -113,7 +113,7 @@ def hop_step(
         # what an inner join hid here already was not shown
         hidden = join.star is None and join.inner and not before.right and r in here and r not in sure
         if message.op in _ENDS and not hidden:
-            out.gone(r)
+            out.gone(r, v=message.v + 2)
     if null_key(k) or (not rows and not right):
         return None, out.messages
     return JoinState(right=right, rows=rows), out.messages
@@ -154,13 +154,13 @@ class _Outlet:
         elif shown:
             self.messages.append(no_row(join.target, r))
 
-    def gone(self, r: bytes) -> None:
-        """Row `r` is deleted."""
+    def gone(self, r: bytes, *, v: int) -> None:
+        """Row `r` is deleted. To a star `v` says when: a row that moved unseen may stand at another key."""
         join = self.join
         if join.star is None:
             self.messages.append(no_row(join.target, r))
         elif join.part == 0:
-            self.messages.append(Message(bytes([join.star]) + r, GONE, b"", 0, b""))
+            self.messages.append(Message(bytes([join.star]) + r, GONE, b"", v, b""))
 
 
 def whole_row(target: int, r: bytes, p: bytes, v: int = 1) -> Message:

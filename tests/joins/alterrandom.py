@@ -83,7 +83,7 @@ class _Altered:
 
     def _alter(self, name: str, column: str, *, running: bool) -> None:
         chance, type_ = self.chance, self.columns[name][column]
-        if not column.startswith("v") or (running and f".{column}" in self.conditions):
+        if not column.startswith("v"):
             return  # what was told under its values is not retracted any more: that needs a snapshot
         wider, dice = _WIDER.get(type_.removesuffix("?")), chance.random()
         if wider and dice < 0.5:

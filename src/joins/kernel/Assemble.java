@@ -37,12 +37,10 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
     List<Object> out = new ArrayList<Object>();
     byte[][] row = star == null ? null : new byte[1 + star.nulls.length][]; // its own payload, then the parts
     byte[][] told = row == null ? null : new byte[row.length][];
-    boolean gone = false;
     while (input.hasNext()) {
       Object message = input.next();
       byte[] m = (byte[]) ((Tuple2) message)._2();
       if (star == null) out.add(message); // for a step further up
-      else if (m[0] == Message.GONE) gone = true;
       else if (m[0] == Message.PART) {
         int part = 1 + Message.r(m)[0];
         if (told[part] == null || Message.newer(m, told[part])) told[part] = m;
@@ -50,7 +48,8 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
       else if (told[0] == null || Message.newer(m, told[0])) told[0] = m;
     }
     if (star == null) return Message.asScala(out.iterator());
-    if (told[0] != null) {
+    boolean gone = told[0] != null && told[0][0] == Message.GONE;
+    if (told[0] != null && !gone) {
       ByteBuffer both = ByteBuffer.wrap(Message.p(told[0]));
       both.get(row[0] = new byte[both.getInt()]);
       both.get(row[1] = new byte[both.remaining()]);
@@ -61,7 +60,7 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
     byte[] before = star.anyInner || Arrays.asList((Object[]) row).contains(null) ? (byte[]) stored.get() : null;
     byte[][] old = before == null ? null : Message.unpacked(ByteBuffer.wrap(before), row.length);
     boolean shown = old != null && star.shows(old);
-    if (row[0] == null && (gone || old == null)) { // a put beats gone: the row came back under another key
+    if (gone || row[0] == null && old == null) {
       if (gone) stored.clear();
       if (gone && shown) out.add(Message.result(star.target, id, null, 0));
       return Message.asScala(out.iterator());

@@ -84,7 +84,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       } else if (put) few.put(change.getKey(), new Tuple2<byte[], byte[]>(row, kept));
       else few.remove(change.getKey());
       if (put) hop.row(row, own, right, Message.v(m) + 2, shown, out);
-      else if ((m[0] == Message.GONE || m[0] == Message.LOST) && shown) hop.gone(row, out);
+      else if ((m[0] == Message.GONE || m[0] == Message.LOST) && shown) hop.gone(row, Message.v(m) + 2, out);
     }
     if (matches && (changed || few != null || right.length == 0)) store(right, few, left, some);
     if (!changed) return Message.asScala(out.iterator());
@@ -174,9 +174,9 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       return Message.of(Message.STAR | star, row, Message.PART, v, new byte[] {(byte) part}, right);
     }
 
-    void gone(byte[] row, Collection<Object> out) {
+    void gone(byte[] row, long v, Collection<Object> out) {
       if (star < 0) out.add(Message.result(target, row, null, 0));
-      else if (part == 0) out.add(Message.of(Message.STAR | star, row, Message.GONE, 0, Message.NONE, Message.NONE));
+      else if (part == 0) out.add(Message.of(Message.STAR | star, row, Message.GONE, v, Message.NONE, Message.NONE));
     }
   }
 }
