@@ -21,6 +21,7 @@ class SourcePosition:
     """One positions record: up to where its source was captured, and where the topics ended then.
 
     `offset` is the record's own offset in the positions topic, from where a restart reads on. `ts_ms`: when logged.
+    Not `whole` while rows of the source are read again or held back: the topics do not hold yet what the source does.
     """
 
     source: str
@@ -29,6 +30,7 @@ class SourcePosition:
     offset: int
     ends: Offsets
     ts_ms: int = 0
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +49,15 @@ def read_position(value: Mapping[str, Any], offset: int, topics: frozenset[str])
     """
     if value["snapshot"] != "done":
         return None
-    position = value["position"]
+    position, state = value["position"], value.get("state", {})
+    mends = state.get("mends", {})
     return SourcePosition(
         source=value["source"],
         sequence=int(position["sequence"]),
         gtid_set=position["gtid_set"],
         offset=offset,
         ts_ms=int(value.get("ts_ms", 0)),
+        whole=not (state.get("snapshots") or mends.get("tables") or mends.get("again")),
         ends={
             topic: {int(partition): int(end) for partition, end in ends.items()}
             for topic, ends in value["end_offsets"].items()
@@ -68,16 +72,24 @@ class Cuts:
     def __init__(self, reached: Positions) -> None:
         self._reached: dict[str, Mapping[str, Any]] = dict(reached)
         self._waiting: dict[str, deque[SourcePosition]] = {}
+        self._partial: dict[str, SourcePosition] = {}  # the oldest one that is covered, but says too much
 
     def add(self, position: SourcePosition) -> None:
         """A newer positions record of its source."""
         self._waiting.setdefault(position.source, deque()).append(position)
 
     def cover(self, ends: Offsets) -> Positions:
-        """The newest position of each source that a batch with these ends reflects; called batch after batch."""
+        """The newest position of each source that a batch with these ends reflects; called batch after batch.
+
+        None is claimed while rows of its source are read again or held back.
+        """
         for source, waiting in self._waiting.items():
             while waiting and covers(ends, waiting[0].ends):
                 newest = waiting.popleft()
+                if not newest.whole:
+                    self._partial.setdefault(source, newest)
+                    continue
+                self._partial.pop(source, None)
                 self._reached[source] = {
                     "sequence": newest.sequence,
                     "gtid_set": newest.gtid_set,
@@ -89,10 +101,11 @@ class Cuts:
         """Per source, how much of what was committed no batch reflects; zero where all is reflected."""
         found = {source: Lag(positions=0, seconds=0.0) for source in self._reached}
         for source, waiting in self._waiting.items():
-            if waiting:
+            unclaimed = [*([self._partial[source]] if source in self._partial else []), *waiting]
+            if unclaimed:
                 reached = int(self._reached.get(source, {}).get("sequence", 0))
-                seconds = max(0, now_ms - waiting[0].ts_ms) / 1000
-                found[source] = Lag(positions=waiting[-1].sequence - reached, seconds=seconds)
+                seconds = max(0, now_ms - unclaimed[0].ts_ms) / 1000
+                found[source] = Lag(positions=unclaimed[-1].sequence - reached, seconds=seconds)
         return found
 
 

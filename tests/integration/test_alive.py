@@ -65,6 +65,53 @@ def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:
     assert alive.settled() == {}
 
 
+def test_one_session_logs_partial_images(alive: Alive) -> None:
+    """`SET SESSION binlog_row_image = MINIMAL` in one session: its rows are read by their keys, the rest flows."""
+    with alive.traffic(SLOW) as more:
+        more(100)
+        alive.sql(
+            "shop",
+            "SET SESSION binlog_row_image = MINIMAL",
+            "UPDATE orders SET customer_id = 5, amount = amount + 1 WHERE id BETWEEN 10 AND 40",
+            "DELETE FROM orders WHERE id BETWEEN 50 AND 60",
+            "INSERT INTO orders VALUES (999999, 5, 6, 'new', 7.5, '2026-11-23', 0)",
+            "UPDATE orders SET id = id + 2000000 WHERE id BETWEEN 70 AND 80",
+        )
+        more(300)
+    assert alive.settled() == {}
+
+
+def test_a_column_is_added_used_and_the_table_rebuilt(alive: Alive) -> None:
+    """Rows of before it show its default; values of a column that was widened are shown in its new type."""
+    with alive.traffic(SLOW) as more:
+        more(100)
+        alive.sql(
+            "shop",
+            "ALTER TABLE orders ADD COLUMN channel VARCHAR(10) NOT NULL DEFAULT 'web'",
+            "ALTER TABLE orders MODIFY amount DECIMAL(12,3) NOT NULL",
+            "UPDATE orders SET channel = 'phone' WHERE id % 7 = 0",
+        )
+        more(300)
+        alive.joined("--rebuild", more=", o.channel")
+        more(300)
+    assert alive.settled() == {}
+    assert alive.dead_letters() == 0
+
+
+def test_a_topic_is_deleted_and_recovered(alive: Alive) -> None:
+    """The capture reads a lost topic's table again; the join says that it was made anew, and what helps."""
+    with alive.traffic(SLOW) as more:
+        more(100)
+        alive.lose_topic("products")
+        more(300)
+        said = alive.end_of_join()
+        assert "was deleted and made anew" in said
+        assert "--rebuild" in said
+        alive.joined("--rebuild")
+        more(300)
+    assert alive.settled() == {}
+
+
 def test_a_snapshot_of_what_was_never_read(
     unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

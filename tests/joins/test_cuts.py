@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from joins.cuts import Cuts, covers, read_position
+import pytest
+
+from joins.cuts import Cuts, Lag, covers, read_position
 
 TOPICS = frozenset({"t.s.d.a", "t.s.d.b"})
 
@@ -53,6 +55,21 @@ def test_what_was_reached_stays_reached() -> None:
 def test_a_running_snapshot_is_no_position() -> None:
     """Half a table corresponds to no point of the source's log."""
     assert read_position(record(0, (1, 1), (0, 0), snapshot="running"), 0, TOPICS) is None
+
+
+@pytest.mark.parametrize(
+    "state", [{"snapshots": {"d.a": {"rows": 3}}}, {"mends": {"tables": {"d.a": {}}}}, {"mends": {"again": {"d.a": 5}}}]
+)
+def test_nothing_is_claimed_while_rows_are_read_again(state: dict[str, Any]) -> None:
+    """Rows that are held back until they are mended are not in the topics; their age counts as lag meanwhile."""
+    made = cuts(record(5, (1, 0), (0, 0)), {**record(9, (2, 0), (0, 0)), "state": state, "ts_ms": 1000})
+    assert made.cover(ends((2, 0), (0, 0)))["s"]["sequence"] == 5
+    assert made.lags(4000) == {"s": Lag(positions=4, seconds=3.0)}
+    whole = read_position({**record(11, (3, 0), (0, 0)), "state": {"snapshots": {}}}, 2, TOPICS)
+    assert whole is not None
+    made.add(whole)
+    assert made.cover(ends((3, 0), (0, 0)))["s"]["sequence"] == 11
+    assert made.lags(4000) == {"s": Lag(positions=0, seconds=0.0)}
 
 
 def test_missing_partitions_are_not_covered() -> None:
