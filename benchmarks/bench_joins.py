@@ -2,6 +2,7 @@
 
     make bench-joins
     make bench-joins ARGS="--scale 0.1 --shapes n1,star"
+    make bench-joins ARGS="--scale 0.25 --beside v1.0"      # in place of Flink, this engine as another commit has it
 
 `--scale 1` is two million changes per shape. Exit code 1 when a ratio that must be reached is not.
 """
@@ -19,6 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.joins.beside import beside, checkout, slower
 from benchmarks.joins.report import (
     MOST_GROWTH,
     MOST_WITHHELD,
@@ -55,11 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--no-growth", action="store_true", help="leave out tables ten times larger")
     parser.add_argument("--no-write", action="store_true", help="leave docs/results/joins.md as it is")
+    parser.add_argument("--beside", metavar="COMMIT", help="compare with this engine of that commit, not with Flink")
     options = parser.parse_args(arguments)
     names = [name for name in options.shapes.split(",") if name]
     if unknown := sorted(set(names) - set(shapes(options.scale))):
         parser.error(f"--shapes: no shape {', '.join(unknown)}; there are {', '.join(shapes(options.scale))}")
     build()
+    if options.beside:
+        return _beside(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
     flink = _flink_python()
     lines, missed = [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
@@ -100,6 +105,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed else 0
 
 
+def _beside(commit: str, names: list[str], scale: float) -> int:
+    found = []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder, checkout(commit) as tree:
+        for name in names:
+            shape, data = _shape(name, scale), Path(folder) / name
+            changes = write_log(shape, data, per_batch=_per_batch(shape))
+
+            def run(root: Path, name: str = name, data: Path = data, changes: int = changes) -> Reading:
+                return _run([sys.executable], "engine_tailorbird", name, scale, data, changes, root=root)
+
+            found.append(beside(name, tree, run))
+            shutil.rmtree(data)
+            print(found[-1].line, flush=True)
+    for miss in (missed := slower(found)):
+        print(f"missed: {miss}", file=sys.stderr)
+    return 1 if missed else 0
+
+
 def _per_batch(shape: Shape) -> int:
     return max(1000, min(50_000, shape.changes // 20))
 
@@ -128,11 +151,13 @@ def _shape(name: str, scale: float) -> Shape:
     return next(shape for found, shape in shapes(scale).items() if found == name)
 
 
-def _run(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int) -> Reading:
+def _run(
+    python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, *, root: Path = ROOT
+) -> Reading:
     """The first of three takes whose processors were its own, else the one that had most of them; for both engines."""
     takes: list[Reading] = []
     while len(takes) < _TAKES and not (takes and takes[-1].withheld <= MOST_WITHHELD):
-        takes.append(_take(python, engine, name, scale, data, changes))
+        takes.append(_take(python, engine, name, scale, data, changes, root))
         told = (
             f"{engine} on {name}: {takes[-1].rate:,.0f} changes/s, {takes[-1].withheld:.1%} of the processors withheld"
         )
@@ -140,13 +165,13 @@ def _run(python: list[str], engine: str, name: str, scale: float, data: Path, ch
     return min(takes, key=lambda take: take.withheld)
 
 
-def _take(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int) -> Reading:
+def _take(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, root: Path) -> Reading:
     scratch = data.parent / f"{name}-{engine}"
     scratch.mkdir()
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    environ = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
     command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch)]
     stolen = Stolen()
-    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    done = subprocess.run(command, env=environ, cwd=root, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     withheld = stolen.share()
     shutil.rmtree(scratch)
     if done.returncode:

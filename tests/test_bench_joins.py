@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench_joins
+from benchmarks.joins.beside import beside, slower
 from benchmarks.joins.report import Reading, growth, growth_line, half_misses, line_of, misses, steady_line
 from benchmarks.joins.workload import Shape, shapes, write_log
 
@@ -87,3 +88,20 @@ def test_a_shape_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixt
         bench_joins.main(["--shapes", "star,galaxy"])
     assert ended.value.code == 2
     assert "no shape galaxy; there are growth1, growth10, n1, star, " in capsys.readouterr().err
+
+
+def test_the_best_turn_of_each_commit_counts() -> None:
+    """A turn that the machine slowed down says nothing; a tree that is slower by more than 5% is a miss."""
+    rates = iter([100, 50, 96, 80, 99, 94])  # before, now, now, before, before, now
+    trees: list[Path] = []
+
+    def run(tree: Path) -> Reading:
+        trees.append(tree)
+        return Reading(engine="ours", changes=next(rates), seconds=1.0, state_bytes=1)
+
+    found = beside("star", Path("before"), run)
+    assert [tree == Path("before") for tree in trees] == [True, False, False, True, True, False]
+    assert found.ratio == 0.96
+    assert "0.96× before" in found.line
+    assert not slower([found])
+    assert slower([replace(found, now=found.now[:1])]) == ["star: 0.50× of before, 0.95× is allowed"]

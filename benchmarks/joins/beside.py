@@ -1,0 +1,80 @@
+"""The joins of this tree beside those of another commit: the same logs, turn about, so that a shared machine's slow
+minutes meet both."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.joins.report import Reading
+
+ROOT = Path(__file__).parents[2]
+TURNS = ("before", "now", "now", "before", "before", "now")
+MOST_SLOWER = 0.05
+# the tree, shape → a reading
+Run = Callable[[Path], Reading]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Readings of one shape, of the other commit and of this tree; the best of each counts: noise only slows."""
+
+    shape: str
+    before: tuple[Reading, ...]
+    now: tuple[Reading, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Changes/s of this tree for each of the other's."""
+        return max(one.rate for one in self.now) / max(one.rate for one in self.before)
+
+    @property
+    def line(self) -> str:
+        """What a person is shown."""
+        best = [max(one.rate for one in some) for some in (self.now, self.before)]
+        middle = [statistics.median(one.rate for one in some) for some in (self.now, self.before)]
+        withheld = max(one.withheld for one in (*self.now, *self.before))
+        return (
+            f"{self.shape:10} {self.ratio:.2f}× before   best {best[0]:,.0f} against {best[1]:,.0f} changes/s,"
+            f" median {middle[0]:,.0f} against {middle[1]:,.0f}; processors withheld at most {withheld:.1%}"
+        )
+
+
+def beside(shape: str, before: Path, run: Run) -> Beside:
+    """One shape in turns."""
+    found: dict[str, list[Reading]] = {"before": [], "now": []}
+    for turn in TURNS:
+        found[turn].append(run(before if turn == "before" else ROOT))
+    return Beside(shape=shape, before=tuple(found["before"]), now=tuple(found["now"]))
+
+
+def slower(found: Iterable[Beside]) -> list[str]:
+    """The shapes that lost more than is allowed."""
+    return [
+        f"{one.shape}: {one.ratio:.2f}× of before, {1 - MOST_SLOWER:.2f}× is allowed"
+        for one in found
+        if one.ratio < 1 - MOST_SLOWER
+    ]
+
+
+@contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """The tree of a commit, its kernel built, for as long as the block runs."""
+    folder = Path(tempfile.mkdtemp())
+    tree = folder / "tree"
+    subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), commit], cwd=ROOT, check=True)
+    try:
+        environ = {**os.environ, "PYTHONPATH": str(tree / "src")}
+        subprocess.run([sys.executable, "-m", "joins.proc_kernel"], cwd=tree, env=environ, check=True)
+        yield tree
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+        shutil.rmtree(folder)
