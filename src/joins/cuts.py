@@ -75,8 +75,14 @@ class Cuts:
         self._partial: dict[str, SourcePosition] = {}  # the oldest one that is covered, but says too much
 
     def add(self, position: SourcePosition) -> None:
-        """A newer positions record of its source."""
-        self._waiting.setdefault(position.source, deque()).append(position)
+        """A newer positions record of its source.
+
+        Where it names a smaller end, a topic was lost and made anew: no batch will ever cover what older ones name.
+        """
+        waiting = self._waiting.setdefault(position.source, deque())
+        while waiting and not covers(position.ends, waiting[-1].ends):
+            waiting.pop()
+        waiting.append(position)
 
     def cover(self, ends: Offsets) -> Positions:
         """The newest position of each source that a batch with these ends reflects; called batch after batch.

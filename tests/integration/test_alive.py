@@ -103,7 +103,6 @@ def test_a_topic_is_deleted_and_recovered(alive: Alive) -> None:
     with alive.traffic(SLOW) as more:
         more(100)
         alive.lose_topic("products")
-        more(300)
         said = alive.end_of_join()
         assert "was deleted and made anew" in said
         assert "--rebuild" in said

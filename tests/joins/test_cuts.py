@@ -72,6 +72,12 @@ def test_nothing_is_claimed_while_rows_are_read_again(state: dict[str, Any]) -> 
     assert made.lags(4000) == {"s": Lag(positions=0, seconds=0.0)}
 
 
+def test_ends_of_a_topic_that_was_lost_are_not_waited_for() -> None:
+    """The topic was made anew, and is shorter: what older records say of it will never be covered."""
+    made = cuts(record(5, (9, 9), (0, 0)), record(8, (9, 12), (0, 0)), record(11, (2, 3), (0, 0)))
+    assert made.cover(ends((2, 3), (0, 0)))["s"]["sequence"] == 11
+
+
 def test_missing_partitions_are_not_covered() -> None:
     """A topic that the batch has not seen at all is behind, unless nothing was ever in it."""
     assert not covers({}, {"t": {0: 1}})
