@@ -92,16 +92,16 @@ def test_a_shape_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixt
 
 def test_the_best_turn_of_each_commit_counts() -> None:
     """A turn that the machine slowed down says nothing; a tree that is slower by more than 5% is a miss."""
-    rates = iter([100, 50, 96, 80, 99, 94])  # before, now, now, before, before, now
+    costs = iter([10.0, 20.0, 12.5, 11.0, 12.0, 13.0])  # before, now, now, before, before, now
     trees: list[Path] = []
 
     def run(tree: Path) -> Reading:
         trees.append(tree)
-        return Reading(engine="ours", changes=next(rates), seconds=1.0, state_bytes=1)
+        return Reading(engine="ours", changes=10, seconds=1.0, state_bytes=1, cpu_seconds=next(costs))
 
     found = beside("star", Path("before"), run)
     assert [tree == Path("before") for tree in trees] == [True, False, False, True, True, False]
-    assert found.ratio == 0.96
-    assert "0.96× before" in found.line
-    assert not slower([found])
-    assert slower([replace(found, now=found.now[:1])]) == ["star: 0.50× of before, 0.95× is allowed"]
+    assert found.ratio == 0.8
+    assert "0.80× before" in found.line
+    assert slower([found]) == ["star: 0.80× of before, 0.95× is allowed"]
+    assert not slower([replace(found, now=found.before)])

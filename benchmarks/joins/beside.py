@@ -1,5 +1,5 @@
 """The joins of this tree beside those of another commit: the same logs, turn about, so that a shared machine's slow
-minutes meet both."""
+minutes meet both. What counts is the processors' time for a change, and the best turn of each: noise only adds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[[Path], Reading]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """Readings of one shape, of the other commit and of this tree; the best of each counts: noise only slows."""
+    """Readings of one shape, of the other commit and of this tree."""
 
     shape: str
     before: tuple[Reading, ...]
@@ -33,19 +33,25 @@ class Beside:
 
     @property
     def ratio(self) -> float:
-        """Changes/s of this tree for each of the other's."""
-        return max(one.rate for one in self.now) / max(one.rate for one in self.before)
+        """Changes for a second of the processors of this tree, for each of the other's."""
+        return min(map(_cost, self.before)) / min(map(_cost, self.now))
 
     @property
     def line(self) -> str:
         """What a person is shown."""
-        best = [max(one.rate for one in some) for some in (self.now, self.before)]
-        middle = [statistics.median(one.rate for one in some) for some in (self.now, self.before)]
+        cost = [min(map(_cost, some)) * 1e6 for some in (self.now, self.before)]
+        middle = [statistics.median(map(_cost, some)) * 1e6 for some in (self.now, self.before)]
+        rate = [max(one.rate for one in some) for some in (self.now, self.before)]
         withheld = max(one.withheld for one in (*self.now, *self.before))
         return (
-            f"{self.shape:10} {self.ratio:.2f}× before   best {best[0]:,.0f} against {best[1]:,.0f} changes/s,"
-            f" median {middle[0]:,.0f} against {middle[1]:,.0f}; processors withheld at most {withheld:.1%}"
+            f"{self.shape:10} {self.ratio:.2f}× before   {cost[0]:.1f} against {cost[1]:.1f} µs of CPU a change"
+            f" (medians {middle[0]:.1f}, {middle[1]:.1f}), {rate[0]:,.0f} against {rate[1]:,.0f} changes/s"
+            f" (withheld at most {withheld:.1%})"
         )
+
+
+def _cost(one: Reading) -> float:
+    return one.cpu_seconds / one.changes
 
 
 def beside(shape: str, before: Path, run: Run) -> Beside:

@@ -69,10 +69,10 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
     rows = kernel_flow(read, program_of(plan, settled))
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", str(scratch / "checkpoint"))
     counted: dict[int, int] = {}
-    started = time.monotonic()
+    started, used = time.monotonic(), _cpu_seconds(spark)
     query = writer.foreachBatch(partial(_nowhere, counted)).trigger(availableNow=True).start()
     query.awaitTermination()
-    seconds = time.monotonic() - started
+    seconds, used = time.monotonic() - started, _cpu_seconds(spark) - used
     progress: list[Any] = [p for p in query.recentProgress if p.numInputRows]
     state = _bytes(scratch / "checkpoint" / "state")
     close_session(spark)
@@ -81,8 +81,14 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
         changes=sum(p.numInputRows for p in progress),
         seconds=seconds,
         state_bytes=state,
+        cpu_seconds=used,
         batches=tuple((p.numInputRows, p.durationMs["triggerExecution"] / 1000, counted[p.batchId]) for p in progress),
     )
+
+
+def _cpu_seconds(spark: SparkSession) -> float:
+    jvm: Any = spark.sparkContext._jvm
+    return float(jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean().getProcessCpuTime()) / 1e9
 
 
 def _log(spark: SparkSession, topic: str, folder: Path) -> DataFrame:

@@ -19,7 +19,8 @@ MOST_WITHHELD: Final = 0.05
 class Reading:
     """One run; `batches` = (changes read, seconds, rows written) of each, empty where the engine has none.
 
-    `withheld`: the share of the processors' time that the machine's host kept for others meanwhile.
+    `withheld`: the share of the processors' time that the machine's host kept for others meanwhile. `cpu_seconds`: what
+    the JVM used of them, 0 where the engine does not tell; it varies less than `seconds` where others use them, too.
     """
 
     engine: str
@@ -28,6 +29,7 @@ class Reading:
     state_bytes: int
     batches: tuple[tuple[int, float, int], ...] = ()
     withheld: float = 0.0
+    cpu_seconds: float = 0.0
 
     @property
     def rate(self) -> float:
