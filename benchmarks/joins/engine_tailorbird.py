@@ -7,6 +7,7 @@ A process of its own, so that each run begins with a fresh JVM. The files of a t
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from functools import partial
@@ -87,8 +88,13 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
 
 
 def _cpu_seconds(spark: SparkSession) -> float:
+    """What the JVM has used of the processors; 0 where there is no /proc to tell."""
     jvm: Any = spark.sparkContext._jvm
-    return float(jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean().getProcessCpuTime()) / 1e9
+    told = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat")
+    if not told.exists():
+        return 0.0
+    fields = told.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _log(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
