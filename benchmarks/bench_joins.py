@@ -168,10 +168,10 @@ def _run(
 def _take(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, root: Path) -> Reading:
     scratch = data.parent / f"{name}-{engine}"
     scratch.mkdir()
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{root / 'src'}"}
+    environ = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
     command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch)]
     stolen = Stolen()
-    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    done = subprocess.run(command, env=environ, cwd=root, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     withheld = stolen.share()
     shutil.rmtree(scratch)
     if done.returncode:

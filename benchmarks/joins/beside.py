@@ -34,13 +34,18 @@ class Beside:
     @property
     def ratio(self) -> float:
         """Changes for a second of the processors of this tree, for each of the other's."""
-        return min(map(_cost, self.before)) / min(map(_cost, self.now))
+        return min(self.costs(self.before)) / min(self.costs(self.now))
+
+    def costs(self, some: tuple[Reading, ...]) -> list[float]:
+        """Seconds for a change: of the processors, or by the clock where a commit is so old that it does not tell."""
+        told = all(one.cpu_seconds for one in (*self.before, *self.now))
+        return [(one.cpu_seconds if told else one.seconds) / one.changes for one in some]
 
     @property
     def line(self) -> str:
         """What a person is shown."""
-        cost = [min(map(_cost, some)) * 1e6 for some in (self.now, self.before)]
-        middle = [statistics.median(map(_cost, some)) * 1e6 for some in (self.now, self.before)]
+        cost = [min(self.costs(some)) * 1e6 for some in (self.now, self.before)]
+        middle = [statistics.median(self.costs(some)) * 1e6 for some in (self.now, self.before)]
         rate = [max(one.rate for one in some) for some in (self.now, self.before)]
         withheld = max(one.withheld for one in (*self.now, *self.before))
         return (
@@ -48,10 +53,6 @@ class Beside:
             f" (medians {middle[0]:.1f}, {middle[1]:.1f}), {rate[0]:,.0f} against {rate[1]:,.0f} changes/s"
             f" (withheld at most {withheld:.1%})"
         )
-
-
-def _cost(one: Reading) -> float:
-    return one.cpu_seconds / one.changes
 
 
 def beside(shape: str, before: Path, run: Run) -> Beside:
