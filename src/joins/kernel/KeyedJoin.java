@@ -40,7 +40,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     final Hop hop = k[0] < 0 ? null : hops[k[0]];
     final ArrayDeque<Object> out = new ArrayDeque<Object>();
     final Map<Object, byte[]> newest = new HashMap<Object, byte[]>();
-    Set<Object> sure = new HashSet<Object>(0); // rows that may be shown from where nobody said that they were
+    Set<Object> sure = null; // rows that may be shown from where nobody said that they were
     while (input.hasNext()) {
       Object message = input.next();
       byte[] m = (byte[]) ((Tuple2) message)._2();
@@ -50,7 +50,10 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
         Object row = ByteBuffer.wrap(Message.r(m));
         byte[] other = (byte[]) newest.get(row), last = other == null || Message.v(m) >= Message.v(other) ? m : other;
         if (other != null && last[0] == Message.NEW) last[0] = Message.PUT; // what it hides may have shown the row
-        if (m[0] == Message.SURE || m[0] == Message.LOST) sure.add(row);
+        if (m[0] == Message.SURE || m[0] == Message.LOST) {
+          if (sure == null) sure = new HashSet<Object>();
+          sure.add(row);
+        }
         newest.put(row, last);
       }
     }
@@ -75,7 +78,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       // only what an inner join hides needs to be known before it is written: a row that was here without a right side was not shown
       boolean asks = hop.inner && hop.star < 0 && matches && (put ? right.length == 0 : before.length == 0);
       boolean here = asks && (few == null ? rows.containsKey(row) : few.containsKey(change.getKey())), shown = here ? before.length > 0 : m[0] != Message.NEW;
-      shown = shown || sure.contains(change.getKey());
+      shown = shown || sure != null && sure.contains(change.getKey());
       some = some || put;
       if (few == null && put) rows.updateValue(row, kept);
       else if (few == null) {
