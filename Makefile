@@ -20,7 +20,7 @@ $(BIN)/tailorbird: pyproject.toml constraints.txt
 
 setup: $(BIN)/tailorbird ## the Python environment, the artefacts of the local stack, the join kernel
 	$(BIN)/tailorbird stack fetch
-	$(BIN)/python -m joins.proc_kernel
+	$(BIN)/python -m joins.kernel.proc_kernel
 
 setup-test: setup ## setup, and the browser for the tests of the page
 	tests/install-browser.sh
@@ -73,7 +73,7 @@ bench-join-latency: setup ## from Kafka's log to a readable row, at 500 changes/
 	@$(BIN)/python -m benchmarks.bench_join_latency $(ARGS)
 
 proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
-	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer --pyi_out=src/indexer proto/wire.proto
+	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto
 
 constraints: ## renew constraints.txt from what is newest
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json . --group dev

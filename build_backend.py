@@ -21,7 +21,7 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """The wheel, with the kernel's jar."""
     sys.path.insert(0, str(Path(__file__).parent / "src"))
-    from joins.proc_kernel import build
+    from joins.kernel.proc_kernel import build
 
     build()
     return str(build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))

@@ -40,17 +40,17 @@ from benchmarks.decode.mysql_log import LogServer, serve_logs
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.decode.workload import DATABASE, Shape, shape
 from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
-from cdc.artefacts import cache_folder
-from cdc.errors import TailorbirdError
-from cdc.event import Position
-from cdc.naming import change_topic
-from cdc.reader import read_topology
-from cdc.schema import TableId
-from console.proc_stack import Stack
-from console.stack import CAPTURE_LOGIN, Ports, StackSettings
-from ingest.agent.kafka_log import KafkaLog
-from ingest.agent.kafka_topics import make_topics
-from ingest.agent.seams import Checkpoint
+from cdc.topology.reader import read_topology
+from cdc.words.artefacts import cache_folder
+from cdc.words.errors import TailorbirdError
+from cdc.words.event import Position
+from cdc.words.naming import change_topic
+from cdc.words.schema import TableId
+from console.stack.proc_stack import Stack
+from console.stack.settings import CAPTURE_LOGIN, Ports, StackSettings
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics
+from ingest.records.seams import Checkpoint
 
 NOTES = (
     "One MySQL 8.0 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve columns"

@@ -29,13 +29,13 @@ import requests
 
 from benchmarks.decode.proc_peers import machine
 from benchmarks.index.world import World, environment, row
-from cdc.errors import TailorbirdError
-from console.file_configset import install_configset
-from console.proc_steal import Stolen
-from console.solr_admin import SolrAdmin
-from indexer.mapping import fields_of
-from indexer.processor import CHUNK_DOCUMENTS
-from indexer.solr_collection import SolrCollection
+from cdc.words.errors import TailorbirdError
+from console.probes.proc_steal import Stolen
+from console.provision.file_configset import install_configset
+from console.provision.solr_admin import SolrAdmin
+from indexer.index.mapping import fields_of
+from indexer.index.processor import CHUNK_DOCUMENTS
+from indexer.solr.solr_collection import SolrCollection
 
 MUST_RATIO, MUST_P50, MUST_P99 = 0.6, 0.5, 1.5
 # what the indexer asks of Solr for a backlog, so that both are visible equally late
@@ -195,8 +195,8 @@ def _living(process: subprocess.Popen[bytes]) -> None:
 def _with_query_fields(world: World) -> Iterator[dict[str, Any]]:
     """The documents of the collection as they were posted: mapped again from the rows, since query fields are not
     stored."""
-    from indexer.collapse import RowChange
-    from indexer.mapping import Mapper
+    from indexer.index.collapse import RowChange
+    from indexer.index.mapping import Mapper
 
     mapper = Mapper(world.codec.layout, world.index.search)
     for number in range(world_rows(world)):

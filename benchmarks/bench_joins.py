@@ -35,9 +35,9 @@ from benchmarks.joins.report import (
     steady_line,
 )
 from benchmarks.joins.workload import Shape, shapes, write_log
-from cdc.artefacts import cache_folder
-from console.proc_steal import Stolen
-from joins.proc_kernel import build
+from cdc.words.artefacts import cache_folder
+from console.probes.proc_steal import Stolen
+from joins.kernel.proc_kernel import build
 
 FLINK = "apache-flink==2.3.*"
 ROOT = Path(__file__).parent.parent

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from benchmarks.decode.proc_peers import load, machine
-from cdc.errors import TailorbirdError
+from cdc.words.errors import TailorbirdError
 
 BULK_CHANGES, OLTP_CHANGES = 500_000, 200_000
 _STOPS = (signal.SIGINT, signal.SIGTERM)

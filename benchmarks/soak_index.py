@@ -24,8 +24,8 @@ from benchmarks.decode.proc_peers import machine
 from benchmarks.index.chart import charts, growth
 from benchmarks.index.load import Load, differences
 from benchmarks.index.world import World, environment
-from cdc.errors import TailorbirdError
-from console.proc_steal import Stolen
+from cdc.words.errors import TailorbirdError
+from console.probes.proc_steal import Stolen
 
 KEYS = 20_000
 SAMPLE_SECONDS = 5.0

@@ -14,12 +14,12 @@ from typing import Any
 import pysolr
 import requests
 
-from cdc.errors import TailorbirdError
+from cdc.words.errors import TailorbirdError
 from ingest.binlog import ContentHandler, TransactionAggregator, open_binlog, parse_position
-from ingest.binlog.events import Incident, Rows, Transaction
-from ingest.binlog.flavour import ABSENT
-from ingest.binlog.rowset import Converter, Row, RowEventSet
-from ingest.binlog.tablemap import TableMap
+from ingest.binlog.format.flavour import ABSENT
+from ingest.binlog.format.tablemap import TableMap
+from ingest.binlog.reading.events import Incident, Rows, Transaction
+from ingest.binlog.reading.rowset import Converter, Row, RowEventSet
 
 FIELDS = [
     {"name": "table", "type": "string", "stored": True},

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from console.proc_stack import Stack
-from console.stack import SERVICES, StackSettings
-from console.stack_bars import telling
+from console.stack.bars import telling
+from console.stack.proc_stack import Stack
+from console.stack.settings import SERVICES, StackSettings
 
 # The machine may be busy: no test fails because one of its examples took long.
 settings.register_profile("busy", deadline=None)

@@ -7,7 +7,7 @@ import io
 import structlog
 
 from benchmarks.joins.latency import Sample, found, phases_of
-from joins.progress import mean_milliseconds
+from joins.engine.progress import mean_milliseconds
 
 REPORTS = [{"durationMs": {"triggerExecution": 300, "addBatch": 200}}, {"durationMs": {"triggerExecution": 500}}]
 

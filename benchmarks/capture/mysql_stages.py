@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc.event import Position
-from cdc.reader import read_topology
-from cdc.topology import Source
-from ingest.agent.capture import Observer, Session
-from ingest.agent.facts import RowsLogged, TransactionLogged
-from ingest.agent.mysql_source import MySqlSource
-from ingest.agent.records import Recorder
-from ingest.agent.run import tables_of
-from ingest.agent.seams import Checkpoint, Record, Recovered
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Source
+from cdc.words.event import Position
+from ingest.capture.session import Observer, Session
+from ingest.facts.facts import RowsLogged, TransactionLogged
+from ingest.mysql.mysql_source import MySqlSource
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record, Recovered
+from ingest.run import tables_of
 
 _WARM = 0.02  # of the changes; until then code is generated and the server is waited for
 

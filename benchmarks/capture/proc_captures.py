@@ -14,9 +14,9 @@ from pathlib import Path
 
 from benchmarks.decode.mysql_log import LogPlace
 from benchmarks.decode.proc_peers import build_with_maven
-from cdc.errors import TailorbirdError
-from console.proc_stack_tools import find_java
-from console.stack_progress import silent
+from cdc.words.errors import TailorbirdError
+from console.stack.proc_tools import find_java
+from console.stack.progress import silent
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent

@@ -17,10 +17,10 @@ from pathlib import Path
 import pymysql
 
 from benchmarks.decode.workload import DATABASE, Shape, fingerprint
-from cdc.errors import TailorbirdError, UsageError
-from console.proc_stack import Stack
-from console.proc_stack_tools import locked
-from console.stack import LOAD_LOGIN, Ports, StackSettings
+from cdc.words.errors import TailorbirdError, UsageError
+from console.stack.proc_stack import Stack
+from console.stack.proc_tools import locked
+from console.stack.settings import LOAD_LOGIN, Ports, StackSettings
 
 Tell = Callable[[str], None]
 HOST = "127.0.0.1"

@@ -15,10 +15,10 @@ from pathlib import Path
 from benchmarks.decode.mysql_log import LogPlace, LogServer
 from benchmarks.decode.report import LIBRARIES, Library, Reading
 from benchmarks.decode.workload import Shape
-from cdc.errors import TailorbirdError, UsageError
-from console.proc_stack_tools import find_java
-from console.stack import CAPTURE_LOGIN
-from console.stack_progress import silent
+from cdc.words.errors import TailorbirdError, UsageError
+from console.stack.proc_tools import find_java
+from console.stack.progress import silent
+from console.stack.settings import CAPTURE_LOGIN
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent

@@ -12,7 +12,7 @@ import happybase
 from thriftpy2.thrift import TException
 
 from benchmarks.index.world import World
-from indexer.solr_rows import all_documents
+from indexer.solr.solr_rows import all_documents
 
 Cells = dict[bytes, bytes]
 INDEX = "people"

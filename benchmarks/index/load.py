@@ -12,12 +12,12 @@ import requests
 from thriftpy2.thrift import TException
 
 from benchmarks.index.world import World, row
-from cdc.errors import Retriable
-from cdc.naming import hbase_table
-from indexer.hbase_rows import scan_rows
-from indexer.solr_http import reading_session
-from indexer.solr_rows import all_documents
-from joins.hbase_table import JoinedTable
+from cdc.words.errors import Retriable
+from cdc.words.naming import hbase_table
+from indexer.solr.solr_http import reading_session
+from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_rows import scan_rows
+from joins.stores.hbase_table import JoinedTable
 
 
 class Load:

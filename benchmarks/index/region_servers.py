@@ -18,10 +18,10 @@ import happybase
 from kazoo.client import KazooClient
 from thriftpy2.thrift import TException
 
-from cdc.errors import Fatal, Retriable
-from console.hbase_admin import HBaseAdmin
-from console.proc_stack import Stack
-from indexer import wire_pb2 as pb
+from cdc.words.errors import Fatal, Retriable
+from console.provision.hbase_admin import HBaseAdmin
+from console.stack.proc_stack import Stack
+from indexer.peer import wire_pb2 as pb
 
 _START_SECONDS = 120.0
 

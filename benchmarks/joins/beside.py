@@ -80,7 +80,10 @@ def checkout(commit: str) -> Iterator[Path]:
     subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), commit], cwd=ROOT, check=True)
     try:
         environ = {**os.environ, "PYTHONPATH": str(tree / "src")}
-        subprocess.run([sys.executable, "-m", "joins.proc_kernel"], cwd=tree, env=environ, check=True)
+        # older commits have it in another place
+        rooms = (tree / "src" / "joins" / "kernel" / "proc_kernel.py").exists()
+        module = "joins.kernel.proc_kernel" if rooms else "joins.proc_kernel"
+        subprocess.run([sys.executable, "-m", module], cwd=tree, env=environ, check=True)
         yield tree
     finally:
         subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)

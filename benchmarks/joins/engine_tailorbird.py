@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 
 from benchmarks.joins.report import Reading
 from benchmarks.joins.workload import Shape, shapes
-from cdc.reader import read_topology
-from cdc.schema import Column, TableId, TableSchema
-from joins.compiler import compile_plan
-from joins.plan import Plan
-from joins.program import program_of
-from joins.spark_kernel import kernel_flow
-from joins.spark_session import close_session, open_session
+from cdc.topology.reader import read_topology
+from cdc.words.schema import Column, TableId, TableSchema
+from joins.engine.spark_kernel import kernel_flow
+from joins.engine.spark_session import close_session, open_session
+from joins.kernel.program import program_of
+from joins.query.compiler import compile_plan
+from joins.query.plan import Plan
 
 _TYPES = {"string": "varchar(200)", "bigint": "bigint"}
 

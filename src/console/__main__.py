@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from cdc.errors import TailorbirdError
+from cdc.words.errors import TailorbirdError
 from console.cli import app
 
 

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from console import (
+from console.commands import (
     cli_apply,
-    cli_binlog,
-    cli_capture,
     cli_dashboard,
-    cli_ddl,
     cli_demo,
     cli_doctor,
-    cli_explain,
-    cli_index,
-    cli_join,
-    cli_poll,
-    cli_rewind,
     cli_run,
-    cli_schema,
-    cli_snapshot,
     cli_stack,
-    cli_state,
     cli_status,
-    cli_submit,
     cli_validate,
 )
+from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
+from console.commands.index import cli_index
+from console.commands.join import cli_explain, cli_join, cli_state, cli_submit
 
 app = typer.Typer(
     name="tailorbird",

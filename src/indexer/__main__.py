@@ -9,8 +9,8 @@ from pathlib import Path
 
 import structlog
 
-from cdc.errors import TailorbirdError, UsageError
-from cdc.reader import read_topology
+from cdc.topology.reader import read_topology
+from cdc.words.errors import TailorbirdError, UsageError
 from indexer.run import run_index
 
 

@@ -11,22 +11,22 @@ from typing import Protocol
 
 import structlog
 
-from cdc.errors import Retriable, TailorbirdError, UsageError
-from cdc.naming import hbase_table, peer
-from cdc.topology import Index, Topology
-from indexer.foreign import ForeignProcessor, NoProgress, ProgressStore
-from indexer.foreign_writer import ConditionalCollection
-from indexer.hbase_foreign import ForeignReader
-from indexer.hbase_layouts import StoredLayouts
-from indexer.http_metrics import Metrics
-from indexer.kafka_dead_letters import DeadLetters
-from indexer.peer import Edits
-from indexer.processor import Collection, Processor, Quarantine, Tally
-from indexer.solr_collection import SolrCollection
-from indexer.targets import Fanout, Targets, TargetStore, checked
-from indexer.tcp_peer import PeerServer
-from indexer.zk_registration import Client, Registration, connect
-from indexer.zk_state import Generations, StoredProgress, StoredTargets
+from cdc.topology.topology import Index, Topology
+from cdc.words.errors import Retriable, TailorbirdError, UsageError
+from cdc.words.naming import hbase_table, peer
+from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
+from indexer.foreign.hbase_foreign import ForeignReader
+from indexer.foreign.writer import ConditionalCollection
+from indexer.index.http_metrics import Metrics
+from indexer.index.kafka_dead_letters import DeadLetters
+from indexer.index.processor import Collection, Processor, Quarantine, Tally
+from indexer.peer.peer import Edits
+from indexer.peer.tcp_peer import PeerServer
+from indexer.peer.zk_registration import Client, Registration, connect
+from indexer.rebuild.targets import Fanout, Targets, TargetStore, checked
+from indexer.rebuild.zk_state import Generations, StoredProgress, StoredTargets
+from indexer.solr.solr_collection import SolrCollection
+from indexer.table.hbase_layouts import StoredLayouts
 
 # A batch that does not go through is held this long before it goes back to HBase, which sends it again at once. With
 # the last post to Solr (15 s at most) it stays below the 60 s after which HBase takes us for dead.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cdc.errors import TailorbirdError
-from ingest.agent.run import run
+from cdc.words.errors import TailorbirdError
+from ingest.run import run
 
 
 def main() -> None:

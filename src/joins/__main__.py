@@ -12,7 +12,7 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 
 import structlog  # noqa: E402  # after the path is right
 
-from cdc.errors import TailorbirdError  # noqa: E402  # as above
+from cdc.words.errors import TailorbirdError  # noqa: E402  # as above
 from joins.run import run  # noqa: E402  # as above
 
 

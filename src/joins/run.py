@@ -15,30 +15,30 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cdc.errors import Fatal, Retriable, TailorbirdError, UsageError
-from cdc.naming import hbase_table, layouts_table, upsert_topic
-from cdc.reader import read_topology
-from cdc.topology import Engine, Table, Topology
-from joins.compaction import Reading
-from joins.compiler import compile_plan
-from joins.cuts import merged
-from joins.drift import drifts
-from joins.file_archive import write_archive
-from joins.file_checkpoint import Checkpoint, QueryRecord
-from joins.hbase_table import HBase, JoinedTable, patiently
-from joins.held import Held, described, keys_of
-from joins.http_metrics import Metrics
-from joins.kafka_compaction import LogWatch
-from joins.kafka_log import end_offsets
-from joins.kafka_positions import PositionsLog
-from joins.kafka_schemas import SchemaFollower, read_schemas
-from joins.kafka_table import UpsertTopic
-from joins.plan import Plan
-from joins.program import Settled
-from joins.progress import first_line, mean_milliseconds, progress_of
-from joins.sink import next_stamp
-from joins.sql import parse_query, tables_of
-from joins.submit import submit_command
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Engine, Table, Topology
+from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.words.naming import hbase_table, layouts_table, upsert_topic
+from joins.engine.file_archive import write_archive
+from joins.engine.file_checkpoint import Checkpoint, QueryRecord
+from joins.engine.held import Held, described, keys_of
+from joins.engine.http_metrics import Metrics
+from joins.engine.progress import first_line, mean_milliseconds, progress_of
+from joins.engine.submit import submit_command
+from joins.kernel.program import Settled
+from joins.query.compiler import compile_plan
+from joins.query.drift import drifts
+from joins.query.plan import Plan
+from joins.query.sql import parse_query, tables_of
+from joins.steps.cuts import merged
+from joins.steps.sink import next_stamp
+from joins.stores.compaction import Reading
+from joins.stores.hbase_table import HBase, JoinedTable, patiently
+from joins.stores.kafka_compaction import LogWatch
+from joins.stores.kafka_log import end_offsets
+from joins.stores.kafka_positions import PositionsLog
+from joins.stores.kafka_schemas import SchemaFollower, read_schemas
+from joins.stores.kafka_table import UpsertTopic
 
 _TELL_EVERY = 10.0
 _FOLLOW_EVERY = 0.2
@@ -87,7 +87,7 @@ def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_por
 
 def cluster_command(file: str, table_name: str | None, *, master: str) -> list[str]:
     """The spark-submit command that runs a table's join on a cluster, with all that it ships ready."""
-    from joins.spark_session import STREAMING, jars_of  # imported here: pyspark costs a second
+    from joins.engine.spark_session import STREAMING, jars_of  # imported here: pyspark costs a second
 
     topology = load_topology(file)
     table = choose_table(topology, table_name)
@@ -107,8 +107,8 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     """What a table's join holds under a key; UsageError for a key that is no JSON, an engine or a table without it, and
     where Kafka does not tell the tables' schemas.
     """
-    from joins.spark_inspect import entries  # imported here: pyspark costs a second
-    from joins.spark_session import close_session, open_session
+    from joins.engine.spark_inspect import entries  # imported here: pyspark costs a second
+    from joins.engine.spark_session import close_session, open_session
 
     topology = load_topology(file)
     table = choose_table(topology, table_name)
@@ -232,7 +232,7 @@ class _Join:
         return record
 
     def _check_log(self, record: QueryRecord) -> None:
-        """UsageError with the remedy if the log has lost what the run has yet to read (`joins.compaction`)."""
+        """UsageError with the remedy if the log has lost what the run has yet to read (`joins.stores.compaction`)."""
         self._patiently(lambda: self.log.check(self._reading(record), _now_ms()))
 
     def _reading(self, record: QueryRecord) -> Reading:
@@ -247,7 +247,7 @@ class _Join:
         return patiently(action, lambda error, _: self._tell_waiting(str(error)), self.stop.is_set)
 
     def _sink(self, plan: Plan, record: QueryRecord, layout: Any) -> Any:
-        from joins.spark_query import BatchSink  # as in `_stream`
+        from joins.engine.spark_query import BatchSink  # as in `_stream`
 
         return BatchSink(
             plan=plan,
@@ -266,8 +266,8 @@ class _Join:
 
     def _stream(self, plan: Plan, ends: Settled, record: QueryRecord, layout: Any) -> None:
         # imported here: pyspark costs a second, which a mistake found above should not
-        from joins.spark_query import start_query
-        from joins.spark_session import close_session, jvm_exit_code, open_session, spark_log
+        from joins.engine.spark_query import start_query
+        from joins.engine.spark_session import close_session, jvm_exit_code, open_session, spark_log
 
         schemas = SchemaFollower(self.topology.log.bootstrap_servers, self.topology.name, plan)
         sink = self._sink(plan, record, layout)
@@ -326,7 +326,7 @@ class _Join:
 
         It ends as well where the query must be started anew.
         """
-        from joins.spark_query import reports  # as in `_stream`
+        from joins.engine.spark_query import reports  # as in `_stream`
 
         told, batch = time.monotonic(), -1
         while not self.stop.is_set() and not sink.ends:

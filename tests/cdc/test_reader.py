@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import TopologyError
-from cdc.reader import read_topology
-from cdc.schema import TableId
+from cdc.topology.reader import read_topology
+from cdc.words.errors import TopologyError
+from cdc.words.schema import TableId
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 

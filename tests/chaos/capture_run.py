@@ -15,8 +15,8 @@ from typing import Any
 
 import pymysql
 
-from cdc.naming import TRUNCATE_KEY
-from console.proc_stack import Stack
+from cdc.words.naming import TRUNCATE_KEY
+from console.stack.proc_stack import Stack
 from ingest.binlog import Flavour, RowBatch, StreamOptions, open_reader
 from tests.ingest.binlog.binlog_servers import Server
 from tests.integration.conftest import Captured, servers, wait_for

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from console.proc_stack import Stack
+from console.stack.proc_stack import Stack
 from tests.chaos.capture_run import DURABLE, Run, batter, check, logged, published, topology
 from tests.ingest.binlog.binlog_servers import start
 from tests.integration.conftest import Captured, wait_for

@@ -24,10 +24,10 @@ from benchmarks.index.foreign_load import ForeignLoad
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.region_servers import Mover, SecondRegionServer
 from benchmarks.index.world import World
-from cdc.errors import UsageError
-from cdc.naming import dead_letter_topic, hbase_table
-from console.proc_stack import Stack
-from console.stack import ServiceName
+from cdc.words.errors import UsageError
+from cdc.words.naming import dead_letter_topic, hbase_table
+from console.stack.proc_stack import Stack
+from console.stack.settings import ServiceName
 
 pytestmark = pytest.mark.integration
 

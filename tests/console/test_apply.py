@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc.errors import UsageError
-from cdc.reader import read_topology
-from cdc.topology import Index
-from console.apply import FamilySpec, Outcome, PeerSpec, TableSpec, apply
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Index
+from cdc.words.errors import UsageError
+from console.provision.apply import FamilySpec, Outcome, PeerSpec, TableSpec, apply
 
 TOPOLOGY = read_topology(
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.compare import Row, compare, keyed
+from console.verify.compare import Row, compare, keyed
 
 EXPECTED: list[Row] = [{"id": 1, "a": "x"}, {"id": 2, "a": None}, {"id": 3, "a": "z"}]
 

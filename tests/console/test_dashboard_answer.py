@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.dashboard_answer import Answer, Row, read_answer
-from console.dashboard_freshness import Freshness
-from console.dashboard_text import age_text, cell_text, count_text, facet_text, latency_text
-from console.dashboard_view import Column, View
+from console.dashboard.answer import Answer, Row, read_answer
+from console.dashboard.freshness import Freshness
+from console.dashboard.text import age_text, cell_text, count_text, facet_text, latency_text
+from console.dashboard.view import Column, View
 
 VIEW = View(
     title="t",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.dashboard_query import MOST_WORDS, Filters, Params, Value, query_params, search_words, words_query
-from console.dashboard_time import Span, axis_of, instant_of
-from console.dashboard_view import Column, View
+from console.dashboard.query import MOST_WORDS, Filters, Params, Value, query_params, search_words, words_query
+from console.dashboard.time import Span, axis_of, instant_of
+from console.dashboard.view import Column, View
 
 VIEW = View(
     title="Orders",

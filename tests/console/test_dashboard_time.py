@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.dashboard_time import (
+from console.dashboard.time import (
     DAY,
     GAPS,
     HOUR,

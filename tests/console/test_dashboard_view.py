@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.errors import TopologyError, UsageError
-from cdc.reader import read_topology
-from cdc.topology import Topology
-from console.dashboard_view import Field, choose_dashboard, heading, view_of
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import TopologyError, UsageError
+from console.dashboard.view import Field, choose_dashboard, heading, view_of
 
 TOPOLOGY = """\
 name: fleet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from console.demo_shop import Shop
+from console.demo.shop import Shop
 
 
 def loaded(seed: int = 7) -> Shop:

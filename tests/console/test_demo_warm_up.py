@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.cli_demo import _warm_up
+from console.commands.cli_demo import _warm_up
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from cdc.schema import TableId
-from cdc.topology import Poll, Source
-from console.cli_doctor import _source
-from console.doctor import Finding, ServerFacts, TableFacts, grants, judge, judge_queries, reached
+from cdc.topology.topology import Poll, Source
+from cdc.words.schema import TableId
+from console.commands.cli_doctor import _source
+from console.doctor.doctor import Finding, ServerFacts, TableFacts, grants, judge, judge_queries, reached
 from tests.joins.joincase import Case, table_id
 
 SOURCE = Source(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cdc.reader import read_topology
-from console.apply import PeerSpec
-from console.index_status import IndexStatus, index_statuses
+from cdc.topology.reader import read_topology
+from console.provision.apply import PeerSpec
+from console.status.index_status import IndexStatus, index_statuses
 
 TOPOLOGY = read_topology(
     """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.kafka_positions import CapturedPosition
-from console.snapshot_progress import Progress, bars, progress_of, shown
+from console.status.kafka_positions import CapturedPosition
+from console.status.snapshot_progress import Progress, bars, progress_of, shown
 
 
 def at(**snapshots: dict[str, object]) -> dict[str, CapturedPosition]:

@@ -6,10 +6,10 @@ import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 
-from cdc.reader import read_topology
-from cdc.types import from_mysql
-from console.mysql_tables import SourceTable
-from console.sql_oracle import answer, canonical
+from cdc.topology.reader import read_topology
+from cdc.words.types import from_mysql
+from console.verify.mysql_tables import SourceTable
+from console.verify.sql_oracle import answer, canonical
 
 SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc.artefacts import VERSIONS, Bundle
-from cdc.errors import UsageError
-from console.stack_artefacts import (
+from cdc.words.artefacts import VERSIONS, Bundle
+from cdc.words.errors import UsageError
+from console.stack.artefacts import (
     BUNDLES,
     Jar,
     bundle_name,
@@ -21,7 +21,7 @@ from console.stack_artefacts import (
     wrong_jars,
 )
 
-FILES = Path(__file__).parents[2] / "src" / "console" / "stack_files"
+FILES = Path(__file__).parents[2] / "src" / "console" / "stack" / "files"
 MAVEN = {"m": "http://maven.apache.org/POM/4.0.0"}
 
 

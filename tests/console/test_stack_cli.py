@@ -14,9 +14,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from console.cli import app
-from console.stack import SERVICES
-from console.stack_bars import telling
-from console.stack_progress import StackProgressed, line_of
+from console.stack.bars import telling
+from console.stack.progress import StackProgressed, line_of
+from console.stack.settings import SERVICES
 
 
 def tailorbird(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import TailorbirdError
-from console import proc_stack_fetch
-from console.proc_stack_fetch import fetch_bundles, spark_connector_jars
-from console.stack_progress import StackProgressed, silent
+from cdc.words.errors import TailorbirdError
+from console.stack import proc_fetch
+from console.stack.proc_fetch import fetch_bundles, spark_connector_jars
+from console.stack.progress import StackProgressed, silent
 
 CONTENT = b"the bytes of a jar"
 JAR = "commons-pool2-2.13.1.jar"
@@ -42,9 +42,9 @@ class Machine:
         (files / "jars").mkdir(parents=True)
         listed = f"{hashlib.sha256(CONTENT).hexdigest()}  org.apache.commons:commons-pool2:2.13.1\n"
         (files / "jars" / "spark.txt").write_text(listed)
-        shutil.copytree(proc_stack_fetch._FILES / "poms", files / "poms")
-        shutil.copytree(proc_stack_fetch._FILES / "ivy", files / "ivy")
-        monkeypatch.setattr(proc_stack_fetch, "_FILES", files)
+        shutil.copytree(proc_fetch._FILES / "poms", files / "poms")
+        shutil.copytree(proc_fetch._FILES / "ivy", files / "ivy")
+        monkeypatch.setattr(proc_fetch, "_FILES", files)
         self.java = self.script("java", FAIL)
         self.told: list[StackProgressed] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.stack_remedies import remedy, tail, telling_lines
+from console.stack.remedies import remedy, tail, telling_lines
 
 # As the servers printed them.
 LOGS = {

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from console.proc_stack import Stack
-from console.stack import LOAD_LOGIN, SERVICES, ServiceName
+from console.stack.proc_stack import Stack
+from console.stack.settings import LOAD_LOGIN, SERVICES, ServiceName
 
 pytestmark = pytest.mark.integration
 

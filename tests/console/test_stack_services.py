@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from console.stack import SERVICES, Ports, ServiceName, StackSettings
-from console.stack_services import BUNDLE_OF, MYSQL_SERVER_IDS, STOP_SECONDS, ServiceSpec, Tools, service_specs
+from console.stack.services import BUNDLE_OF, MYSQL_SERVER_IDS, STOP_SECONDS, ServiceSpec, Tools, service_specs
+from console.stack.settings import SERVICES, Ports, ServiceName, StackSettings
 
-FILES = Path(__file__).parents[2] / "src" / "console" / "stack_files"
+FILES = Path(__file__).parents[2] / "src" / "console" / "stack" / "files"
 TEMPLATES = {str(path.relative_to(FILES)): path.read_text() for path in FILES.rglob("*") if path.is_file()}
 TOOLS = Tools(java=Path("/jre/bin/java"), mysql=Path("/cache/mysql"), libraries=Path("/cache/libaio"), root=False)
 # ports that occur nowhere by chance

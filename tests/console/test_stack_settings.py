@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc.artefacts import VERSIONS, bundle_folder, cache_folder, spark_connector_folder
-from cdc.errors import UsageError
-from console.stack import SERVICES, Ports, StackSettings, parse_ports, service_name
+from cdc.words.artefacts import VERSIONS, bundle_folder, cache_folder, spark_connector_folder
+from cdc.words.errors import UsageError
+from console.stack.settings import SERVICES, Ports, StackSettings, parse_ports, service_name
 
 CWD = Path("/somewhere")
 BARE = {"HOME": "/people/ada"}

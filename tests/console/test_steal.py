@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.proc_steal import Stolen
+from console.probes.proc_steal import Stolen
 
 
 def _stat(path: Path, *, user: int, idle: int, steal: int) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cdc.errors import TopologyError
+from cdc.words.errors import TopologyError
 from console.cli import app
-from console.file_topology import load_topology
-from console.validate import validate
+from console.doctor.validate import validate
+from console.pipeline.file_topology import load_topology
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests" / "cases" / "topologies").glob("*.case"))

@@ -15,18 +15,18 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.partitioner.default import murmur2
 
-from cdc.errors import Fatal, Retriable
-from cdc.event import Position
-from cdc.naming import history_topic, schemas_topic
-from cdc.reader import read_topology
-from cdc.schema import Column, TableId, TableSchema
-from cdc.topology import Topology
-from ingest.agent.findings import Search
-from ingest.agent.kafka_log import KafkaLog
-from ingest.agent.kafka_topics import make_topics
-from ingest.agent.memory_log import Broker, MemoryLog
-from ingest.agent.records import Recorder
-from ingest.agent.seams import ChangeLog, Checkpoint, Record
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.event import Position
+from cdc.words.naming import history_topic, schemas_topic
+from cdc.words.schema import Column, TableId, TableSchema
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.findings import Search
+from ingest.records.records import Recorder
+from ingest.records.seams import ChangeLog, Checkpoint, Record
 
 FIRST = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="running", ts_ms=1)
 SECOND = Checkpoint(position=Position(file="f", pos=9, gtid_set="a", sequence=3), snapshot="done", ts_ms=2)

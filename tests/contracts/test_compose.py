@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc.artefacts import VERSIONS
-from console.stack import CAPTURE_LOGIN, SERVICES, Ports, StackSettings
-from console.stack_services import KAFKA_CLUSTER_ID, ServiceSpec, Tools, service_specs
+from cdc.words.artefacts import VERSIONS
+from console.stack.services import KAFKA_CLUSTER_ID, ServiceSpec, Tools, service_specs
+from console.stack.settings import CAPTURE_LOGIN, SERVICES, Ports, StackSettings
 
 ROOT = Path(__file__).parents[2]
-FILES = ROOT / "src" / "console" / "stack_files"
+FILES = ROOT / "src" / "console" / "stack" / "files"
 
 # What differs on purpose: inside its container the broker listens to all interfaces, and keeps its data elsewhere.
 KAFKA_DIFFERS = {"listeners", "log.dirs"}

@@ -11,15 +11,15 @@ import happybase
 import pytest
 from typer.testing import CliRunner
 
-from cdc.errors import Fatal, Retriable, UsageError
-from cdc.reader import read_topology
-from cdc.topology import Topology
-from console.apply import FamilySpec, PeerSpec, TableSpec
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import Fatal, Retriable, UsageError
 from console.cli import app
-from console.cli_apply import provision
-from console.file_configset import install_configset
-from console.hbase_admin import HBaseAdmin
-from console.solr_admin import SolrAdmin
+from console.commands.cli_apply import provision
+from console.provision.apply import FamilySpec, PeerSpec, TableSpec
+from console.provision.file_configset import install_configset
+from console.provision.hbase_admin import HBaseAdmin
+from console.provision.solr_admin import SolrAdmin
 
 pytestmark = pytest.mark.integration
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import requests
 
-from cdc.errors import Retriable
-from cdc.topology import Solr
-from console.file_configset import install_configset
-from console.solr_admin import SolrAdmin
-from indexer.mapping import Document, Field
-from indexer.processor import Refused
-from indexer.solr_collection import SolrCollection
-from indexer.solr_rows import all_documents
+from cdc.topology.topology import Solr
+from cdc.words.errors import Retriable
+from console.provision.file_configset import install_configset
+from console.provision.solr_admin import SolrAdmin
+from indexer.index.mapping import Document, Field
+from indexer.index.processor import Refused
+from indexer.solr.solr_collection import SolrCollection
+from indexer.solr.solr_rows import all_documents
 
 pytestmark = pytest.mark.integration
 

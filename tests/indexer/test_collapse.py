@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from indexer import wire
-from indexer.collapse import RowChange
-from indexer.collapse import collapse as collapse_writes
-from indexer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Cell
+from indexer.index.collapse import RowChange
+from indexer.index.collapse import collapse as collapse_writes
+from indexer.peer import wire
+from indexer.peer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Cell
 
 
 def collapse(cells: list[Cell], family: bytes) -> list[RowChange]:

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from cdc.errors import Retriable
-from cdc.foreign import ForeignField, ForeignTable
-from cdc.types import parse_type
-from indexer import foreign
-from indexer.foreign import ForeignProcessor, Progress
-from indexer.foreign_mapping import ForeignRow
-from indexer.mapping import Document, Field
-from indexer.peer import Edit, Edits
-from indexer.processor import DeadLetter, Refused
-from indexer.wire import PUT, Cell
+from cdc.stored.foreign import ForeignField, ForeignTable
+from cdc.words.errors import Retriable
+from cdc.words.types import parse_type
+from indexer.foreign import foreign
+from indexer.foreign.foreign import ForeignProcessor, Progress
+from indexer.foreign.mapping import ForeignRow
+from indexer.index.mapping import Document, Field
+from indexer.index.processor import DeadLetter, Refused
+from indexer.peer.peer import Edit, Edits
+from indexer.peer.wire import PUT, Cell
 
 TABLE = ForeignTable(
     name="t",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.errors import UsageError
-from cdc.foreign import ForeignField
-from cdc.reader import read_topology
-from cdc.types import parse_type
-from indexer.lily import import_lily
+from cdc.stored.foreign import ForeignField
+from cdc.topology.reader import read_topology
+from cdc.words.errors import UsageError
+from cdc.words.types import parse_type
+from indexer.foreign.lily import import_lily
 
 XML = """<?xml version="1.0"?>
 <indexer table="people" mapping-type="column" read-row="never" row-field="rowkey" table-name-field="t"

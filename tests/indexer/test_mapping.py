@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from cdc.cells import LAYOUT, Barrier, RowCodec
-from cdc.errors import Skippable
-from cdc.layout import Layout, LayoutColumn
-from cdc.types import Canonical, parse_type
-from indexer.collapse import RowChange
-from indexer.mapping import Field, Mapper, barrier_document, fields_of, stub
+from cdc.stored.cells import LAYOUT, Barrier, RowCodec
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.words.errors import Skippable
+from cdc.words.types import Canonical, parse_type
+from indexer.index.collapse import RowChange
+from indexer.index.mapping import Field, Mapper, barrier_document, fields_of, stub
 
 TYPES: dict[str, tuple[Canonical, str, object, str | None, object]] = {
     # type: value, field type, stored, query field type, query value

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from indexer import wire
-from indexer import wire_pb2 as pb
-from indexer.peer import CallRefused, Connected, Edit, Edits, EditsReceived, PeerConnection
-from indexer.wire import PUT, Cell, WireError
+from indexer.peer import wire
+from indexer.peer import wire_pb2 as pb
+from indexer.peer.peer import CallRefused, Connected, Edit, Edits, EditsReceived, PeerConnection
+from indexer.peer.wire import PUT, Cell, WireError
 
 ROWS = [Cell(bytes([i]), b"d", b"q", 5, PUT, b"v") for i in range(3)]
 

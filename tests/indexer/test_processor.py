@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from cdc.cells import Barrier, RowCodec, barrier_key
-from cdc.errors import Fatal, Retriable, Skippable
-from cdc.layout import Layout, LayoutColumn
-from cdc.types import parse_type
-from indexer import processor
-from indexer.mapping import Document, Field
-from indexer.peer import Edit, Edits
-from indexer.processor import DeadLetter, Processor, Refused
-from indexer.wire import DELETE_FAMILY, PUT, Cell
+from cdc.stored.cells import Barrier, RowCodec, barrier_key
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.words.errors import Fatal, Retriable, Skippable
+from cdc.words.types import parse_type
+from indexer.index import processor
+from indexer.index.mapping import Document, Field
+from indexer.index.processor import DeadLetter, Processor, Refused
+from indexer.peer.peer import Edit, Edits
+from indexer.peer.wire import DELETE_FAMILY, PUT, Cell
 
 LAYOUT = Layout(
     topology="t",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import Retriable, UsageError
-from indexer.reindex import Reindex
-from indexer.targets import Targets, checked
+from cdc.words.errors import Retriable, UsageError
+from indexer.rebuild.reindex import Reindex
+from indexer.rebuild.targets import Targets, checked
 
 
 class Killed(BaseException):

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from cdc.errors import Fatal, Retriable, UsageError
-from cdc.reader import read_topology
+from cdc.topology.reader import read_topology
+from cdc.words.errors import Fatal, Retriable, UsageError
 from indexer import run
-from indexer.peer import Edits
-from indexer.processor import Tally
+from indexer.index.processor import Tally
+from indexer.peer.peer import Edits
 from indexer.run import choose_index, holding
 
 TEXT = """

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cdc.errors import Fatal, Retriable, TailorbirdError
-from indexer import wire
-from indexer import wire_pb2 as pb
-from indexer.peer import Edits
-from indexer.tcp_peer import PeerServer
-from indexer.wire import PUT, Cell
+from cdc.words.errors import Fatal, Retriable, TailorbirdError
+from indexer.peer import wire
+from indexer.peer import wire_pb2 as pb
+from indexer.peer.peer import Edits
+from indexer.peer.tcp_peer import PeerServer
+from indexer.peer.wire import PUT, Cell
 
 
 class RegionServer:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer import wire
-from indexer import wire_pb2 as pb
-from indexer.wire import DELETE_COLUMN, DELETE_FAMILY, PUT, Cell, Frames, WireError
+from indexer.peer import wire
+from indexer.peer import wire_pb2 as pb
+from indexer.peer.wire import DELETE_COLUMN, DELETE_FAMILY, PUT, Cell, Frames, WireError
 
 CELLS = [
     Cell(b"row", b"d", b"name", 1795256683348, PUT, b"value"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ingest.agent.groups import Lull
+from ingest.capture.groups import Lull
 
 
 class Log:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cdc.event import Position
-from ingest.agent.health import Health, covers
+from cdc.words.event import Position
+from ingest.report.health import Health, covers
 
 
 def at(pos: int, file: str = "binlog.000002", gtids: str = "") -> Position:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.agent.records import Recorder
-from ingest.agent.signals import Signal, signal_of, signal_value
-from ingest.agent.snapshots import MENDS_ONLY, Snapshots
-from ingest.agent.tables import Tables
+from ingest.capture.signals import Signal, signal_of, signal_value
 from ingest.ddl.dialect import dialect_of
+from ingest.facts.tables import Tables
+from ingest.records.records import Recorder
+from ingest.records.snapshots import MENDS_ONLY, Snapshots
 
 
 def number() -> int:

@@ -8,12 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
-from cdc.envelope import from_envelope, to_envelope
-from cdc.errors import Fatal
-from cdc.event import Position
-from cdc.naming import TRUNCATE_KEY
-from cdc.schema import Column, TableId
-from ingest.agent.facts import (
+from cdc.formats.debezium import from_envelope, to_envelope
+from cdc.words.errors import Fatal
+from cdc.words.event import Position
+from cdc.words.naming import TRUNCATE_KEY
+from cdc.words.schema import Column, TableId
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.dialect import dialect_of
+from ingest.facts.facts import (
     Fact,
     Operation,
     Refused,
@@ -24,13 +26,11 @@ from ingest.agent.facts import (
     TransactionBegan,
     TransactionEnded,
 )
-from ingest.agent.images import MAX_IMAGE, snapshot_records
-from ingest.agent.records import Recorder, checkpoint_value, read_checkpoint
-from ingest.agent.seams import EVERY_PARTITION, Checkpoint, Record
-from ingest.agent.tables import Tables
-from ingest.agent.transactions import Transactions
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
-from ingest.ddl.dialect import dialect_of
+from ingest.facts.tables import Tables
+from ingest.records.images import MAX_IMAGE, snapshot_records
+from ingest.records.records import Recorder, checkpoint_value, read_checkpoint
+from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
+from ingest.records.transactions import Transactions
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")
@@ -101,7 +101,7 @@ def test_an_update_in_debeziums_envelope() -> None:
 
 
 def test_the_bytes_are_those_of_the_envelope() -> None:
-    """The fast path writes, byte for byte, what `cdc.envelope` says; also for snapshots and markers."""
+    """The fast path writes, byte for byte, what `cdc.formats.debezium` says; also for snapshots and markers."""
     _, records = feed(
         rows("insert", {"id": 1, "v": 'q"\n%d é'}),
         rows("update", ({"id": 1, "v": "a"}, {"id": 2, "v": None})),

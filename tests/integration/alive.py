@@ -22,16 +22,16 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymysql.constants import ER
 
-from cdc.errors import Fatal
-from cdc.naming import change_topic, dead_letter_topic
-from cdc.schema import TableId
-from console.cli_apply import provision
-from console.cli_demo_steps import verdict, wait_until_quiet
-from console.file_topology import load_topology
-from console.http_metrics import read_metrics
-from console.mysql_demo import MySqlShop
-from console.proc_pipeline import Pipeline
-from console.stack import LOAD_LOGIN
+from cdc.words.errors import Fatal
+from cdc.words.naming import change_topic, dead_letter_topic
+from cdc.words.schema import TableId
+from console.commands.cli_apply import provision
+from console.commands.cli_demo_steps import verdict, wait_until_quiet
+from console.demo.mysql_demo import MySqlShop
+from console.pipeline.file_topology import load_topology
+from console.pipeline.proc_pipeline import Pipeline
+from console.stack.settings import LOAD_LOGIN
+from console.status.http_metrics import read_metrics
 
 CUSTOMERS, PRODUCTS = 6_000, 3_000
 TABLES = {

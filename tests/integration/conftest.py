@@ -16,10 +16,10 @@ import pymysql
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc.naming import change_topic, positions_topic
-from cdc.schema import TableId
-from console.proc_stack import Stack
-from console.stack import LOAD_LOGIN
+from cdc.words.naming import change_topic, positions_topic
+from cdc.words.schema import TableId
+from console.stack.proc_stack import Stack
+from console.stack.settings import LOAD_LOGIN
 
 Row = dict[str, Any]
 ABSENT = {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}

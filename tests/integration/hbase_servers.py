@@ -12,13 +12,13 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from cdc.artefacts import VERSIONS, bundle_folder
-from console.hbase_stack import master_problem, regions_problem
-from console.proc_stack import Stack
-from console.proc_stack_tools import find_java
-from console.stack_artefacts import MAVEN_GOAL
-from console.stack_progress import silent
-from console.stack_services import ServiceSpec, Tools, service_specs
+from cdc.words.artefacts import VERSIONS, bundle_folder
+from console.probes.hbase_probe import master_problem, regions_problem
+from console.stack.artefacts import MAVEN_GOAL
+from console.stack.proc_stack import Stack
+from console.stack.proc_tools import find_java
+from console.stack.progress import silent
+from console.stack.services import ServiceSpec, Tools, service_specs
 from tests.integration.solr_servers import free_port
 
 HBASE_25 = "2.5.8"
@@ -33,7 +33,7 @@ class OtherHBase:
         settings = replace(stack.settings, home=home, ports=self.ports)
         java = find_java(settings.cache, os.environ, silent)
         tools = Tools(java=java, mysql=Path("unused"), libraries=None, root=False)
-        folder = files("console") / "stack_files"
+        folder = files("console.stack") / "files"
         templates = {
             path: folder.joinpath(path).read_text()
             for path in (
@@ -81,7 +81,7 @@ def fetched(cache: Path, version: str) -> Path:
         work = folder.with_name(f"{folder.name}.{os.getpid()}.new")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        pom = (files("console") / "stack_files" / "poms" / "hbase.xml").read_text()
+        pom = (files("console.stack") / "files" / "poms" / "hbase.xml").read_text()
         (work / "pom.xml").write_text(pom.replace(VERSIONS["hbase"], version))
         command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), MAVEN_GOAL, f"-DoutputDirectory={work / 'jars'}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
-from console.proc_stack import Stack
+from console.stack.proc_stack import Stack
 
 _CONNECTOR = '<Arg name="server"><Ref refid="Server"/></Arg>'
 _TLS = """

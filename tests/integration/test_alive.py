@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ingest.agent.kafka_signals import send
-from ingest.agent.signals import signal_value
+from ingest.capture.signals import signal_value
+from ingest.log.kafka_signals import send
 from tests.integration.alive import Alive, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -13,11 +13,11 @@ import pymysql
 import pytest
 import requests
 
-from console.file_configset import install_configset
-from console.proc_stack import Stack
-from console.solr_admin import SolrAdmin
-from ingest.binlog.mysql_transport import MysqlTransport
-from ingest.binlog.uri import ServerAddress, parse_uri
+from console.provision.file_configset import install_configset
+from console.provision.solr_admin import SolrAdmin
+from console.stack.proc_stack import Stack
+from ingest.binlog.transports.mysql_transport import MysqlTransport
+from ingest.binlog.transports.uri import ServerAddress, parse_uri
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]

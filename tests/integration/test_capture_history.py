@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cdc.event import Position
-from cdc.reader import read_topology
-from cdc.schema import Column
-from ingest.agent.facts import CaughtUp, StatementLogged
-from ingest.agent.mysql_source import MySqlSource
-from ingest.agent.run import tables_of
-from ingest.agent.seams import Checkpoint, Seen
+from cdc.topology.reader import read_topology
+from cdc.words.event import Position
+from cdc.words.schema import Column
+from ingest.facts.facts import CaughtUp, StatementLogged
+from ingest.mysql.mysql_source import MySqlSource
+from ingest.records.seams import Checkpoint, Seen
+from ingest.run import tables_of
 
 pytestmark = pytest.mark.integration
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from cdc.event import Position
-from cdc.naming import TRUNCATE_KEY
-from cdc.reader import read_topology
-from ingest.agent.kafka_log import KafkaLog
-from ingest.agent.kafka_topics import make_topics
-from ingest.agent.seams import Checkpoint
+from cdc.topology.reader import read_topology
+from cdc.words.event import Position
+from cdc.words.naming import TRUNCATE_KEY
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics
+from ingest.records.seams import Checkpoint
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from cdc.event import Row
-from cdc.reader import read_topology
-from cdc.schema import TableId, TableSchema
-from cdc.values import decoder, encoder
-from ingest.agent.facts import CaughtUp, Image, Refused, RowsKept, RowsLogged, TableDescribed, one_by_one
-from ingest.agent.mysql_connection import connected, query
-from ingest.agent.mysql_source import MySqlSource
-from ingest.agent.run import tables_of
-from ingest.agent.seams import Checkpoint
-from ingest.agent.snapshots import Chunk, ChunkRequest
+from cdc.stored.values import decoder, encoder
+from cdc.topology.reader import read_topology
+from cdc.words.event import Row
+from cdc.words.schema import TableId, TableSchema
+from ingest.facts.facts import CaughtUp, Image, Refused, RowsKept, RowsLogged, TableDescribed, one_by_one
+from ingest.mysql.mysql_connection import connected, query
+from ingest.mysql.mysql_source import MySqlSource
+from ingest.records.seams import Checkpoint
+from ingest.records.snapshots import Chunk, ChunkRequest
+from ingest.run import tables_of
 
 pytestmark = pytest.mark.integration
 

@@ -25,17 +25,17 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from cdc.cells import Barrier, RowCodec, barrier_key
-from cdc.layout import Layout, LayoutColumn, dump_layout, layout_row
-from cdc.reader import read_topology
-from cdc.topology import Topology
-from cdc.types import Canonical, parse_type
-from console.cli_apply import provision
-from console.file_configset import install_configset
-from console.hbase_admin import HBaseAdmin
-from console.solr_admin import SolrAdmin
-from indexer.hbase_rows import scan_rows
-from indexer.solr_rows import all_documents
+from cdc.stored.cells import Barrier, RowCodec, barrier_key
+from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.types import Canonical, parse_type
+from console.commands.cli_apply import provision
+from console.provision.file_configset import install_configset
+from console.provision.hbase_admin import HBaseAdmin
+from console.provision.solr_admin import SolrAdmin
+from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_rows import scan_rows
 
 pytestmark = pytest.mark.integration
 

@@ -20,13 +20,13 @@ import happybase
 import pytest
 import requests
 
-from cdc.naming import collection, peer
-from cdc.reader import read_topology
-from cdc.topology import Topology
-from console.cli_apply import provision
-from console.file_configset import install_configset
-from console.hbase_admin import HBaseAdmin
-from console.solr_admin import SolrAdmin
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.naming import collection, peer
+from console.commands.cli_apply import provision
+from console.provision.file_configset import install_configset
+from console.provision.hbase_admin import HBaseAdmin
+from console.provision.solr_admin import SolrAdmin
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,7 @@ from benchmarks.index.foreign_load import INDEX as PEOPLE
 from benchmarks.index.foreign_load import ForeignLoad
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.world import World
-from console.proc_stack import Stack
+from console.stack.proc_stack import Stack
 from tests.integration.conftest import wait_for
 from tests.integration.hbase_servers import OtherHBase
 

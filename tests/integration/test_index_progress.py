@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc.errors import TailorbirdError
-from console.proc_stack import Stack
-from indexer.foreign import Progress, ProgressStore
-from indexer.targets import Targets
-from indexer.zk_registration import session, withdraw
-from indexer.zk_state import StoredProgress, StoredTargets
+from cdc.words.errors import TailorbirdError
+from console.stack.proc_stack import Stack
+from indexer.foreign.foreign import Progress, ProgressStore
+from indexer.peer.zk_registration import session, withdraw
+from indexer.rebuild.targets import Targets
+from indexer.rebuild.zk_state import StoredProgress, StoredTargets
 from tests.indexer.test_foreign import Store
 
 pytestmark = pytest.mark.integration

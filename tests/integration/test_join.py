@@ -21,21 +21,21 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cdc import naming
-from cdc.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
-from cdc.envelope import to_envelope
-from cdc.event import ChangeEvent, Op, SourceInfo
-from cdc.schema import Column, TableId, TableSchema
-from cdc.types import Canonical
-from console.cli_apply import provision
-from console.file_topology import load_topology
-from joins.compiler import compile_plan
-from joins.hbase_table import HBase, patiently
-from joins.oracle import tables_after
-from joins.plan import Plan
-from joins.simulation import Logged, Simulation
-from joins.sql_evaluate import Evaluator
-from joins.sql_oracle import Oracle
+from cdc.formats.debezium import to_envelope
+from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
+from cdc.words import naming
+from cdc.words.event import ChangeEvent, Op, SourceInfo
+from cdc.words.schema import Column, TableId, TableSchema
+from cdc.words.types import Canonical
+from console.commands.cli_apply import provision
+from console.pipeline.file_topology import load_topology
+from joins.query.compiler import compile_plan
+from joins.query.plan import Plan
+from joins.stores.hbase_table import HBase, patiently
+from joins.truth.oracle import tables_after
+from joins.truth.simulation import Logged, Simulation
+from joins.truth.sql_evaluate import Evaluator
+from joins.truth.sql_oracle import Oracle
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from cdc.naming import layouts_table
-from console.proc_stack import Stack
-from console.stack_bars import telling
-from joins.cuts import merged
-from joins.hbase_table import JoinedTable
+from cdc.words.naming import layouts_table
+from console.stack.bars import telling
+from console.stack.proc_stack import Stack
 from joins.run import cluster_command
+from joins.steps.cuts import merged
+from joins.stores.hbase_table import JoinedTable
 from tests.integration.test_join import History, Joined, joined, oracle, wait_for
 
 __all__ = ["joined"]  # a fixture

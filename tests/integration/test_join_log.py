@@ -17,9 +17,9 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from cdc.errors import UsageError
-from joins.compaction import Reading
-from joins.kafka_compaction import LogWatch
+from cdc.words.errors import UsageError
+from joins.stores.compaction import Reading
+from joins.stores.kafka_compaction import LogWatch
 from tests.integration.conftest import servers
 from tests.integration.test_join import FACT, History, Joined, joined, oracle, wait_for
 from tests.integration.test_join_failures import kill_group, settles

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cdc import naming
+from cdc.words import naming
 from tests.integration.test_join import History, Joined, oracle, wait_for
 from tests.integration.test_operation import ask, free_port
 

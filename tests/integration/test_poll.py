@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from cdc.reader import read_topology
-from cdc.topology import Source
-from ingest.agent.mysql_connection import connected
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Source
+from ingest.mysql.mysql_connection import connected
 from ingest.poll.mysql_reader import MySqlReader
 from ingest.poll.seams import Ask
 from ingest.poll.window import Window

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from console.http_metrics import read_metrics
+from console.status.http_metrics import read_metrics
 from tests.integration.alive import Alive, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -12,8 +12,8 @@ import requests
 
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.world import World
-from console.proc_stack import Stack
-from console.solr_cloud import SolrCloudAdmin, admin_of
+from console.provision.solr_cloud import SolrCloudAdmin, admin_of
+from console.stack.proc_stack import Stack
 from tests.integration.solr_servers import SolrServer, cloud
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]

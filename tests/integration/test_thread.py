@@ -16,15 +16,15 @@ from random import Random
 
 import pytest
 
-from cdc.topology import Topology
-from console.cli_apply import provision
-from console.cli_demo_steps import counts, traffic, verdict, wait_until_quiet
-from console.demo_shop import Shop
-from console.file_topology import load_topology
-from console.mysql_demo import MySqlShop
-from console.proc_pipeline import Pipeline
-from console.proc_stack import Stack
-from console.stack import LOAD_LOGIN
+from cdc.topology.topology import Topology
+from console.commands.cli_apply import provision
+from console.commands.cli_demo_steps import counts, traffic, verdict, wait_until_quiet
+from console.demo.mysql_demo import MySqlShop
+from console.demo.shop import Shop
+from console.pipeline.file_topology import load_topology
+from console.pipeline.proc_pipeline import Pipeline
+from console.stack.proc_stack import Stack
+from console.stack.settings import LOAD_LOGIN
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -25,19 +25,19 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cdc.errors import Fatal, Retriable
-from cdc.naming import change_topic, schemas_topic
-from cdc.schema import TableId
-from ingest.agent.capture import Session
-from ingest.agent.groups import Limits
-from ingest.agent.memory_log import Broker
-from ingest.agent.observer import Observer
-from ingest.agent.records import Recorder
-from ingest.agent.relations import Relation
-from ingest.agent.seams import EVERY_PARTITION, Seen
-from ingest.agent.signals import Signal
-from ingest.agent.tables import Tables
-from joins.oracle import Rows
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.naming import change_topic, schemas_topic
+from cdc.words.schema import TableId
+from ingest.capture.groups import Limits
+from ingest.capture.observer import Observer
+from ingest.capture.session import Session
+from ingest.capture.signals import Signal
+from ingest.facts.relations import Relation
+from ingest.facts.tables import Tables
+from ingest.log.memory_log import Broker
+from ingest.records.records import Recorder
+from ingest.records.seams import EVERY_PARTITION, Seen
+from joins.truth.oracle import Rows
 from tests.joins.joincase import PARTITIONS, Case, comparable, prepared, table_id
 from tests.joins.servers import Dying, Row, Server, numbers
 from tests.joins.topics import LAG, Runs, Topics

@@ -16,19 +16,19 @@ from typing import Any
 
 import yaml
 
-from cdc.envelope import to_envelope
-from cdc.event import ChangeEvent, Op, SourceInfo
-from cdc.naming import change_topic
-from cdc.reader import read_topology
-from cdc.schema import TableId, TableSchema
-from cdc.topology import Topology
-from cdc.types import Canonical
-from joins.compiler import compile_plan
-from joins.oracle import Rows, tables_after
-from joins.plan import Plan
-from joins.records import Message
-from joins.simulation import Logged, Simulation
-from joins.sql_oracle import Answer, Oracle
+from cdc.formats.debezium import to_envelope
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.event import ChangeEvent, Op, SourceInfo
+from cdc.words.naming import change_topic
+from cdc.words.schema import TableId, TableSchema
+from cdc.words.types import Canonical
+from joins.query.compiler import compile_plan
+from joins.query.plan import Plan
+from joins.steps.records import Message
+from joins.truth.oracle import Rows, tables_after
+from joins.truth.simulation import Logged, Simulation
+from joins.truth.sql_oracle import Answer, Oracle
 from tests.joins.altering import WORDS, altered_columns, altered_row, flat, shown, versions
 from tests.joins.quick import QuickOracle, database, evaluator
 

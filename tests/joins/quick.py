@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 
-from cdc.schema import TableId, TableSchema
-from cdc.types import Canonical, LogicalType
-from joins.oracle import Rows
-from joins.records import Values
-from joins.sql_evaluate import Evaluator, canonical, duckdb_type, translated
-from joins.sql_oracle import Oracle
+from cdc.words.schema import TableId, TableSchema
+from cdc.words.types import Canonical, LogicalType
+from joins.steps.records import Values
+from joins.truth.oracle import Rows
+from joins.truth.sql_evaluate import Evaluator, canonical, duckdb_type, translated
+from joins.truth.sql_oracle import Oracle
 
 _NUMBER = LogicalType(kind="int32")
 

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
-from cdc.errors import Fatal, Retriable
-from cdc.event import Position
-from cdc.naming import history_topic, schemas_topic
-from cdc.schema import TableId
-from cdc.types import Canonical
-from ingest.agent.facts import (
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.event import Position
+from cdc.words.naming import history_topic, schemas_topic
+from cdc.words.schema import TableId
+from cdc.words.types import Canonical
+from ingest.ddl.catalog import Catalog
+from ingest.ddl.dialect import dialect_of
+from ingest.ddl.statements import apply
+from ingest.facts.facts import (
     CaughtUp,
     Fact,
     RowsLogged,
@@ -27,14 +30,11 @@ from ingest.agent.facts import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.agent.memory_log import Broker, MemoryLog
-from ingest.agent.relations import Relation, Relations
-from ingest.agent.seams import Checkpoint, PositionLost, Record, Seen, Stream
-from ingest.agent.snapshots import Chunk, ChunkRequest
-from ingest.agent.tables import Tables
-from ingest.ddl.catalog import Catalog
-from ingest.ddl.dialect import dialect_of
-from ingest.ddl.statements import apply
+from ingest.facts.relations import Relation, Relations
+from ingest.facts.tables import Tables
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.seams import Checkpoint, PositionLost, Record, Seen, Stream
+from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 DIALECT = dialect_of("mysql")
@@ -144,7 +144,7 @@ class Server:
         """The key of a row."""
         return tuple(row[name] for name in self.keys[table])
 
-    # -- ingest.agent.seams.Source
+    # -- ingest.records.seams.Source
 
     def head(self) -> Position:
         self.step(self)

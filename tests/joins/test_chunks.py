@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cdc.cells import barrier_key
-from joins.chunks import folded, stale_keys, whole_rows
-from joins.hbase_table import HBase, JoinedTable
-from joins.records import ROW_GONE, ROW_PUT, Message, Refused
+from cdc.stored.cells import barrier_key
+from joins.steps.chunks import folded, stale_keys, whole_rows
+from joins.steps.records import ROW_GONE, ROW_PUT, Message, Refused
+from joins.stores.hbase_table import HBase, JoinedTable
 
 
 def message(row: int, op: int, v: int) -> Message:

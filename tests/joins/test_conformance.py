@@ -1,5 +1,5 @@
 """One suite for both engines: random joins through Spark with real state stores give, batch by batch, the messages of
-`joins.state`."""
+`joins.steps.state`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from joins.held import described, keys_of
-from joins.plan import Plan
-from joins.program import WEEK_MS, program_of
-from joins.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load
-from joins.simulation import Logged, Simulation
-from joins.spark_inspect import entries
-from joins.spark_kernel import kernel_flow
-from joins.spark_session import close_session, open_session
-from joins.spark_steps import dataflow
-from joins.sql_evaluate import Evaluator
+from joins.engine.held import described, keys_of
+from joins.engine.spark_inspect import entries
+from joins.engine.spark_kernel import kernel_flow
+from joins.engine.spark_session import close_session, open_session
+from joins.engine.spark_steps import dataflow
+from joins.kernel.program import WEEK_MS, program_of
+from joins.query.plan import Plan
+from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load
+from joins.truth.simulation import Logged, Simulation
+from joins.truth.sql_evaluate import Evaluator
 from tests.integration.conftest import servers
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
@@ -81,7 +81,9 @@ def batches_of(case: Case, chance: random.Random) -> Batches:
 
 
 def specified(plan: Plan, settled: Settled, batches: Batches, ends: Settled | None = None) -> list[Found]:
-    """What `joins.route` and `joins.state` say, batch by batch; DuckDB says which rows the filters let pass."""
+    """What `joins.steps.route` and `joins.steps.state` say, batch by batch; DuckDB says which rows the filters let
+    pass.
+    """
     evaluator, found = Evaluator(), []
     simulation = Simulation(plan, settled, evaluator, ends=ends)
     for batch in batches:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cdc.types import parse_type
-from joins.convert import Unfit, fit_of
+from cdc.words.types import parse_type
+from joins.query.convert import Unfit, fit_of
 
 EXACT: list[tuple[str, Any, Any]] = [
     ("decimal(8,3)", "2.99", "2.990"), ("decimal(8,3)", 5, "5.000"), ("decimal(8,3)", "-0.500", "-0.500"),

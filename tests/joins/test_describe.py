@@ -10,10 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cdc.errors import UsageError
-from cdc.schema import Column, TableId, TableSchema
+from cdc.words.errors import UsageError
+from cdc.words.schema import Column, TableId, TableSchema
 from console.cli import app
-from joins.describe import svg_of_plan, text_of_plan
+from joins.query.describe import svg_of_plan, text_of_plan
 from tests.joins.joincase import Case
 
 CASE = Case(

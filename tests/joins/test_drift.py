@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cdc.schema import Column, TableId, TableSchema
-from cdc.types import Canonical
-from joins.compiler import compile_plan
-from joins.drift import default_of, drifts, remembering
-from joins.plan import Plan
+from cdc.words.schema import Column, TableId, TableSchema
+from cdc.words.types import Canonical
+from joins.query.compiler import compile_plan
+from joins.query.drift import default_of, drifts, remembering
+from joins.query.plan import Plan
 from tests.joins.joincase import Case
 
 TABLE = TableId(source="shop", database="shop", table="t")

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cdc.errors import UsageError
-from cdc.layout import Layout, LayoutColumn
-from cdc.types import parse_type
-from joins.evolution import evolved, places
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.words.errors import UsageError
+from cdc.words.types import parse_type
+from joins.stores.evolution import evolved, places
 
 
 def layout(id_: int, **columns: str) -> Layout:

@@ -9,8 +9,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from joins.expressions import Unsupported
-from joins.functions import FUNCTIONS, check_shape, supported
+from joins.query.expressions import Unsupported
+from joins.query.functions import FUNCTIONS, check_shape, supported
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
 LISTED = re.search(r"functions: `([^`]*)`", DOCUMENT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joins import proc_kernel
+from joins.kernel import proc_kernel
 
 STEPS = {"Router", "KeyedJoin", "Assemble", "Message"}
 

@@ -1,4 +1,4 @@
-"""The portable engine's store of a key: as `joins.state` over a dict, and a change costs a page."""
+"""The portable engine's store of a key: as `joins.steps.state` over a dict, and a change costs a page."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from joins import pages
-from joins.plan import KeyedJoin
-from joins.records import DIM_GONE, DIM_PUT, GONE, MOVED, NEW, PUT, Message
-from joins.state import hop_step, joined_in
+from joins.query.plan import KeyedJoin
+from joins.steps import pages
+from joins.steps.records import DIM_GONE, DIM_PUT, GONE, MOVED, NEW, PUT, Message
+from joins.steps.state import hop_step, joined_in
 
 K = b"\x00[7]"
 

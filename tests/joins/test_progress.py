@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from joins.cuts import Cuts, Lag, SourcePosition
-from joins.progress import Operator, progress_of
+from joins.engine.progress import Operator, progress_of
+from joins.steps.cuts import Cuts, Lag, SourcePosition
 
 REPORT = {
     "batchId": 7,

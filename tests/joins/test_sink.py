@@ -11,17 +11,17 @@ import orjson
 import pytest
 from pyspark import cloudpickle
 
-from cdc.cells import RowCodec
-from cdc.errors import Fatal, UsageError
-from cdc.layout import Layout, LayoutColumn
-from cdc.types import Canonical, parse_type
-from joins import spark_query
-from joins.file_checkpoint import Checkpoint, QueryRecord
-from joins.hbase_table import connection
-from joins.kafka_table import upserts
-from joins.proc_worker import settle
-from joins.records import ROW_GONE, Floor, Message, Refused, RowGone, RowPut, dump, load, record_of, text_of
-from joins.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from cdc.stored.cells import RowCodec
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.words.errors import Fatal, UsageError
+from cdc.words.types import Canonical, parse_type
+from joins.engine import spark_query
+from joins.engine.file_checkpoint import Checkpoint, QueryRecord
+from joins.engine.proc_worker import settle
+from joins.steps.records import ROW_GONE, Floor, Message, Refused, RowGone, RowPut, dump, load, record_of, text_of
+from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from joins.stores.hbase_table import connection
+from joins.stores.kafka_table import upserts
 
 LAYOUT = Layout(
     topology="t",

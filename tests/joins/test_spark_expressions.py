@@ -12,11 +12,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.types import Canonical, LogicalType
-from joins.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, payload, text_of, values_of
-from joins.spark_expressions import finish, predicate
-from joins.sql_evaluate import canonical, native
-from joins.value_types import spark_type
+from cdc.words.types import Canonical, LogicalType
+from joins.engine.spark_expressions import finish, predicate
+from joins.query.value_types import spark_type
+from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, payload, text_of, values_of
+from joins.truth.sql_evaluate import canonical, native
 from tests.joins.joincase import Case
 
 pytestmark = pytest.mark.timeout(900)

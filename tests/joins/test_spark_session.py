@@ -12,7 +12,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from py4j.protocol import Py4JError
-from joins.spark_session import close_session, jvm_exit_code, open_session
+from joins.engine.spark_session import close_session, jvm_exit_code, open_session
 
 spark = open_session("memory", partitions=1, scratch=Path(sys.argv[1]), engine=sys.argv[2])
 assert jvm_exit_code(spark) is None

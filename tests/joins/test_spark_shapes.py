@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.envelope import to_envelope
-from cdc.event import ChangeEvent, SourceInfo
-from cdc.naming import change_topic
-from joins.oracle import Rows
-from joins.program import program_of
-from joins.records import ROW_GONE, ROW_PUT, SINK, load, values_of
-from joins.spark_kernel import finished, kernel_flow
-from joins.spark_session import close_session, open_session
-from joins.spark_steps import dataflow
-from joins.sql_oracle import Oracle
+from cdc.formats.debezium import to_envelope
+from cdc.words.event import ChangeEvent, SourceInfo
+from cdc.words.naming import change_topic
+from joins.engine.spark_kernel import finished, kernel_flow
+from joins.engine.spark_session import close_session, open_session
+from joins.engine.spark_steps import dataflow
+from joins.kernel.program import program_of
+from joins.steps.records import ROW_GONE, ROW_PUT, SINK, load, values_of
+from joins.truth.oracle import Rows
+from joins.truth.sql_oracle import Oracle
 from tests.joins.joincase import Case, table_id
 from tests.joins.shapes import SHAPES, Shape, changes_of
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.errors import TopologyError
-from cdc.reader import read_topology
-from cdc.schema import Column, TableId, TableSchema
-from cdc.topology import Topology
-from cdc.types import Canonical
-from joins.compiler import compile_plan
-from joins.plan import Plan
-from joins.records import Values
-from joins.sql import check_query, parse_query, tables_of
-from joins.sql_evaluate import Evaluator
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import TopologyError
+from cdc.words.schema import Column, TableId, TableSchema
+from cdc.words.types import Canonical
+from joins.query.compiler import compile_plan
+from joins.query.plan import Plan
+from joins.query.sql import check_query, parse_query, tables_of
+from joins.steps.records import Values
+from joins.truth.sql_evaluate import Evaluator
 
 HEAD = """name: shape
 sources:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from joins import stamps
-from joins.sink import next_stamp
-from joins.stamps import Stamps
+from joins.steps import stamps
+from joins.steps.sink import next_stamp
+from joins.steps.stamps import Stamps
 
 ROWS = 3
 SCHEDULES = 400

@@ -12,22 +12,22 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.errors import Retriable
-from cdc.event import Position
-from cdc.naming import change_topic, history_topic, schemas_topic
-from cdc.schema import TableId
-from ingest.agent.capture import Session
-from ingest.agent.facts import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
-from ingest.agent.groups import Limits
-from ingest.agent.memory_log import Broker, MemoryLog
-from ingest.agent.observer import Observer
-from ingest.agent.records import Recorder
-from ingest.agent.relations import Relations
-from ingest.agent.seams import Checkpoint, Record, Seen, Stream
-from ingest.agent.snapshots import Chunk, ChunkRequest
-from ingest.agent.tables import Tables
+from cdc.words.errors import Retriable
+from cdc.words.event import Position
+from cdc.words.naming import change_topic, history_topic, schemas_topic
+from cdc.words.schema import TableId
+from ingest.capture.groups import Limits
+from ingest.capture.observer import Observer
+from ingest.capture.session import Session
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
 from ingest.ddl.dialect import dialect_of
+from ingest.facts.facts import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
+from ingest.facts.relations import Relations
+from ingest.facts.tables import Tables
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record, Seen, Stream
+from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from joins import compaction
-from joins.compaction import PartitionNow, Reading
+from joins.stores import compaction
+from joins.stores.compaction import PartitionNow, Reading
 
 LAG = 600_000  # ms
 LOOK = 10_000  # between two looks at the log

@@ -13,16 +13,16 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.errors import Retriable
-from cdc.foreign import ForeignField, ForeignTable
-from cdc.types import parse_type
-from indexer import foreign
-from indexer.foreign import ForeignProcessor, NoProgress, Progress, ProgressStore
-from indexer.foreign_mapping import ForeignRow
-from indexer.mapping import Document, Field
-from indexer.peer import Edit, Edits
-from indexer.processor import DeadLetter, Refused
-from indexer.wire import DELETE_COLUMN, DELETE_FAMILY, PUT, Cell
+from cdc.stored.foreign import ForeignField, ForeignTable
+from cdc.words.errors import Retriable
+from cdc.words.types import parse_type
+from indexer.foreign import foreign
+from indexer.foreign.foreign import ForeignProcessor, NoProgress, Progress, ProgressStore
+from indexer.foreign.mapping import ForeignRow
+from indexer.index.mapping import Document, Field
+from indexer.index.processor import DeadLetter, Refused
+from indexer.peer.peer import Edit, Edits
+from indexer.peer.wire import DELETE_COLUMN, DELETE_FAMILY, PUT, Cell
 
 ROWS = (b"a", b"b")
 COLUMNS = (b"x", b"y")

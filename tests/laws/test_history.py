@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.errors import Fatal, Skippable
-from cdc.event import Position
-from cdc.history import (
+from cdc.words.errors import Fatal, Skippable
+from cdc.words.event import Position
+from cdc.words.history import (
     DatabaseState,
     History,
     Record,
@@ -20,7 +20,7 @@ from cdc.history import (
     history_from_records,
     records,
 )
-from cdc.schema import Column, TableId, TableSchema
+from cdc.words.schema import Column, TableId, TableSchema
 
 Step = tuple[str, str, int]  # what, table, columns
 

@@ -13,14 +13,14 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.cells import Barrier, RowCodec, barrier_key
-from cdc.errors import Retriable
-from cdc.layout import Layout, LayoutColumn
-from cdc.types import parse_type
-from indexer.mapping import Document, Field
-from indexer.peer import Edit, Edits
-from indexer.processor import DeadLetter, Processor, Refused
-from indexer.wire import DELETE_FAMILY, PUT, Cell
+from cdc.stored.cells import Barrier, RowCodec, barrier_key
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.words.errors import Retriable
+from cdc.words.types import parse_type
+from indexer.index.mapping import Document, Field
+from indexer.index.processor import DeadLetter, Processor, Refused
+from indexer.peer.peer import Edit, Edits
+from indexer.peer.wire import DELETE_FAMILY, PUT, Cell
 
 LAYOUT = Layout(
     topology="t",

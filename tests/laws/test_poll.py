@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.errors import Fatal, Retriable
-from cdc.naming import change_topic, schemas_topic
-from cdc.schema import Column, TableId, TableSchema
-from cdc.topology import Poll, PollMode
-from ingest.agent.memory_log import Broker, MemoryLog
-from ingest.agent.records import Recorder
-from ingest.agent.seams import Checkpoint, Record
+from cdc.topology.topology import Poll, PollMode
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.naming import change_topic, schemas_topic
+from cdc.words.schema import Column, TableId, TableSchema
+from ingest.log.memory_log import Broker, MemoryLog
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.session import PollObserver, PollSession
 from ingest.poll.window import SLACK, Window
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record
 
 SECOND = 1_000_000
 TABLE = TableId(source="s", database="d", table="t")

@@ -9,16 +9,16 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.event import Position
-from cdc.naming import history_topic, schemas_topic
-from ingest.agent.capture import Session
-from ingest.agent.groups import Limits
-from ingest.agent.marks import MOST, REPLAYED, Marks, marks_of, rewound
-from ingest.agent.memory_log import Broker, MemoryLog
-from ingest.agent.observer import Observer
-from ingest.agent.records import Recorder
-from ingest.agent.seams import Checkpoint, Record
-from ingest.agent.tables import Tables
+from cdc.words.event import Position
+from cdc.words.naming import history_topic, schemas_topic
+from ingest.capture.groups import Limits
+from ingest.capture.marks import MOST, REPLAYED, Marks, marks_of, rewound
+from ingest.capture.observer import Observer
+from ingest.capture.session import Session
+from ingest.facts.tables import Tables
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record
 from tests.laws.test_capture import TOPIC, History, Server, histories, numbers
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier, split_keys
-from cdc.layout import Layout, LayoutColumn, dump_layout, load_layout
-from cdc.types import Canonical, LogicalType, from_mysql, parse_type
-from cdc.values import datetime_of, decoder, encoder, micros_of
+from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier, split_keys
+from cdc.stored.layout import Layout, LayoutColumn, dump_layout, load_layout
+from cdc.stored.values import datetime_of, decoder, encoder, micros_of
+from cdc.words.types import Canonical, LogicalType, from_mysql, parse_type
 
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 

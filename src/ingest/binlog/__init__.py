@@ -5,16 +5,16 @@ way for consumers of row changes only.
 """
 
 from ingest.binlog.binlog import Binlog
-from ingest.binlog.columns import Column, ColumnHint, SchemaSource
-from ingest.binlog.flavour import ABSENT, Flavour
-from ingest.binlog.handlers import ContentHandler, Pipeline, TransactionAggregator
-from ingest.binlog.jsonb import JSON_NULL
-from ingest.binlog.jsondiff import JsonDiff, JsonDiffs, apply_diffs
-from ingest.binlog.position import Checkpoint, parse_position
-from ingest.binlog.reader import Reader, Statement
+from ingest.binlog.format.columns import Column, ColumnHint, SchemaSource
+from ingest.binlog.format.flavour import ABSENT, Flavour
+from ingest.binlog.format.tablemap import TableMap
+from ingest.binlog.json.diff import JsonDiff, JsonDiffs, apply_diffs
+from ingest.binlog.json.jsonb import JSON_NULL
+from ingest.binlog.reading.handlers import ContentHandler, Pipeline, TransactionAggregator
+from ingest.binlog.reading.position import Checkpoint, parse_position
+from ingest.binlog.reading.reader import Reader, Statement
+from ingest.binlog.reading.stream import Committed, EventStream, RowBatch, StreamOptions
 from ingest.binlog.run import create_transport, open_binlog, open_reader
-from ingest.binlog.stream import Committed, EventStream, RowBatch, StreamOptions
-from ingest.binlog.tablemap import TableMap
 
 __all__ = [
     "ABSENT",

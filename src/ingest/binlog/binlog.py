@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdc.errors import TailorbirdError
-from ingest.binlog import events as e
-from ingest.binlog.handlers import Pipeline
-from ingest.binlog.position import Checkpoint
-from ingest.binlog.reader import Reader, Transport
-from ingest.binlog.stream import StreamOptions
+from cdc.words.errors import TailorbirdError
+from ingest.binlog.reading import events as e
+from ingest.binlog.reading.handlers import Pipeline
+from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.reader import Reader, Transport
+from ingest.binlog.reading.stream import StreamOptions
 
 
 class Binlog:

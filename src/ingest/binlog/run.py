@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ingest.binlog.binlog import Binlog
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.position import Checkpoint
-from ingest.binlog.proc_background import BackgroundTransport
-from ingest.binlog.reader import Reader, Transport
-from ingest.binlog.stream import StreamOptions
-from ingest.binlog.uri import FileAddress, parse_uri
+from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.reader import Reader, Transport
+from ingest.binlog.reading.stream import StreamOptions
+from ingest.binlog.transports.file_transport import FileTransport
+from ingest.binlog.transports.proc_background import BackgroundTransport
+from ingest.binlog.transports.uri import FileAddress, parse_uri
 
 
 def create_transport(uri: str) -> Transport:
@@ -16,7 +16,7 @@ def create_transport(uri: str) -> Transport:
     address = parse_uri(uri)
     if isinstance(address, FileAddress):
         return FileTransport(address.path)
-    from ingest.binlog.mysql_transport import MysqlTransport  # files need no client library
+    from ingest.binlog.transports.mysql_transport import MysqlTransport  # files need no client library
 
     return MysqlTransport(address)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cdc.types import Canonical
+from cdc.words.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition, Key
 from ingest.ddl.charsets import BINARY, bin_collation, default_collation
 from ingest.ddl.column_types import BY_CODE, TypeWords, read_charset, read_type, resolved

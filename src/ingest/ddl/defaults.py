@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Literal as OneOf
 
-from cdc.types import Canonical, LogicalType, from_mysql
-from ingest.binlog import canonical
+from cdc.words.types import Canonical, LogicalType, from_mysql
+from ingest.binlog.format import canonical
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.errors import DdlNotUnderstood
 from ingest.ddl.words import Word, words_of

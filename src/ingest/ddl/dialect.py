@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cdc.errors import UsageError
+from cdc.words.errors import UsageError
 
 ServerName = Literal["mysql", "mariadb"]
 
@@ -53,7 +53,7 @@ class Dialect:
 
     @property
     def default_charset(self) -> str:
-        """character_set_server as the version ships with it; an agent asks the server instead."""
+        """character_set_server as the version ships with it; capture asks the server instead."""
         return "utf8mb4" if self.version >= (110600 if self.maria else 80001) else "latin1"
 
     def in_mode(self, sql_mode: str) -> Dialect:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from cdc.event import Position
-from cdc.history import DatabaseState, History, SchemaChange, TableState
-from cdc.schema import Column, TableId, TableSchema
+from cdc.words.event import Position
+from cdc.words.history import DatabaseState, History, SchemaChange, TableState
+from cdc.words.schema import Column, TableId, TableSchema
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, definition_of, table_from_json
 from ingest.ddl.defaults import converted_initial, shown_initial
 from ingest.ddl.dialect import Dialect
@@ -41,7 +41,7 @@ def follow(
 ) -> Followed:
     """Fold one statement from a source's log; `position` is the one behind it, `catalog` what held before it.
 
-    The agent calls it for each statement in order and writes `change` in the transaction that moves its position.
+    Capture calls it for each statement in order and writes `change` in the transaction that moves its position.
     """
     applied = apply(catalog, sql, database=database, dialect=dialect, session=session)
     after = applied.catalog
@@ -171,7 +171,7 @@ def _with_state(catalog: Catalog, state: TableState) -> Catalog:
 
 
 def catalog_at(history: History, source: str, position: Position, default_charset: str | None) -> Catalog:
-    """The catalog that held at a position: where an agent begins that resumes there.
+    """The catalog that held at a position: where a capture begins that resumes there.
 
     `default_charset` is the server's character_set_server. Temporary tables of sessions that were open are not known:
     their statements then name tables that do not exist, which quarantines nothing that is captured.

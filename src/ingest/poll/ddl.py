@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cdc.errors import UsageError
-from cdc.schema import TableId, TableSchema
-from cdc.topology import Poll, Source
+from cdc.topology.topology import Poll, Source
+from cdc.words.errors import UsageError
+from cdc.words.schema import TableId, TableSchema
 
 Dialect = str
 DIALECTS = ("mysql", "mariadb", "postgresql", "sqlite")

@@ -6,15 +6,15 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from cdc.schema import TableId, TableSchema
-from cdc.topology import Poll, Source
-from ingest.agent.chunks import quoted
-from ingest.agent.mysql_connection import Connection, query, translated
-from ingest.agent.mysql_schema import table_schemas
-from ingest.agent.mysql_snapshot import image_of
-from ingest.agent.values import FromText, from_text, select_expression
+from cdc.topology.topology import Poll, Source
+from cdc.words.schema import TableId, TableSchema
+from ingest.facts.values import FromText, from_text, select_expression
+from ingest.mysql.mysql_connection import Connection, query, translated
+from ingest.mysql.mysql_schema import table_schemas
+from ingest.mysql.mysql_snapshot import image_of
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+from ingest.records.chunks import quoted
 
 _OLDEST = dt.datetime(1000, 1, 1)  # what the zero date counts as, which no calendar has
 _UTC = "UTC_TIMESTAMP(6)"

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 from prometheus_client import Gauge
 
-from cdc.schema import TableId
-from cdc.topology import Poll, Source, Topology
-from ingest.agent.mysql_connection import connected
-from ingest.agent.observer import Observer
-from ingest.agent.records import Recorder
-from ingest.agent.seams import ChangeLog, Checkpoint
+from cdc.topology.topology import Poll, Source, Topology
+from cdc.words.schema import TableId
+from ingest.capture.observer import Observer
+from ingest.mysql.mysql_connection import connected
 from ingest.poll.ddl import dialect_of
 from ingest.poll.mysql_reader import MySqlReader
 from ingest.poll.seams import Reader
 from ingest.poll.session import PollObserver, PollSession
+from ingest.records.records import Recorder
+from ingest.records.seams import ChangeLog, Checkpoint
 
 SINCE_SUCCESS = Gauge(
     "tailorbird_poll_seconds_since_success", "Since all tables of a source were last polled without a fault", ["source"]

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from cdc.schema import TableId, TableSchema
-from ingest.agent.facts import Image
+from cdc.words.schema import TableId, TableSchema
+from ingest.facts.facts import Image
 
 _EPOCH = dt.datetime(1970, 1, 1)
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from cdc.errors import Fatal
-from cdc.event import ChangeEvent, Position, SourceInfo
-from cdc.filters import TableRule, shape_of
-from cdc.schema import TableId, TableSchema
-from cdc.topology import Poll
-from ingest.agent.facts import Image, Refused
-from ingest.agent.images import tellable
-from ingest.agent.observer import Observer
-from ingest.agent.records import Recorder
-from ingest.agent.seams import ChangeLog, Checkpoint, Record
+from cdc.topology.topology import Poll
+from cdc.words.errors import Fatal
+from cdc.words.event import ChangeEvent, Position, SourceInfo
+from cdc.words.filters import TableRule, shape_of
+from cdc.words.schema import TableId, TableSchema
+from ingest.capture.observer import Observer
+from ingest.facts.facts import Image, Refused
 from ingest.poll.seams import PolledRow, Reader
 from ingest.poll.window import Window
+from ingest.records.images import tellable
+from ingest.records.records import Recorder
+from ingest.records.seams import ChangeLog, Checkpoint, Record
 
 FORMAT = 1
 BACKLOG_LIMIT = 10_000  # rows that a count of the backlog looks at, at most

@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from cdc.errors import Fatal, Retriable, TailorbirdError, UsageError
-from cdc.schema import Column, TableId, TableSchema
-from cdc.topology import Poll, Source
-from cdc.types import Canonical
-from ingest.agent.facts import Image, Refused
+from cdc.topology.topology import Poll, Source
+from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.words.schema import Column, TableId, TableSchema
+from cdc.words.types import Canonical
+from ingest.facts.facts import Image, Refused
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.sql_types import column_type, reader_of

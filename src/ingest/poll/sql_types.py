@@ -13,8 +13,8 @@ import orjson
 from sqlalchemy import types as sql
 from sqlalchemy.types import TypeEngine
 
-from cdc.schema import Column
-from cdc.types import Canonical, LogicalType
+from cdc.words.schema import Column
+from cdc.words.types import Canonical, LogicalType
 
 _LONGEST_VARCHAR = 16_383
 _MOST_DIGITS = 65  # MySQL's, which every later stage keeps exactly

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from cdc.errors import Fatal
+from cdc.words.errors import Fatal
 from ingest.poll.seams import Ask, Look, PolledRow
 
 SLACK = 2_000_000  # microseconds: a clock's granularity of a second, and the jitter of reading it

@@ -7,7 +7,7 @@ import org.apache.spark.sql.*;
 import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
-/** A star's rows of the parts that its hops send, so that only whole rows leave: `joins.state.assemble_step`. State per row: its payload, every part's. */
+/** A star's rows of the parts that its hops send, so that only whole rows leave: `joins.steps.state.assemble_step`. State per row: its payload, every part's. */
 public final class Assemble extends StatefulProcessor<Object, Object, Object> {
   private final String program;
   private transient Star[] stars;

@@ -8,7 +8,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 
-/** Reads one table's envelopes: `joins.envelope`. Only used columns are read, each in the type the plan knows. */
+/** Reads one table's envelopes: `joins.steps.envelope`. Only used columns are read, each in the type the plan knows. */
 final class Envelope {
   private static final int DEEPEST = 64, ENDLESS = Integer.MAX_VALUE;
   private static final long MOST = 1L << 62; // of a sequence: `latest` doubles it

@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.regex.*;
 
 /**
- * A value of the log → canonical JSON of the type that the plan was compiled with: `joins.convert`. What has its
+ * A value of the log → canonical JSON of the type that the plan was compiled with: `joins.query.convert`. What has its
  * type's form already, as nearly all has, is only looked at.
  */
 final class Fit {

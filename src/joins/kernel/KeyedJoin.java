@@ -8,7 +8,7 @@ import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
 /**
- * The rows that point at a key meet the row that has it, for every hop of a level: `joins.state.hop_step`. State: per key the right side's payload and, with
+ * The rows that point at a key meet the row that has it, for every hop of a level: `joins.steps.state.hop_step`. State: per key the right side's payload and, with
  * it, the first few rows, of each its payload, or nothing where an assembling step keeps it: so they need no search of the store. Once they are more, each is
  * an entry of its own, written without being read, and a key with very many costs no more per change than any other.
  */

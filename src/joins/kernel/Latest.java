@@ -8,7 +8,7 @@ import scala.Tuple2;
 import scala.collection.immutable.Seq;
 
 /**
- * Makes an order for logs that have none: `joins.state.latest_step`, then routing. State per row: its version and packed values, or of a deleted row the
+ * Makes an order for logs that have none: `joins.steps.state.latest_step`, then routing. State per row: its version and packed values, or of a deleted row the
  * version alone, which is forgotten after as long as the log is sure to keep what could come again.
  */
 public final class Latest extends StatefulProcessor<Object, Object, Object> {

@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.*;
 
 /**
- * What a marker stands for, found by reading its partition again in front of it: `joins.truncation.mended`. Rows are
+ * What a marker stands for, found by reading its partition again in front of it: `joins.steps.truncation.mended`. Rows are
  * held in memory, at most MOST of them: where there are more, half of the keys waits for another reading.
  */
 final class Mended implements Iterator<Event> {

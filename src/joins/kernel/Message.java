@@ -9,7 +9,7 @@ import scala.Tuple2;
 
 /**
  * What travels between the steps: (k, m), m opaque to Spark: op (1 byte), v (8, big-endian), length of r (4), r, p; a payload p is ts_ms (8) and the values
- * as the inside of a JSON array, empty for an absent row. `joins.records` says what each means and writes the same bytes.
+ * as the inside of a JSON array, empty for an absent row. `joins.steps.records` says what each means and writes the same bytes.
  * The sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
  */
 public final class Message {

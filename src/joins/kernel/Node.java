@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.*;
 import scala.collection.immutable.Seq;
 
-/** One place of the tree that reads a table: `joins.route.messages_of`. */
+/** One place of the tree that reads a table: `joins.steps.route.messages_of`. */
 final class Node {
   private final int[] columns, id, hops; // no hops: a leaf
   private final int[][] keys;

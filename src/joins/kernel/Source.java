@@ -94,7 +94,7 @@ final class Source {
     for (int i = 0; i < nodes.length; i++) nodes[i].route(event, out);
   }
 
-  /** What a marker stands for: `joins.truncation.mended`. Such a log's floor rises. */
+  /** What a marker stands for: `joins.steps.truncation.mended`. Such a log's floor rises. */
   Iterator<Event> marked(Event marker, Collection<Object> out) {
     if (latest) {
       Integer partition = Integer.valueOf(marker.partition);

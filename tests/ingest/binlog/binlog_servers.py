@@ -91,7 +91,7 @@ def cache_folder() -> Path:
 
 
 def _stack_cache() -> Path:
-    from console.stack import StackSettings
+    from console.stack.settings import StackSettings
 
     return StackSettings.from_environ(os.environ, ROOT).cache
 
@@ -131,10 +131,10 @@ def install(flavour: str) -> Installed:
 
 
 def _mysql80() -> Installed:
-    from console.proc_stack import Stack
-    from console.proc_stack_tools import find_java, find_tools
-    from console.stack import StackSettings
-    from console.stack_progress import silent
+    from console.stack.proc_stack import Stack
+    from console.stack.proc_tools import find_java, find_tools
+    from console.stack.progress import silent
+    from console.stack.settings import StackSettings
 
     settings = StackSettings.from_environ(os.environ, ROOT)
     Stack(settings).fetch(bundles=("mysql",))

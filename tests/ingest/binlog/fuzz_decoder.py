@@ -17,14 +17,14 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports():
-    from cdc.errors import TailorbirdError
+    from cdc.words.errors import TailorbirdError
     from ingest.binlog import Checkpoint, EventStream, Flavour, Reader, RowBatch, StreamOptions
-    from ingest.binlog.codes import ROWS_EVENTS
-    from ingest.binlog.dialect import dialect_of
-    from ingest.binlog.effects import changes_rows, effects
-    from ingest.binlog.file_transport import FileTransport
-    from ingest.binlog.jsonl import JsonLines
-    from ingest.binlog.writer import BinlogWriter
+    from ingest.binlog.format.codes import ROWS_EVENTS
+    from ingest.binlog.format.dialect import dialect_of
+    from ingest.binlog.reading.effects import changes_rows, effects
+    from ingest.binlog.reading.jsonl import JsonLines
+    from ingest.binlog.transports.file_transport import FileTransport
+    from ingest.binlog.writer.writer import BinlogWriter
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
 HEADER = struct.Struct("<IBIIIH")

@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from ingest.binlog.codes import ColumnType as T
-from ingest.binlog.columns import Column
-from ingest.binlog.gtid import GtidSet
-from ingest.binlog.writer import BinlogWriter
+from ingest.binlog.format.codes import ColumnType as T
+from ingest.binlog.format.columns import Column
+from ingest.binlog.format.gtid import GtidSet
+from ingest.binlog.writer.writer import BinlogWriter
 
 NOW = 1_700_000_000
 UUIDS = ("11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555")

@@ -11,10 +11,10 @@ from binlog_servers import Server
 from type_matrix import ServerSchema
 
 from ingest.binlog import RowBatch, StreamOptions, open_reader
-from ingest.binlog.codes import ColumnType
-from ingest.binlog.errors import UndecodableValue
-from ingest.binlog.mysql_transport import MysqlTransport
-from ingest.binlog.uri import ServerAddress, parse_uri
+from ingest.binlog.format.codes import ColumnType
+from ingest.binlog.format.errors import UndecodableValue
+from ingest.binlog.transports.mysql_transport import MysqlTransport
+from ingest.binlog.transports.uri import ServerAddress, parse_uri
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
 

@@ -16,17 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_writer import NOW, column, replay
 
-from ingest.binlog import JSON_NULL, Checkpoint, Reader, RowBatch, open_reader, rowcode
-from ingest.binlog.codes import ColumnType as T
-from ingest.binlog.errors import UndecodableValue
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.file_writer import BinlogFile
-from ingest.binlog.gtid import GtidSet
-from ingest.binlog.jsonb import decode_json
-from ingest.binlog.jsondocument import document_reader, layout_reader
-from ingest.binlog.jsonencode import encode_json
-from ingest.binlog.jsonlayout import Layouts
-from ingest.binlog.writer import BinlogWriter
+from ingest.binlog import JSON_NULL, Checkpoint, Reader, RowBatch, open_reader
+from ingest.binlog.format.codes import ColumnType as T
+from ingest.binlog.format.errors import UndecodableValue
+from ingest.binlog.format.gtid import GtidSet
+from ingest.binlog.json.document import document_reader, layout_reader
+from ingest.binlog.json.encode import encode_json
+from ingest.binlog.json.jsonb import decode_json
+from ingest.binlog.json.layout import Layouts
+from ingest.binlog.rows import rowcode
+from ingest.binlog.transports.file_transport import FileTransport
+from ingest.binlog.writer.file_writer import BinlogFile
+from ingest.binlog.writer.writer import BinlogWriter
 
 SCALARS = (
     st.none()

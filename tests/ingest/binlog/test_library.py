@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import UsageError
+from cdc.words.errors import UsageError
 from ingest.binlog import (
     ABSENT,
     Binlog,
@@ -26,17 +26,17 @@ from ingest.binlog import (
     TransactionAggregator,
     parse_position,
 )
-from ingest.binlog import events as e
-from ingest.binlog.codes import ColumnType as T
-from ingest.binlog.columns import Column
-from ingest.binlog.effects import changes_rows, effects
-from ingest.binlog.errors import CorruptBinlog, UndecodableValue, UnsupportedEvent
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.gtid import GtidSet, MariaGtidSet
-from ingest.binlog.rowset import Converter, ResultSet, RowEventSet, Value
-from ingest.binlog.stream import Packet
-from ingest.binlog.uri import FileAddress, ServerAddress, parse_uri
-from ingest.binlog.writer import BinlogWriter
+from ingest.binlog.format.codes import ColumnType as T
+from ingest.binlog.format.columns import Column
+from ingest.binlog.format.errors import CorruptBinlog, UndecodableValue, UnsupportedEvent
+from ingest.binlog.format.gtid import GtidSet, MariaGtidSet
+from ingest.binlog.reading import events as e
+from ingest.binlog.reading.effects import changes_rows, effects
+from ingest.binlog.reading.rowset import Converter, ResultSet, RowEventSet, Value
+from ingest.binlog.reading.stream import Packet
+from ingest.binlog.transports.file_transport import FileTransport
+from ingest.binlog.transports.uri import FileAddress, ServerAddress, parse_uri
+from ingest.binlog.writer.writer import BinlogWriter
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
 NOW = 1_700_000_000

@@ -12,19 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_binlogs import a_binlog, damage
 
-from cdc.errors import TailorbirdError
-from cdc.event import Position
-from ingest.agent.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
-from ingest.agent.logged import ENVELOPE, LoggedFacts
-from ingest.agent.records import Recorder
-from ingest.agent.seams import Checkpoint, Record
-from ingest.agent.tables import Tables
-from ingest.agent.transactions import Transactions
+from cdc.words.errors import TailorbirdError
+from cdc.words.event import Position
 from ingest.binlog import Reader, StreamOptions
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.whole import Whole, WholeTransactions, Window
+from ingest.binlog.reading.whole import Whole, WholeTransactions, Window
+from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
 from ingest.ddl.dialect import dialect_of
+from ingest.facts.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
+from ingest.facts.logged import ENVELOPE, LoggedFacts
+from ingest.facts.tables import Tables
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record
+from ingest.records.transactions import Transactions
 
 Told = tuple[list[tuple[Fact, object]], str]
 

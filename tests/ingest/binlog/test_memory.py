@@ -10,9 +10,9 @@ from pathlib import Path
 
 import zstandard
 
-from ingest.binlog.codes import ColumnType as T
-from ingest.binlog.columns import Column
-from ingest.binlog.writer import BinlogWriter
+from ingest.binlog.format.codes import ColumnType as T
+from ingest.binlog.format.columns import Column
+from ingest.binlog.writer.writer import BinlogWriter
 
 NOW = 1_700_000_000
 ID = Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)
@@ -21,7 +21,7 @@ BLOB = Column(index=1, name="data", type=T.BLOB, named=True, size=4, charset="bi
 CHILD = """
 import sys
 from ingest.binlog import Reader, RowBatch
-from ingest.binlog.file_transport import FileTransport
+from ingest.binlog.transports.file_transport import FileTransport
 rows = 0
 for change in Reader(FileTransport(sys.argv[1])).changes():
     if isinstance(change, RowBatch):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import TailorbirdError
+from cdc.words.errors import TailorbirdError
 from ingest.binlog import Reader, RowBatch
-from ingest.binlog.file_transport import FileTransport
+from ingest.binlog.transports.file_transport import FileTransport
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs" / "pairs"
 NAMES = ["dbz_connector_test@m10", "dbz_json_test@m10", "dbz_default_value@m10", "dbz_geometry_test_8@m10"]

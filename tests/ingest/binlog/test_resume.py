@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ingest.binlog import Checkpoint, Reader, RowBatch
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.gtid import GtidSet, MariaGtidSet
+from ingest.binlog.format.gtid import GtidSet, MariaGtidSet
+from ingest.binlog.transports.file_transport import FileTransport
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs" / "pairs"
 
@@ -59,7 +59,7 @@ CHILD = """
 import json, sys
 from dataclasses import asdict
 from ingest.binlog import Checkpoint, Reader, RowBatch
-from ingest.binlog.file_transport import FileTransport
+from ingest.binlog.transports.file_transport import FileTransport
 file, position, batches = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 reader = Reader(FileTransport(sys.argv[1]), Checkpoint(file=file, position=position, batches=batches))
 for change in reader.changes():

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from truth import expected, play
 
-from cdc.errors import TailorbirdError
+from cdc.words.errors import TailorbirdError
 from ingest.binlog import Committed, Reader, RowBatch, Statement, StreamOptions
-from ingest.binlog.errors import CorruptBinlog
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.jsonl import JsonLines
+from ingest.binlog.format.errors import CorruptBinlog
+from ingest.binlog.reading.jsonl import JsonLines
+from ingest.binlog.transports.file_transport import FileTransport
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
 PAIRS = sorted(path.name.removesuffix(".binlog.gz") for path in (DATA / "pairs").glob("*.binlog.gz"))

@@ -13,7 +13,7 @@ import pytest
 from binlog_servers import Server
 from type_matrix import ServerSchema
 
-from cdc.errors import UsageError
+from cdc.words.errors import UsageError
 from ingest.binlog import (
     Checkpoint,
     Flavour,
@@ -28,10 +28,10 @@ from ingest.binlog import (
     open_binlog,
     open_reader,
 )
-from ingest.binlog.errors import BinlogError, ConnectionLost, UnsupportedEvent
-from ingest.binlog.events import Incident, Transaction
-from ingest.binlog.mysql_transport import MysqlTransport
-from ingest.binlog.uri import ServerAddress, parse_uri
+from ingest.binlog.format.errors import BinlogError, ConnectionLost, UnsupportedEvent
+from ingest.binlog.reading.events import Incident, Transaction
+from ingest.binlog.transports.mysql_transport import MysqlTransport
+from ingest.binlog.transports.uri import ServerAddress, parse_uri
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from type_cases import cases_of
 from type_matrix import prepare, run
 
 from ingest.binlog import RowBatch, open_reader
-from ingest.binlog.mysql_transport import MysqlTransport
-from ingest.binlog.uri import ServerAddress, parse_uri
+from ingest.binlog.transports.mysql_transport import MysqlTransport
+from ingest.binlog.transports.uri import ServerAddress, parse_uri
 
 # Image, metadata, checksum: each value of each meets each other at least once; `make matrix` runs all twelve.
 SHORT = [("FULL", "FULL", "CRC32"), ("MINIMAL", "MINIMAL", "NONE"), ("NOBLOB", "MINIMAL", "CRC32")]

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_binlogs import NOW, TABLES, UUIDS, a_binlog, a_row, damage
 
-from cdc.errors import TailorbirdError
+from cdc.words.errors import TailorbirdError
 from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, StreamOptions
-from ingest.binlog.errors import ConnectionLost
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.mysql_transport import MysqlTransport, _Source
-from ingest.binlog.uri import ServerAddress, parse_uri
-from ingest.binlog.whole import PACKET_GAP, WholeTransactions, Window
-from ingest.binlog.writer import BinlogWriter
+from ingest.binlog.format.errors import ConnectionLost
+from ingest.binlog.reading.whole import PACKET_GAP, WholeTransactions, Window
+from ingest.binlog.transports.file_transport import FileTransport
+from ingest.binlog.transports.mysql_transport import MysqlTransport, _Source
+from ingest.binlog.transports.uri import ServerAddress, parse_uri
+from ingest.binlog.writer.writer import BinlogWriter
 
 
 class Socket:

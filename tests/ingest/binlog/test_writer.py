@@ -16,14 +16,14 @@ from type_cases import cases_of
 from type_matrix import prepare
 
 from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, Statement, create_transport, open_reader
-from ingest.binlog.codes import ColumnType as T
-from ingest.binlog.columns import Column
-from ingest.binlog.events import RawEvent
-from ingest.binlog.file_transport import FileTransport
-from ingest.binlog.file_writer import BinlogFile, copy_binlog
-from ingest.binlog.gtid import GtidSet
-from ingest.binlog.position import gtid_text, identity_of
-from ingest.binlog.writer import BinlogWriter
+from ingest.binlog.format.codes import ColumnType as T
+from ingest.binlog.format.columns import Column
+from ingest.binlog.format.gtid import GtidSet
+from ingest.binlog.reading.events import RawEvent
+from ingest.binlog.reading.position import gtid_text, identity_of
+from ingest.binlog.transports.file_transport import FileTransport
+from ingest.binlog.writer.file_writer import BinlogFile, copy_binlog
+from ingest.binlog.writer.writer import BinlogWriter
 
 UUID = "11111111-2222-3333-4444-555555555555"
 NOW = 1_700_000_000

@@ -12,9 +12,9 @@ from binlog_servers import Server
 from type_cases import TypeCase
 
 from ingest.binlog import ColumnHint, Flavour, RowBatch, StreamOptions, open_reader
-from ingest.binlog.jsonb import JSON_NULL
-from ingest.binlog.mysql_transport import MysqlTransport
-from ingest.binlog.uri import ServerAddress, parse_uri
+from ingest.binlog.json.jsonb import JSON_NULL
+from ingest.binlog.transports.mysql_transport import MysqlTransport
+from ingest.binlog.transports.uri import ServerAddress, parse_uri
 
 
 class ServerSchema:

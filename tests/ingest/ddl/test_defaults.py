@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from cdc.event import Position
-from cdc.history import History, checkpoint, history_from_records
-from cdc.schema import Column, TableId, TableSchema, schema_from_json
-from cdc.types import Canonical
+from cdc.words.event import Position
+from cdc.words.history import History, checkpoint, history_from_records
+from cdc.words.schema import Column, TableId, TableSchema, schema_from_json
+from cdc.words.types import Canonical
 from ingest.ddl.catalog import Catalog, Table, table_from_json
 from ingest.ddl.defaults import shown_initial
 from ingest.ddl.dialect import Dialect

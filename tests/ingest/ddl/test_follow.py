@@ -7,9 +7,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.event import Position
-from cdc.history import History, SchemaChange, history_from_records, records
-from cdc.schema import Column, TableId
+from cdc.words.event import Position
+from cdc.words.history import History, SchemaChange, history_from_records, records
+from cdc.words.schema import Column, TableId
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import dialect_of
 from ingest.ddl.follow import Followed, begun, catalog_at, catalog_of, follow, told

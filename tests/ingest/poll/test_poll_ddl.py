@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cdc.errors import UsageError
-from cdc.schema import TableId
-from cdc.topology import Poll
+from cdc.topology.topology import Poll
+from cdc.words.errors import UsageError
+from cdc.words.schema import TableId
 from console.cli import app
 from ingest.poll.ddl import statements
 

@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 import pytest
 
-from cdc.errors import Fatal, Retriable, UsageError
-from cdc.naming import change_topic, dead_letter_topic, schemas_topic
-from cdc.reader import read_topology
-from cdc.schema import TableId
-from cdc.topology import Poll, Source, Topology
-from ingest.agent.memory_log import Broker, MemoryLog
-from ingest.agent.observer import Observer
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Poll, Source, Topology
+from cdc.words.errors import Fatal, Retriable, UsageError
+from cdc.words.naming import change_topic, dead_letter_topic, schemas_topic
+from cdc.words.schema import TableId
+from ingest.capture.observer import Observer
+from ingest.log.memory_log import Broker, MemoryLog
 from ingest.poll.ddl import statements
 from ingest.poll.run import poll
 from ingest.poll.seams import Ask

@@ -17,17 +17,17 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from cdc.cells import Barrier, RowCodec
-from cdc.layout import Layout, LayoutColumn
-from cdc.topology import Solr
-from cdc.types import Canonical, parse_type
-from console.file_configset import install_configset
-from console.proc_stack import Stack
-from console.solr_admin import SolrAdmin
-from console.tcp_stack import port_is_free
-from indexer.collapse import RowChange
-from indexer.mapping import Mapper, barrier_document, stub
-from indexer.solr_collection import SolrCollection
+from cdc.stored.cells import Barrier, RowCodec
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.topology.topology import Solr
+from cdc.words.types import Canonical, parse_type
+from console.probes.tcp_probe import port_is_free
+from console.provision.file_configset import install_configset
+from console.provision.solr_admin import SolrAdmin
+from console.stack.proc_stack import Stack
+from indexer.index.collapse import RowChange
+from indexer.index.mapping import Mapper, barrier_document, stub
+from indexer.solr.solr_collection import SolrCollection
 
 BROWSER_ARGUMENTS = (
     "--no-sandbox --disable-gpu --no-first-run --disable-background-networking"

@@ -14,7 +14,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from console.tcp_stack import port_is_free
+from console.probes.tcp_probe import port_is_free
 
 pytestmark = pytest.mark.integration
 

@@ -1,0 +1,1 @@
+"""How a change is written in a topic: one file a format."""

@@ -1,0 +1,1 @@
+"""How rows are stored: columns ⇄ bytes in HBase, fields in Solr, tables of others."""

@@ -1,0 +1,183 @@
+"""Row ⇄ HBase cells under a layout; row keys, salt buckets and barriers.
+
+A live row is one Put of every column of its layout, so that no column delete is ever needed: NULL is a zero-length
+cell and a bit in `_nulls` (an empty string is a zero-length cell without the bit). Reserved qualifiers, beside the
+columns: `_nulls` bitmap (bit i of byte i // 8 = column i), `_layout` 4-byte layout id, `_batch` 8-byte batch number,
+`_ts` 8-byte commit time (ms) of the newest source change that the row shows.
+
+Row key = one salt byte (crc32 of the rest, modulo buckets), `01`, then each key column in sortable form. A barrier's
+key is the salt byte and `00 barrier`: it sorts before the bucket's rows, and scans of rows begin behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.stored.layout import Layout
+from cdc.stored.values import Decoder, Encoder, decoder, encoder
+from cdc.words.types import Canonical, LogicalType
+
+NULLS, LAYOUT, BATCH, TS = b"_nulls", b"_layout", b"_batch", b"_ts"
+RESERVED = frozenset({NULLS, LAYOUT, BATCH, TS})
+BARRIER_SUFFIX = b"\x00barrier"
+BARRIER = b"_barrier"
+_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+_WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint64": 8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRow:
+    """A decoded row: canonical values by column, and what the reserved cells say."""
+
+    values: dict[str, Canonical]
+    layout_id: int
+    batch: int
+    ts_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier:
+    """All rows of `batch` in this salt bucket, and of every batch before it, were written before this record.
+
+    `stamp` is the batch's stamp (ms), `buckets` how many buckets each hold such a record, `positions` the source
+    positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…"}. `ends`: where exactly the
+    batch ends in the log, topic → partition → offset, once per level of the plan that reads topics, the lowest first.
+    `incomplete`: how many dead letters the join has sent since its run began: changes or rows that the table lacks.
+    """
+
+    bucket: int
+    buckets: int
+    batch: int
+    stamp: int
+    positions: Mapping[str, Any]
+    ends: Sequence[Mapping[str, Mapping[int, int]]] = ()
+    incomplete: int = 0
+
+    def to_bytes(self) -> bytes:
+        """Value of the cell `_barrier`; inverse of `load_barrier`."""
+        names = ("bucket", "buckets", "batch", "stamp", "incomplete")
+        fields = {name: getattr(self, name) for name in names}
+        return json.dumps({"format": 2, **fields, "positions": dict(self.positions), "ends": self.ends}).encode()
+
+
+def load_barrier(stored: bytes) -> Barrier:
+    """Read a barrier's cell, also one of format 1, which had neither ends nor dead letters.
+
+    KeyError, ValueError, TypeError or AttributeError when it is none.
+    """
+    value = json.loads(stored)
+    if value["format"] not in (1, 2):
+        raise ValueError("barrier of an unknown format")
+    levels = tuple(
+        {topic: {int(partition): offset for partition, offset in ends.items()} for topic, ends in level.items()}
+        for level in value.get("ends", ())
+    )
+    names = ("bucket", "buckets", "batch", "stamp", "positions")
+    return Barrier(**{name: value[name] for name in names}, ends=levels, incomplete=value.get("incomplete", 0))
+
+
+def barrier_key(bucket: int) -> bytes:
+    """Row key of a bucket's barrier."""
+    return bytes([bucket]) + BARRIER_SUFFIX
+
+
+def is_barrier(row_key: bytes) -> bool:
+    """Whether a row of an aggregated table is a barrier."""
+    return row_key[1:] == BARRIER_SUFFIX
+
+
+def split_keys(buckets: int) -> list[bytes]:
+    """Where an aggregated table is split: one region per salt bucket."""
+    return [bytes([bucket]) for bucket in range(1, buckets)]
+
+
+def _sortable(type_: LogicalType) -> Encoder:
+    """Key form of a column: compared as bytes it sorts as the values do, and no form is a prefix of another."""
+    if type_.kind in _WIDTHS:
+        width, offset = _WIDTHS[type_.kind], 0 if type_.kind == "uint64" else 1 << (8 * _WIDTHS[type_.kind] - 1)
+
+        def integer(value: Canonical) -> bytes:
+            if not isinstance(value, int):
+                raise ValueError(f"row key value {value!r} is not an integer")
+            return (value + offset).to_bytes(width, "big")
+
+        return integer
+    # A zero byte inside a value becomes 00 FF and the end is 00 00, which keeps order and unambiguity.
+    encode = encoder(type_)
+    return lambda value: encode(value).replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+
+
+class RowCodec:
+    """Encodes and decodes the rows of one layout; built once per layout, then called per row.
+
+    Raises ValueError or struct.error for values that do not fit their column's type: the caller quarantines the row.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._columns: list[tuple[str, bytes, Encoder, Decoder]] = [
+            (c.name, c.name.encode(), encoder(c.type), decoder(c.type)) for c in layout.columns
+        ]
+        types = {column.name: column.type for column in layout.columns}
+        self._key_columns: list[tuple[str, Callable[[Canonical], bytes]]] = [
+            (name, _sortable(types[name])) for name in layout.row_key
+        ]
+        self._layout_id = _INT.pack(layout.id)
+
+    def row_key(self, values: Mapping[str, Canonical]) -> bytes:
+        """Row key of a row; ValueError when a key column is NULL."""
+        parts = []
+        for name, encode in self._key_columns:
+            value = values[name]
+            if value is None:
+                raise ValueError(f"row key column {name} is NULL")
+            parts.append(encode(value))
+        key = b"\x01" + b"".join(parts)
+        return bytes([zlib.crc32(key) % self.layout.salt_buckets]) + key
+
+    def cells(self, values: Mapping[str, Canonical], *, batch: int, ts_ms: int) -> dict[bytes, bytes]:
+        """Qualifier → bytes of the whole row, reserved cells included."""
+        nulls = bytearray((len(self._columns) + 7) // 8)
+        cells: dict[bytes, bytes] = {}
+        for i, (name, qualifier, encode, _) in enumerate(self._columns):
+            value = values[name]
+            if value is None:
+                nulls[i >> 3] |= 1 << (i & 7)
+                cells[qualifier] = b""
+            else:
+                cells[qualifier] = encode(value)
+        cells[NULLS] = bytes(nulls)
+        cells[LAYOUT] = self._layout_id
+        cells[BATCH] = _LONG.pack(batch)
+        cells[TS] = _LONG.pack(ts_ms)
+        return cells
+
+    def row(self, cells: Mapping[bytes, bytes]) -> StoredRow:
+        """Inverse of `cells`; KeyError when a cell of the layout is missing (the row is not whole)."""
+        nulls = cells[NULLS]
+        values: dict[str, Canonical] = {}
+        for i, (name, qualifier, _, decode) in enumerate(self._columns):
+            stored = cells[qualifier]
+            values[name] = None if nulls[i >> 3] >> (i & 7) & 1 else decode(stored)
+        return StoredRow(
+            values=values,
+            layout_id=layout_id_of(cells),
+            batch=_LONG.unpack(cells[BATCH])[0],
+            ts_ms=_LONG.unpack(cells[TS])[0],
+        )
+
+
+def layout_id_of(cells: Mapping[bytes, bytes]) -> int:
+    """The layout id that a row's cells name; KeyError when they name none."""
+    layout_id: int = _INT.unpack(cells[LAYOUT])[0]
+    return layout_id
+
+
+def document_id(row_key: bytes) -> str:
+    """Id of a row's document: its key in hexadecimal, since a row delete carries nothing but the key."""
+    return row_key.hex()

@@ -1,0 +1,66 @@
+"""Tables that others write with plain HBase `Bytes`, described by hand: what of them becomes which field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cdc.words.types import LogicalType
+
+Mapping = Literal["row", "column"]
+ReadRow = Literal["dynamic", "never"]
+UniqueKey = Literal["string", "hex"]
+Take = Literal["value", "qualifier"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignField:
+    """One field of the documents. `qualifier` ends in `*` for all columns that begin so, which makes a field of many
+    values; `take` says whether a column's value or the rest of its name is taken. `family` is empty for the row key.
+    """
+
+    name: str
+    family: str
+    qualifier: str
+    take: Take
+    type: LogicalType
+
+    @property
+    def many(self) -> bool:
+        """Whether a document may have several values."""
+        return self.qualifier.endswith("*")
+
+    def matches(self, family: bytes, qualifier: bytes) -> bool:
+        """Whether a cell of this column belongs to the field."""
+        if family != self.family.encode():
+            return False
+        wanted = self.qualifier.encode()
+        return qualifier.startswith(wanted[:-1]) if self.many else qualifier == wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignTable:
+    """A table of others: `table` is HBase's name of it, with its namespace.
+
+    `mapping` row makes one document of each row, column one of each cell that a field names. `read_row` dynamic
+    completes what was written by reading the row; never takes what was written for the whole row. Rows outside
+    [`start_row`, `stop_row`) are left out; None is no bound.
+    """
+
+    name: str
+    table: str
+    mapping: Mapping
+    read_row: ReadRow
+    unique_key: UniqueKey
+    fields: tuple[ForeignField, ...]
+    start_row: bytes | None = None
+    stop_row: bytes | None = None
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The column families that fields are made of."""
+        return tuple(dict.fromkeys(field.family for field in self.fields if field.family))
+
+    def covers(self, row: bytes) -> bool:
+        """Whether a row is within the bounds."""
+        return (self.start_row is None or row >= self.start_row) and (self.stop_row is None or row < self.stop_row)

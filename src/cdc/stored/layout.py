@@ -1,0 +1,102 @@
+"""The stored layout of an aggregated table: what turns its bytes back into typed columns.
+
+A layout is a record in `<topology>:layouts` (row `layout/<table>/<id, 6 digits>`, column `f:json`); every row of the
+aggregated table carries the id. The indexer reads bytes with nothing but the layout.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from cdc.words.types import LogicalType, parse_type
+
+FORMAT = 1
+LAYOUTS_FAMILY = b"f"
+LAYOUT_QUALIFIER = b"json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutColumn:
+    """One column: its name in the query's result, its type, and the source column it comes from (for people)."""
+
+    name: str
+    type: LogicalType
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The columns of a table in order, how its row keys are made, and in how many salt buckets (= regions) it lies.
+
+    `topology` and `table` name it, `id` counts its versions from 1, `family` is the one column family. Qualifiers are
+    the column names in UTF-8. `row_key` names the columns that form the key, in order.
+    """
+
+    topology: str
+    table: str
+    id: int
+    family: str
+    columns: tuple[LayoutColumn, ...]
+    row_key: tuple[str, ...]
+    salt_buckets: int
+
+    def same_shape(self, other: Layout) -> bool:
+        """Whether rows written under either read alike, ids and what is only told to people aside."""
+        own, theirs = ([(column.name, column.type) for column in one.columns] for one in (self, other))
+        return (own, self.row_key, self.family, self.salt_buckets) == (
+            theirs,
+            other.row_key,
+            other.family,
+            other.salt_buckets,
+        )
+
+
+def layout_row(table: str, layout_id: int) -> bytes:
+    """Row key of a stored layout; ids sort, so the last row of the prefix is the newest."""
+    return f"layout/{table}/{layout_id:06d}".encode()
+
+
+def layout_rows_prefix(table: str) -> bytes:
+    """Prefix of all layouts of a table."""
+    return f"layout/{table}/".encode()
+
+
+def stamp_row(table: str, query_id: str, batch: int) -> bytes:
+    """Row key of a batch's stamp: (query id, batch) → column `f:stamp`, 8 bytes big-endian, milliseconds."""
+    return f"stamp/{table}/{query_id}/{batch:012d}".encode()
+
+
+def dump_layout(layout: Layout) -> bytes:
+    """Stored form, JSON in UTF-8; inverse of `load_layout`."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "topology": layout.topology,
+            "table": layout.table,
+            "id": layout.id,
+            "family": layout.family,
+            "columns": [{"name": c.name, "type": str(c.type), "origin": c.origin} for c in layout.columns],
+            "row_key": list(layout.row_key),
+            "salt_buckets": layout.salt_buckets,
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def load_layout(stored: bytes) -> Layout:
+    """Read a stored layout; KeyError or ValueError when it is not one of a known format."""
+    value = json.loads(stored)
+    if value["format"] != FORMAT:
+        raise ValueError(f"layout of format {value['format']}, this version reads format {FORMAT}")
+    return Layout(
+        topology=value["topology"],
+        table=value["table"],
+        id=value["id"],
+        family=value["family"],
+        columns=tuple(
+            LayoutColumn(name=c["name"], type=parse_type(c["type"]), origin=c["origin"]) for c in value["columns"]
+        ),
+        row_key=tuple(value["row_key"]),
+        salt_buckets=value["salt_buckets"],
+    )

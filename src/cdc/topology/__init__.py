@@ -1,0 +1,1 @@
+"""What one YAML file declares, and its strict reader."""

@@ -1,0 +1,34 @@
+"""`tables: shop.*`: source tables that are kept as they are, each in an aggregated table of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cdc.topology.topology import Source
+from cdc.words.schema import TableId
+
+
+def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, TableId]]:
+    """Name and source table of each copy: `shop.*`, `shop.orders` or `shop.database.table`.
+
+    A copy is called `<source>_<table>`, in small letters. ValueError for a pattern that means no captured table.
+    """
+    name, _, rest = pattern.partition(".")
+    if name not in sources or not rest:
+        raise ValueError(f"no tables of a source in {pattern!r}")
+    source = sources[name]
+    found = [
+        (re.sub(r"[^a-z0-9_]", "_", f"{name}_{table.table}".lower()), table)
+        for table in source.tables
+        if rest in ("*", f"{table.database}.{table.table}", f"{table.database}.*")
+        or (table.database == source.database and rest == table.table)
+    ]
+    if not found:
+        raise ValueError(f"{pattern!r} is no captured table")
+    return found
+
+
+def copy_query(table: TableId) -> str:
+    """The query of a copy; its row key is the table's primary key."""
+    return f"SELECT t.* FROM {table.source}.{table.database}.{table.table} t"

@@ -1,0 +1,378 @@
+"""Reads a topology file strictly: an unknown key, a wrong type, a missing variable or a dangling name is an error.
+
+Every error is a TopologyError naming file, line and path. YAML is composed, not loaded, so that each value keeps its
+line, duplicate keys are seen, and YAML 1.1's traps (`no`, `1:30`) stay the text that was written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+
+from cdc.stored.foreign import ForeignTable
+from cdc.topology.copies import copies_of, copy_query
+from cdc.topology.reader_foreign import foreign_table
+from cdc.topology.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
+from cdc.topology.reader_rules import read_rule
+from cdc.topology.reader_servers import read_hbase, read_log, read_solr
+from cdc.topology.topology import Dashboard, Index, SnapshotMode, Source, Table, Topology
+from cdc.words.errors import TopologyError
+from cdc.words.filters import FilterPolicy, TableRule
+from cdc.words.schema import TableId
+
+T = TypeVar("T")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_REQUIRED: Any = object()
+
+
+class _Value:
+    """A YAML node with its path; the readers below ask it for what they expect."""
+
+    def __init__(self, node: yaml.Node, path: str, reader: _Reader) -> None:
+        self.node, self.path, self.reader = node, path, reader
+        reader.lines[path] = _first_line(node)
+
+    def fail(self, what: str, expected: str) -> NoReturn:
+        self.reader.fail(_first_line(self.node), self.path, what, expected)
+
+    def text(self) -> str:
+        if not isinstance(self.node, yaml.ScalarNode):
+            self.fail(f"a {_kind(self.node)}", "a text")
+        if self.node.tag == "tag:yaml.org,2002:null":
+            self.fail("nothing", "a text")
+
+        def substitute(match: re.Match[str]) -> str:
+            name, default = match[1], match[2]
+            value = self.reader.environ.get(name, default)
+            if value is None:
+                self.fail(f"environment variable {name} is not set", f"export {name}=…, or ${{{name}:-default}}")
+            return value
+
+        return _VARIABLE.sub(substitute, self.node.value)
+
+    def name(self) -> str:
+        text = self.text()
+        if not _NAME.fullmatch(text):
+            self.fail(f"name {text!r}", "a lower-case letter, then letters, digits and _ (63 at most)")
+        return text
+
+    def number(self, low: int, high: int) -> int:
+        text = self.text()
+        if not re.fullmatch(r"-?\d+", text):
+            self.fail(repr(text), "a whole number")
+        if not low <= int(text) <= high:
+            self.fail(text, f"a number from {low} to {high}")
+        return int(text)
+
+    def duration(self) -> float:
+        match = _DURATION.fullmatch(self.text())
+        if match is None:
+            self.fail(repr(self.text()), "a duration such as 200ms, 5s, 10m, 2h or 7d")
+        return float(match[1]) * _SECONDS[match[2]]
+
+    def address(self) -> str:
+        text = self.text()
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            self.fail(repr(text), "an address host:port")
+        return text
+
+    def one_of(self, *choices: str) -> Any:
+        text = self.text()
+        if text not in choices:
+            self.fail(repr(text), "one of " + ", ".join(choices))
+        return text
+
+    def texts(self) -> tuple[str, ...]:
+        return tuple(item.text() for item in self.items())
+
+    def items(self) -> list[_Value]:
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.fail(f"a {_kind(self.node)}", "a list [a, b]")
+        return [_Value(node, f"{self.path}[{i}]", self.reader) for i, node in enumerate(self.node.value)]
+
+    def pairs(self) -> dict[str, _Value]:
+        if not isinstance(self.node, yaml.MappingNode):
+            self.fail(f"a {_kind(self.node)}", "a mapping `key: value`")
+        found: dict[str, _Value] = {}
+        for key, node in self.node.value:
+            name = key.value
+            path = f"{self.path}.{name}" if self.path else name
+            if not isinstance(name, str):
+                self.reader.fail(_first_line(key), self.path, "a key that is no text", "a plain key")
+            if name in found:
+                self.reader.fail(_first_line(key), path, "the same name twice", "each name once")
+            found[name] = _Value(node, path, self.reader)
+        return found
+
+    def section(self) -> _Section:
+        return _Section(self)
+
+
+class _Section:
+    """A mapping whose keys are all known: `take` each, then `end` refuses what is left."""
+
+    def __init__(self, value: _Value) -> None:
+        self.value, self.pairs, self.known = value, value.pairs(), set[str]()
+
+    def take(self, key: str, read: Callable[[_Value], T], default: T = _REQUIRED) -> T:
+        self.known.add(key)
+        if key in self.pairs:
+            return read(self.pairs[key])
+        if default is _REQUIRED:
+            # a misspelt key is both missing and unknown: its own line is where the mistake is
+            for near in difflib.get_close_matches(key, self.pairs.keys() - self.known, n=1):
+                self.pairs[near].fail(f"unknown key {near}", key)
+            self.value.fail(f"key {key} is missing", f"{key}: …")
+        return default
+
+    def end(self) -> None:
+        for key, value in self.pairs.items():
+            if key not in self.known:
+                value.fail(f"unknown key {key}", "one of " + ", ".join(sorted(self.known)))
+
+
+class _Reader:
+    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
+        self.file, self.environ, self.lines = file, environ, dict[str, int]()
+
+    def fail(self, line: int, path: str, what: str, expected: str) -> NoReturn:
+        raise TopologyError(file=self.file, line=line, path=path or "(top)", what=what, expected=expected)
+
+    def named(self, value: _Value, read: Callable[[str, _Section], T]) -> Mapping[str, T]:
+        """A mapping name → section, each read by `read` and closed."""
+        result: dict[str, T] = {}
+        for name, item in value.pairs().items():
+            if not _NAME.fullmatch(name):
+                item.fail(f"name {name!r}", "a lower-case letter, then letters, digits and _ (63 at most)")
+            section = item.section()
+            result[name] = read(name, section)
+            section.end()
+        if not result:
+            value.fail("nothing in it", "one entry at least")
+        return result
+
+
+def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topology:
+    """The topology that `text` declares; TopologyError (exit 2) for the first mistake found.
+
+    `file` is used in messages; `environ` supplies `${NAME}` and `${NAME:-default}`. Queries are not parsed here:
+    `joins` does that against the sources' schemas.
+    """
+    reader = _Reader(file, environ)
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        reader.fail(line, "(top)", f"not YAML: {error.problem}", "YAML as in topologies/README.md")
+    if node is None:
+        reader.fail(1, "(top)", "an empty file", "name, sources, tables")
+    top = _Value(node, "", reader).section()
+    name = top.take("name", _Value.name)
+    no_foreign: Mapping[str, ForeignTable] = {}
+    foreign = top.take("foreign_tables", lambda v: reader.named(v, foreign_table), no_foreign)
+    no_sources: Mapping[str, Source] = {}
+    # whoever only indexes tables of others captures and joins nothing
+    sources = top.take("sources", lambda v: reader.named(v, _source), no_sources if foreign else _REQUIRED)
+    log = top.take("log", read_log, read_log(None))
+    hbase = top.take("hbase", read_hbase, read_hbase(None))
+    solr = top.take("solr", read_solr, read_solr(None))
+    no_tables: Mapping[str, Table] = {}
+    tables = top.take("tables", lambda v: _tables(v, sources), no_tables if foreign else _REQUIRED)
+    no_indexes: Mapping[str, Index] = {}
+    indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
+    no_dashboards: Mapping[str, Dashboard] = {}
+    dashboards = top.take("dashboards", lambda v: reader.named(v, _dashboard), no_dashboards)
+    top.end()
+    topology = Topology(
+        name=name,
+        file=file,
+        sources=sources,
+        log=log,
+        hbase=hbase,
+        solr=solr,
+        tables=tables,
+        indexes=indexes,
+        dashboards=dashboards,
+        foreign_tables=foreign,
+        lines=reader.lines,
+    )
+    _check_references(topology)
+    return topology
+
+
+def _source(name: str, s: _Section) -> Source:
+    database = s.take("database", _Value.text)
+
+    policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
+
+    def rules(value: _Value) -> Mapping[TableId, TableRule]:
+        found: dict[TableId, TableRule] = {}
+        listed = not isinstance(value.node, yaml.MappingNode)
+        pairs = [(item.text(), None, item) for item in value.items()] if listed else [
+            (text, item, item) for text, item in value.pairs().items()
+        ]  # fmt: skip
+        for text, said, item in pairs:
+            first, dot, second = text.partition(".")
+            parts = (first, second) if dot else (database, first)
+            if not all(parts):
+                item.fail(repr(text), "table, or database.table")
+            table = TableId(source=name, database=parts[0], table=parts[1])
+            if table in found:
+                item.fail(f"table {text} twice", "each table once")
+            found[table] = read_rule(said) if said else TableRule()
+        if not found and policy == "drop":
+            value.fail("no table", "one table at least")
+        return found
+
+    nothing: Mapping[TableId, TableRule] = {}
+    said = s.take("tables", rules) if policy == "drop" else s.take("tables", rules, nothing)
+    kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "sql"))
+    polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
+    if kind == "sql" and not polled:
+        refuse_log_capture(s, kind)
+    if polled:
+        refuse_filters(s, policy, said)
+    by_url = kind == "sql"
+    return Source(
+        name=name,
+        type=kind,
+        hostname="" if by_url else s.take("hostname", _Value.text),
+        port=0 if by_url else s.take("port", lambda v: v.number(1, 65535), 3306),
+        username="" if by_url else s.take("username", _Value.text),
+        password="" if by_url else s.take("password", _Value.text),
+        url=s.take("url", read_url) if by_url else "",
+        database=database,
+        tables=tuple(table for table, rule in said.items() if policy == "drop" or not rule.empty),
+        filter_policy=policy,
+        rules=said,
+        position_lost=s.take("position_lost", lambda v: v.one_of("fail", "resnapshot"), "fail"),
+        cascades=s.take("cascades", lambda v: v.one_of("follow", "ignore"), "follow"),
+        snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
+        snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
+        ssl_mode=s.take("ssl_mode", lambda v: v.one_of("preferred", "required", "disabled"), "preferred"),
+        heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
+        server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
+        snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),
+        poll=read_poll(s) if polled else None,
+        delivery=s.take("delivery", lambda v: v.one_of("exactly_once", "at_least_once"), "exactly_once"),
+    )
+
+
+def _snapshot_mode(value: _Value) -> SnapshotMode:
+    mode: SnapshotMode = value.one_of("initial", "never")
+    return mode
+
+
+def _tables(value: _Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
+    """Aggregated tables by name; `shop.*`, alone, in a list or as a key, stands for a copy of each table."""
+    if isinstance(value.node, yaml.MappingNode):
+        entries = [(name, item, item.section()) for name, item in value.pairs().items()]
+    else:
+        items = value.items() if isinstance(value.node, yaml.SequenceNode) else [value]
+        nothing = yaml.MappingNode("tag:yaml.org,2002:map", [], value.node.start_mark, value.node.end_mark)
+        entries = [(item.text(), item, _Section(_Value(nothing, item.path, item.reader))) for item in items]
+    result: dict[str, Table] = {}
+    for text, item, section in entries:
+        copied: list[tuple[str, TableId | None]] = [(text, None)]
+        if "." in text or not isinstance(value.node, yaml.MappingNode):
+            try:
+                copied = [*copies_of(text, sources)]
+            except ValueError as error:
+                known = ", ".join(f"{source}.*" for source in sources)
+                item.fail(str(error), f"source.*, source.table or source.database.table; sources are {known}")
+        for name, table in copied:
+            if not _NAME.fullmatch(name) or name in result:
+                what = f"{name!r} twice" if name in result else f"name {name!r}"
+                item.fail(what, "a name of its own: a lower-case letter, then letters, digits and _ (63 at most)")
+            result[name] = _table(name, section, table)
+        section.end()
+    return result or value.fail("nothing in it", "one entry at least")
+
+
+def _table(name: str, s: _Section, copied: TableId | None = None) -> Table:
+    def row_key(value: _Value) -> tuple[str, ...]:
+        return value.texts() or value.fail("an empty list", "one column at least")
+
+    return Table(
+        name=name,
+        query=s.take("query", _Value.text) if copied is None else copy_query(copied),
+        row_key=s.take("row_key", row_key) if copied is None else (),
+        family=s.take("family", _Value.name, "d"),
+        salt_buckets=s.take("salt_buckets", lambda v: v.number(1, 255), 2),
+        sink=s.take("sink", lambda v: v.one_of("hbase", "kafka"), "hbase"),
+        schema_change_behavior=s.take(
+            "schema_change_behavior", lambda v: v.one_of("evolve", "lenient", "exception"), "evolve"
+        ),
+        engine=s.take("engine", lambda v: v.one_of("jvm", "python"), "jvm"),
+        state_partitions=s.take("state_partitions", lambda v: v.number(1, 1000), None),
+        max_changes_per_batch=s.take("max_changes_per_batch", lambda v: v.number(1, 10_000_000), 20_000),
+    )
+
+
+def _index(topology: str, name: str, s: _Section) -> Index:
+    return Index(
+        name=name,
+        table=s.take("table", _Value.name),
+        collection=s.take("collection", _Value.name, f"{topology}_{name}"),
+        search=s.take("search", _Value.texts, ()),
+        commit_within=s.take("commit_within", _Value.duration, 0.2),
+        stub_retention=s.take("stub_retention", _Value.duration, 3600.0),
+    )
+
+
+def _dashboard(name: str, s: _Section) -> Dashboard:
+    return Dashboard(
+        name=name,
+        index=s.take("index", _Value.name),
+        title=s.take("title", _Value.text, name),
+        facets=s.take("facets", _Value.texts, ()),
+        time=s.take("time", _Value.text, None),
+        columns=s.take("columns", _Value.texts, ()),
+        refresh=s.take("refresh", _Value.duration, 1.0),
+    )
+
+
+def _check_references(topology: Topology) -> None:
+    for name in topology.foreign_tables.keys() & topology.tables.keys():
+        raise topology.error(f"foreign_tables.{name}", f"name {name} is that of a joined table", "another name")
+    known_tables = (*topology.tables, *topology.foreign_tables)
+    for index in topology.indexes.values():
+        if index.table not in known_tables:
+            path = f"indexes.{index.name}.table"
+            raise topology.error(path, f"unknown table {index.table}", "one of " + ", ".join(known_tables))
+        if index.table in topology.tables and topology.tables[index.table].sink != "hbase":
+            raise topology.error(path, f"table {index.table} goes to Kafka", "a table with `sink: hbase`")
+    for dashboard in topology.dashboards.values():
+        if dashboard.index not in topology.indexes:
+            path = f"dashboards.{dashboard.name}.index"
+            known = ", ".join(topology.indexes) or "an index under `indexes:`"
+            raise topology.error(path, f"unknown index {dashboard.index}", f"one of {known}")
+    seen: dict[tuple[str, int, int], str] = {}
+    for source in topology.sources.values():
+        if source.poll is not None:
+            continue
+        key = (source.hostname, source.port, source.server_id)
+        if key in seen:
+            path = f"sources.{source.name}.server_id"
+            raise topology.error(path, f"server_id {source.server_id} is taken by {seen[key]}", "another number")
+        seen[key] = source.name
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return "mapping"
+    return "list" if isinstance(node, yaml.SequenceNode) else "text"
+
+
+def _first_line(node: yaml.Node) -> int:
+    """Line of a value's first character; a block scalar's text begins on the line after its `|`."""
+    line: int = node.start_mark.line + 1
+    return line + 1 if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">") else line

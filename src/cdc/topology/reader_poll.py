@@ -1,0 +1,91 @@
+"""Reads what a topology says about polling, and what a polled source does not need; part of `cdc.topology.reader`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from cdc.topology.topology import Poll, PollMode
+from cdc.words.filters import TableRule
+from cdc.words.schema import TableId
+
+T = TypeVar("T")
+
+
+class Value(Protocol):
+    """What is asked of a value here; `cdc.topology.reader` has them."""
+
+    def text(self) -> str: ...
+
+    def number(self, low: int, high: int) -> int: ...
+
+    def duration(self) -> float: ...
+
+    def one_of(self, *choices: str) -> Any: ...
+
+    def fail(self, what: str, expected: str) -> Any: ...
+
+
+class Section(Protocol):
+    """A mapping of a topology, read key by key."""
+
+    @property
+    def pairs(self) -> Any: ...
+
+    @property
+    def value(self) -> Any: ...
+
+    def take(self, key: str, read: Callable[[Any], T], default: T = ...) -> T: ...
+
+
+def read_poll(s: Section) -> Poll:
+    """The keys of a source with `capture: poll`."""
+    mode: PollMode = s.take("mode", lambda v: v.one_of("updated_at", "feed"), "updated_at")
+    return Poll(
+        cursor=s.take("cursor", _column, "updated_at" if mode == "updated_at" else "feed_sync_id"),
+        mode=mode,
+        limit=s.take("limit", lambda v: v.number(1, 100_000), 1000),
+        interval=s.take("interval", _interval, 1.0),
+        lag=s.take("lag", _lag, 10.0) if mode == "updated_at" else 0.0,
+    )
+
+
+def read_url(value: Value) -> str:
+    """A database URL as SQLAlchemy writes it."""
+    text = value.text()
+    if not re.match(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://", text):
+        value.fail("no database URL", "dialect://user:password@host/database, as SQLAlchemy writes it")
+    return text
+
+
+def refuse_filters(s: Section, policy: str, rules: Mapping[TableId, TableRule]) -> None:
+    """Polling reads the tables that are listed, each of them whole."""
+    if policy != "drop":
+        s.pairs["filter_policy"].fail("filter_policy accept of a polled source", "drop: list the tables to poll")
+    if any(rule.where for rule in rules.values()):
+        s.pairs["tables"].fail("`where` for a polled table", "no condition: every row is polled")
+
+
+def refuse_log_capture(s: Section, kind: str) -> None:
+    """A kind of source whose log cannot be read must say that it is polled."""
+    where = s.pairs.get("capture") or s.pairs.get("type") or s.value
+    where.fail(f"the log of a source of type {kind} is not read", "capture: poll, or type: mysql")
+
+
+def _column(value: Value) -> str:
+    return value.text() or value.fail("an empty text", "the column that says when a row changed")
+
+
+def _interval(value: Value) -> float:
+    seconds = value.duration()
+    if not 0.01 <= seconds <= 86_400:
+        value.fail(value.text(), "10ms to 1d")
+    return seconds
+
+
+def _lag(value: Value) -> float:
+    seconds = value.duration()
+    if seconds > 86_400:
+        value.fail(value.text(), "1d at most: rows younger than that are read again at every poll")
+    return seconds

@@ -1,0 +1,37 @@
+"""Reads what a topology says of one captured table; part of `cdc.topology.reader`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cdc.words.filters import TableRule, mask
+
+
+def read_rule(value: Any) -> TableRule:
+    """What is said of a table, as the reader has it.
+
+    `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […]}`.
+    """
+    if value.node.tag == "tag:yaml.org,2002:null":
+        return TableRule()
+    s = value.section()
+    rule = TableRule(
+        ignored_columns=s.take("ignored_columns", lambda v: v.texts(), ()),
+        masks=s.take("mask", _masks, {}),
+        where=s.take("where", lambda v: v.text(), ""),
+        message_key_columns=s.take("message_key_columns", lambda v: v.texts(), ()),
+    )
+    s.end()
+    return rule
+
+
+def _masks(value: Any) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for column, text in value.pairs().items():
+        try:
+            mask(text.text())
+        except ValueError as error:
+            text.fail(str(error), "sha256(salt), truncate(n) or redact")
+        found[column] = text.text()
+    return found

@@ -1,0 +1,208 @@
+"""A topology: everything one YAML file declares, as frozen values. `cdc.topology.reader` reads and checks the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cdc.stored.foreign import ForeignTable
+from cdc.words.errors import TopologyError
+from cdc.words.filters import FilterPolicy, TableRule, is_captured
+from cdc.words.schema import TableId
+
+SnapshotMode = Literal["initial", "never"]
+Engine = Literal["jvm", "python"]
+SinkKind = Literal["hbase", "kafka"]
+SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
+Delivery = Literal["exactly_once", "at_least_once"]
+PollMode = Literal["updated_at", "feed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """How a source is polled: by which column, so many rows a query, every `interval` seconds.
+
+    `updated_at`: a timestamp set whenever a row changes; transactions of up to `lag` seconds are waited for. `feed`: a
+    number that only grows and that no two rows share, assigned after their commit.
+    """
+
+    cursor: str
+    mode: PollMode
+    limit: int
+    interval: float
+    lag: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A database server to capture; `database` is what two-part table names of queries stand in.
+
+    `tables` are the tables listed, all of them captured under `filter_policy` drop, and `rules` what is said of each;
+    under accept every other table of `databases` is. `password` never appears in messages or logs (`repr` leaves it
+    out). `position_lost` says what becomes of a position that the server's log does not continue; `cascades`, whether
+    rows are read again that foreign keys change, which the log does not tell;
+    `heartbeat_interval_ms`, how often an idle capture commits its position (0: whenever it has moved). `poll` is set
+    where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
+    whose hostname, port, username and password are empty.
+    """
+
+    name: str
+    type: Literal["mysql", "mariadb", "sql"]
+    hostname: str
+    port: int
+    username: str
+    password: str = field(repr=False)
+    database: str
+    tables: tuple[TableId, ...]
+    server_id: int
+    snapshot_mode: SnapshotMode
+    url: str = field(default="", repr=False)
+    poll: Poll | None = None
+    delivery: Delivery = "exactly_once"
+    filter_policy: FilterPolicy = "drop"
+    rules: Mapping[TableId, TableRule] = field(default_factory=dict)
+    position_lost: Literal["fail", "resnapshot"] = "fail"
+    cascades: Literal["follow", "ignore"] = "follow"
+    snapshot_max_threads: int = 2
+    snapshot_locking_mode: Literal["none", "minimal"] = "none"
+    ssl_mode: Literal["preferred", "required", "disabled"] = "preferred"
+    heartbeat_interval_ms: int = 0
+
+    @property
+    def databases(self) -> frozenset[str]:
+        """The databases whose tables are looked at."""
+        return frozenset({table.database for table in self.tables} | {self.database})
+
+    def captures(self, table: TableId) -> bool:
+        """Whether a table's rows are captured."""
+        if not self.rules:
+            return table in self.tables
+        return is_captured(self.filter_policy, self.rules, self.databases, table)
+
+    @property
+    def needs_latest(self) -> bool:
+        """Whether its topics may repeat or reorder events, or lack before images, so that joins must order them."""
+        return self.delivery == "at_least_once" or self.poll is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The Kafka cluster and how the topics are made; `min_compaction_lag` in seconds."""
+
+    bootstrap_servers: str
+    partitions: int
+    replication_factor: int
+    min_compaction_lag: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HBase:
+    """Addresses `host:port` of HBase's Thrift server and ZooKeeper.
+
+    `advertised_host` is the name by which HBase's region servers reach the indexers, `bind` where those listen.
+    """
+
+    thrift: str
+    zookeeper: str
+    advertised_host: str = "localhost"
+    bind: str = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solr:
+    """Base URL of Solr, ending in `/solr`; basic authentication and the certificates to trust, where set.
+
+    `password` never appears in messages or logs (`repr` leaves it out).
+    """
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """An aggregated table: one SELECT, the columns of its result that form the row key, its family and salt buckets.
+
+    `engine` runs its stateful steps in so many `state_partitions` (None: by the machine's cores), which a run keeps for
+    good; `max_changes_per_batch` bounds a batch; `schema_change_behavior` says what becomes of the stored layout when
+    the query's result changes.
+    """
+
+    name: str
+    query: str
+    row_key: tuple[str, ...]
+    family: str
+    salt_buckets: int
+    engine: Engine = "jvm"
+    sink: SinkKind = "hbase"
+    state_partitions: int | None = None
+    max_changes_per_batch: int = 20_000
+    schema_change_behavior: SchemaChangeBehavior = "evolve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """A Solr collection over an aggregated table; `search` are the columns found by words, `commit_within` seconds.
+
+    `stub_retention` (seconds) is how long a deleted row's stub is kept at least.
+    """
+
+    name: str
+    table: str
+    collection: str
+    search: tuple[str, ...]
+    commit_within: float
+    stub_retention: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """A live page over an index: facets, a histogram over `time`, the newest rows' `columns`; `refresh` seconds."""
+
+    name: str
+    index: str
+    title: str
+    facets: tuple[str, ...]
+    time: str | None
+    columns: tuple[str, ...]
+    refresh: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """What one YAML file declares; every mapping is by name, in the file's order."""
+
+    name: str
+    file: str
+    sources: Mapping[str, Source]
+    log: Log
+    hbase: HBase
+    solr: Solr
+    tables: Mapping[str, Table]
+    indexes: Mapping[str, Index]
+    dashboards: Mapping[str, Dashboard]
+    foreign_tables: Mapping[str, ForeignTable] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def line(self, path: str) -> int:
+        """Line of the value at a dotted path (`tables.orders_wide.query`); of its nearest ancestor that has one."""
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return self.lines.get(path, 1)
+
+    def error(self, path: str, what: str, expected: str, *, line_offset: int = 0) -> TopologyError:
+        """A TopologyError at a path; `line_offset` counts lines inside the value, as in a query's third line (2)."""
+        return TopologyError(
+            file=self.file, line=self.line(path) + line_offset, path=path, what=what, expected=expected
+        )
+
+    def table_id(self, parts: tuple[str, ...]) -> TableId | None:
+        """The captured table that a query names by two parts (source, table) or three; None if there is none."""
+        if len(parts) not in (2, 3) or parts[0] not in self.sources:
+            return None
+        source = self.sources[parts[0]]
+        wanted = TableId(source=parts[0], database=parts[1] if len(parts) == 3 else source.database, table=parts[-1])
+        return wanted if source.captures(wanted) else None

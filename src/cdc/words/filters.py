@@ -1,0 +1,79 @@
+"""Which tables and columns of a source leave it, and in which shape: decided before anything else sees a row.
+
+Like a packet filter's policy: `drop` captures nothing but the tables listed; `accept` captures every table of the
+source's databases but those listed without a word, while a table listed with ignored columns only loses those columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cdc.words.schema import TableId
+
+FilterPolicy = Literal["accept", "drop"]
+_MASK = re.compile(r"sha256\((.+)\)|truncate\((\d+)\)|redact", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRule:
+    """What is said of one table: columns that never leave, masks by column, a condition on what a snapshot reads.
+
+    `message_key_columns` identify a row in place of the table's own key, where it has none or another is wanted.
+    """
+
+    ignored_columns: tuple[str, ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+    message_key_columns: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the table is listed without a word."""
+        return not (self.ignored_columns or self.masks or self.where or self.message_key_columns)
+
+
+def is_captured(
+    policy: FilterPolicy, rules: Mapping[TableId, TableRule], databases: frozenset[str], t: TableId
+) -> bool:
+    """Whether a table's rows are captured; `databases` are those of the source."""
+    rule = rules.get(t)
+    if policy == "drop":
+        return rule is not None
+    return t.database in databases and (rule is None or not rule.empty)
+
+
+def mask(text: str) -> Callable[[object], object]:
+    """The function that `sha256(salt)`, `truncate(n)` or `redact` names; ValueError for anything else.
+
+    It takes a canonical value that is not NULL; NULL stays NULL. `truncate` keeps the first n characters.
+    """
+    match = _MASK.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is none of sha256(salt), truncate(n), redact")
+    if match[1] is not None:
+        salt = match[1].encode()
+        return lambda value: hashlib.sha256(salt + str(value).encode()).hexdigest()
+    if match[2] is not None:
+        length = int(match[2])
+        return lambda value: str(value)[:length]
+    return lambda value: "***"
+
+
+def shape_of(rule: TableRule) -> Callable[[dict[str, object]], None] | None:
+    """The function that takes the ignored columns out of a row and masks others, in place; None if nothing is asked."""
+    if not rule.ignored_columns and not rule.masks:
+        return None
+    ignored, masks = rule.ignored_columns, {name: mask(text) for name, text in rule.masks.items()}
+
+    def shape(row: dict[str, object]) -> None:
+        for name in ignored:
+            row.pop(name, None)
+        for name, masked in masks.items():
+            if row.get(name) is not None:
+                row[name] = masked(row[name])
+
+    return shape

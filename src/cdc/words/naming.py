@@ -1,0 +1,73 @@
+"""Every name that two stages must agree on; pure functions of the topology's name."""
+
+from __future__ import annotations
+
+from cdc.words.schema import TableId
+
+# Key of a change topic's truncate markers: a JSON text, which no row's key is (those are objects).
+TRUNCATE_KEY = b'"truncate"'
+
+
+def change_topic(topology: str, table: TableId) -> str:
+    """Topic of a source table's changes."""
+    return f"{topology}.{table}"
+
+
+def schemas_topic(topology: str) -> str:
+    """Compacted topic of table schemas; key = `source.database.table` (UTF-8), value = `TableSchema.to_json()`."""
+    return f"{topology}.schemas"
+
+
+def history_topic(topology: str) -> str:
+    """Compacted topic of the schema history, by source, table and position (`cdc.words.history`)."""
+    return f"{topology}.history"
+
+
+def positions_topic(topology: str) -> str:
+    """Compacted topic of capture positions; key = `<topology>.<source>` (UTF-8)."""
+    return f"{topology}.positions"
+
+
+def dead_letter_topic(topology: str) -> str:
+    """Topic of what could not be handled, with its bytes and the reason."""
+    return f"{topology}.deadletters"
+
+
+def signals_topic(topology: str) -> str:
+    """Topic of signals to running captures; key = `<topology>.<source>` (UTF-8)."""
+    return f"{topology}.signals"
+
+
+def quarantine_topic(topology: str) -> str:
+    """Topic of rows whose columns are not known, as the raw events of the source."""
+    return f"{topology}.quarantine"
+
+
+def upsert_topic(topology: str, table: str) -> str:
+    """Topic of an aggregated table whose sink is Kafka."""
+    return f"{topology}.{table}"
+
+
+def transactional_id(topology: str, source: str) -> str:
+    """Kafka's transactional.id of a source's capture, and the key of its position records."""
+    return f"{topology}.{source}"
+
+
+def hbase_table(topology: str, table: str) -> str:
+    """HBase table of an aggregated table; the namespace is the topology's name."""
+    return f"{topology}:{table}"
+
+
+def layouts_table(topology: str) -> str:
+    """HBase table of the stored layouts and of the batches' stamps."""
+    return f"{topology}:layouts"
+
+
+def collection(topology: str, index: str) -> str:
+    """Solr collection of an index."""
+    return f"{topology}_{index}"
+
+
+def peer(topology: str, index: str, generation: int = 1) -> str:
+    """Replication peer of an index; a new generation takes a new name, since a peer re-added would replay its WAL."""
+    return f"{topology}_{index}_{generation}"

@@ -1,0 +1,1 @@
+"""Commands about one source: its capture, its log, its tables."""

@@ -1,0 +1,81 @@
+"""`tailorbird snapshot`: have a running capture read tables again, beside its log."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cdc.topology.topology import Topology
+    from console.status.snapshot_progress import Progress
+
+
+def snapshot(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE...]", help="source.table or source.database.table.")
+    ] = None,
+    where: Annotated[str, typer.Option("--where", help="Read only rows for which this SQL condition holds.")] = "",
+    stop: Annotated[bool, typer.Option("--stop", help="Give up the snapshots of these tables instead.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Show the progress until all snapshots are done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per snapshot under way and line.")] = False,
+) -> None:
+    """Read tables again while everything else goes on: sends a signal to the captures, which obey within a second.
+
+    Without a table it tells how far the snapshots under way are, the first ones too. Live changes win over the rows
+    that are read. The signal is Debezium's `execute-snapshot` in the topic `…signals`.
+
+    Example: tailorbird snapshot topologies/shop.yml shop.orders --where "status = 'open'" --follow
+    """
+    from cdc.words.errors import UsageError
+    from console.pipeline.file_topology import load_topology
+    from ingest.capture.signals import signal_value
+    from ingest.log.kafka_signals import send
+
+    topology = load_topology(file)
+    if not tables:
+        _report(topology, follow, as_json)
+        return
+    by_source: dict[str, list[str]] = {}
+    for name in tables:
+        found = topology.table_id(tuple(name.split(".")))
+        if found is None:
+            raise UsageError(f"{name} is no captured table of {file}", "write source.table, e.g. shop.orders")
+        by_source.setdefault(found.source, []).append(f"{found.database}.{found.table}")
+    kind = "stop-snapshot" if stop else "execute-snapshot"
+    for source, names in by_source.items():
+        send(topology, source, signal_value(kind, tuple(names), where))
+        typer.echo(f"{source}: {kind} of {', '.join(names)} sent")
+    if follow:
+        _report(topology, follow, as_json)
+
+
+def _report(topology: Topology, follow: bool, as_json: bool) -> None:
+    import json
+    import time
+
+    from console.status.kafka_positions import captured_positions
+    from console.status.snapshot_progress import PATIENCE, progress_of, shown
+    from console.status.snapshot_progress import bars as bars_of
+
+    def read() -> list[Progress]:
+        return progress_of(captured_positions(topology), time.time() * 1000)
+
+    if not follow:
+        found = read()
+        for one in found:
+            typer.echo(json.dumps(dataclasses.asdict(one)) if as_json else shown(one))
+        if not found and not as_json:
+            typer.echo("no snapshot is under way")
+        return
+    deadline = time.monotonic() + PATIENCE  # a signal is obeyed within a second or two
+    with bars_of() as bars:
+        while True:
+            bars(found := read())
+            if found:
+                deadline = time.monotonic()
+            elif time.monotonic() > deadline:
+                return
+            time.sleep(0.5)

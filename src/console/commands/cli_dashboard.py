@@ -1,0 +1,29 @@
+"""`tailorbird dashboard`: the live page of an index."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def dashboard(
+    topology: Annotated[str, typer.Argument(help="Topology file, e.g. topologies/shop.yml.")],
+    name: Annotated[str | None, typer.Option("--dashboard", help="Which dashboard; else the topology's first.")] = None,
+    host: Annotated[str, typer.Option(help="Address to serve on; other machines reach only what is not loopback.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8080,
+) -> None:
+    """Serve a live page over an index: search, facets, time histogram, newest rows, freshness.
+
+    Example: tailorbird dashboard topologies/shop.yml --port 8080
+    """
+    # imported here, since the web server takes a second to load and no other command needs it
+    from console.dashboard.http_dashboard import serve_dashboard
+    from console.dashboard.view import choose_dashboard
+    from console.pipeline.file_topology import load_topology
+
+    loaded = load_topology(topology)
+    chosen = choose_dashboard(loaded, name)
+    serve_dashboard(loaded, chosen, host=host, port=port)

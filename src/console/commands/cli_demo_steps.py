@@ -1,0 +1,179 @@
+"""What the demo does between its first and last line: fill, watch, wait until all is quiet, compare."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from cdc.topology.topology import Topology
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.schema import TableId
+from console.demo.mysql_demo import MySqlShop
+from console.demo.shop import Change, Shop
+from console.demo.solr_freshness import Freshness
+from console.pipeline.proc_pipeline import Pipeline
+from console.status.http_metrics import read_metrics
+from console.status.kafka_positions import CapturedPosition, PositionsReader
+from console.status.solr_barriers import visible_sequences
+from console.verify.compare import Difference, Row, compare, keyed
+from console.verify.mysql_tables import SourceTable, read_tables
+from console.verify.sql_oracle import answer
+from indexer.solr.solr_http import reading_session
+from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_rows import scan_rows
+
+COUNTERS = {
+    "captured": ("capture", "tailorbird_captured_changes_total"),
+    "joined": ("join", "tailorbird_joined_rows_total"),
+    "indexed": ("index", "tailorbird_indexed_documents_total"),
+}
+_STANDSTILL = 120.0  # seconds without a row captured, joined or indexed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How HBase and Solr differ from the query's answer over the source databases."""
+
+    rows: int
+    hbase: Difference
+    solr: Difference
+
+    @property
+    def equal(self) -> bool:
+        """Whether both far ends equal the near end, and the near end is not empty."""
+        return self.rows > 0 and self.hbase.none and self.solr.none
+
+
+def counts(pipeline: Pipeline) -> dict[str, int]:
+    """Row events published, rows written and documents accepted since the processes started."""
+    totals = dict.fromkeys(COUNTERS, 0)
+    for part in pipeline.parts:
+        if part.stage not in {stage for stage, _ in COUNTERS.values()}:
+            continue
+        metrics = read_metrics(part.metrics_port)
+        for name, (stage, counter) in COUNTERS.items():
+            if part.stage == stage:
+                totals[name] += int(metrics.get(counter, 0))
+    return totals
+
+
+def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[Change]:
+    """Live changes at `rate` a second, evenly spaced; behind schedule it does not sleep."""
+    due = time.monotonic()
+    while not until():
+        yield shop.traffic(int(time.time() * 1000))
+        due += 1.0 / rate
+        if (pause := due - time.monotonic()) > 0:
+            time.sleep(pause)
+
+
+@contextmanager
+def traffic_beside(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[Callable[[], int]]:
+    """Live changes at `rate` a second while the block runs; it is given a function that tells how many there were.
+
+    What ends the traffic early is raised by that function, and at the block's end. Nothing else may use `servers`
+    meanwhile.
+    """
+    stop, done = threading.Event(), [0]
+
+    def write() -> None:
+        for change in traffic(shop, rate=rate, until=stop.is_set):
+            servers.apply(change)
+            done[0] += 1
+
+    def changes() -> int:
+        if writing.done():
+            writing.result()
+        return done[0]
+
+    with ThreadPoolExecutor(1, "traffic") as pool:
+        writing = pool.submit(write)
+        try:
+            yield changes
+        finally:
+            stop.set()
+        writing.result()
+
+
+class Sampler:
+    """Chooses which of the traffic's changes the freshness is measured on: `per_second` of the orders' versions."""
+
+    def __init__(self, freshness: Freshness, *, per_second: float, random: Random) -> None:
+        self._freshness, self._pause, self._random = freshness, 1.0 / per_second, random
+        self._due = 0.0
+
+    def committed(self, change: Change, at: float) -> None:
+        """A change's COMMIT returned at the monotonic time `at`."""
+        if change.kind == "order removed":
+            self._freshness.forget(int(change.statement.values[0]))
+        elif change.order is not None and change.revision is not None and at >= self._due:
+            self._freshness.expect(change.order, change.revision, at)
+            # uneven spacing, so that samples do not fall in step with the join's batches
+            self._due = at + self._pause * self._random.uniform(0.5, 1.5)
+
+
+def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, waiting: Callable[[str], None]) -> None:
+    """Return when every change committed before the call is visible in every index; Fatal if all stands still for long.
+
+    The capture's position must cover what the servers executed, and the barriers in Solr that position's sequence.
+    """
+    wanted = shop.executed()
+    reason, seen = "nothing is known yet", counts(pipeline)
+    deadline = time.monotonic() + _STANDSTILL
+    with PositionsReader(topology) as positions:
+        while time.monotonic() < deadline:
+            pipeline.check()
+            if (now := counts(pipeline)) != seen:
+                seen, deadline = now, time.monotonic() + _STANDSTILL
+            try:
+                reason = _behind(topology, shop, positions.read(), wanted)
+            except Retriable as error:
+                reason = error.message
+            if not reason:
+                return
+            waiting(reason)
+            time.sleep(0.3)
+    raise Fatal(f"the pipeline did not catch up: {reason}", "see the logs of its processes")
+
+
+def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPosition], wanted: dict[str, str]) -> str:
+    for server in ("shop", "crm"):
+        position = positions.get(server)
+        if position is None or position.snapshot != "done":
+            return f"the snapshot of {server} runs"
+        if position.snapshots or position.mending:
+            return f"rows of {', '.join([*position.snapshots, *position.mending])} are read again"
+        if not shop.covers(server, position.gtid_set, wanted[server]):
+            return f"the capture of {server} is behind its server's log"
+    for index in topology.indexes.values():
+        visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
+        for source, position in positions.items():
+            if visible.get(source, -1) < position.sequence:
+                return f"{index.collection} shows {source} up to {visible.get(source, 0)} of {position.sequence}"
+    return ""
+
+
+def verdict(topology: Topology, index_name: str) -> Verdict:
+    """Answer the aggregated table's query over the source databases and compare it with HBase and with Solr."""
+    index = topology.indexes[index_name]
+    table = topology.tables[index.table]
+    sources: dict[TableId, SourceTable] = {}
+    for source in topology.sources.values():
+        sources |= read_tables(source)
+    expected = keyed(answer(topology, table, sources), table.row_key)
+    columns = list(next(iter(expected.values()), {}))
+    stored: list[Row] = [row.values for row in scan_rows(topology, table).values()]
+    shown: list[Row] = [
+        {name: document.get(name) for name in columns}
+        for document in all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
+    ]
+    return Verdict(
+        rows=len(expected),
+        hbase=compare(expected, keyed(stored, table.row_key)),
+        solr=compare(expected, keyed(shown, table.row_key)),
+    )

@@ -1,0 +1,108 @@
+"""`tailorbird doctor`: ask every server of a topology whether it is as needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cdc.topology.topology import Source, Topology
+    from cdc.words.schema import TableId, TableSchema
+    from console.doctor.doctor import Finding
+
+_SIGNS = {"ok": "ok     ", "warning": "WARNING", "fault": "FAULT  "}
+
+
+def doctor(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings, too.")] = False,
+) -> None:
+    """Look at every server that a topology names: reachable, granted, set up; each fault with its remedy.
+
+    Reads only. Exit 0: nothing must be mended; 1: something must; 2: the topology itself is wrong.
+
+    Example: tailorbird doctor topologies/shop.yml
+    """
+    from console.pipeline.file_topology import load_topology
+
+    topology = load_topology(file)
+    worst = {"ok": 0, "warning": 0, "fault": 0}
+    for finding in findings(topology):
+        worst[finding.status] += 1
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(finding)))
+            continue
+        typer.echo(f"{_SIGNS[finding.status]} {finding.subject}: {finding.check}: {finding.found}")
+        if finding.remedy:
+            typer.echo(f"        remedy: {finding.remedy}")
+    if not as_json:
+        typer.echo(f"{worst['fault']} faults, {worst['warning']} warnings, {worst['ok']} in order")
+    if worst["fault"] or (strict and worst["warning"]):
+        raise typer.Exit(1)
+
+
+def findings(topology: Topology) -> Iterator[Finding]:
+    """One after the other, as the servers answer."""
+    from console.doctor.doctor import judge_queries, reached
+    from console.probes.hbase_probe import master_problem
+    from console.probes.kafka_probe import kafka_problem
+    from console.probes.solr_probe import solr_problem
+
+    schemas: dict[TableId, TableSchema] = {}
+    for source in topology.sources.values():
+        yield from _source(source, schemas)
+    yield from judge_queries(topology, schemas)
+    brokers = topology.log.bootstrap_servers
+    yield reached("log", brokers, kafka_problem(brokers), "start Kafka, or correct log.bootstrap_servers")
+    hbase = topology.hbase
+    address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
+    problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)
+    yield reached("hbase", address, problem, "start HBase and its Thrift server, or correct hbase.*")
+    yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
+
+
+def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
+    """What its server says; the schemas of its tables are added to `schemas`."""
+    from console.doctor.doctor import Unreached, judge, reached
+    from console.doctor.mysql_doctor import server_facts
+
+    subject = f"source {source.name}"
+    if source.type == "sql":
+        yield from _polled_by_url(source, schemas)
+        return
+    address = f"{source.hostname}:{source.port}"
+    facts = server_facts(source)
+    if isinstance(facts, Unreached):
+        remedy = (
+            f"correct username or password; CREATE USER '{source.username}'@'%' if there is none"
+            if facts.refused
+            else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
+        )
+        yield reached(subject, address, facts.problem, remedy)
+        return
+    schemas.update({table.schema.table_id: table.schema for table in facts.tables if table.schema is not None})
+    yield reached(subject, address, "", "")
+    yield from judge(source, facts)
+
+
+def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
+    from cdc.words.errors import TailorbirdError
+    from console.doctor.doctor import Finding
+    from ingest.poll.sql_reader import sql_reader
+
+    assert source.poll is not None, "a source of type sql is polled"
+    subject = f"source {source.name}"
+    try:
+        with sql_reader(source, source.poll) as reader:
+            tables = reader.schemas({})
+            schemas.update(tables)
+    except TailorbirdError as error:
+        yield Finding(subject=subject, check="polling", status="fault", found=error.message, remedy=error.hint)
+        return
+    shown = ", ".join(str(table) for table in tables)
+    yield Finding(subject=subject, check="polling", status="ok", found=f"{shown} can be polled")

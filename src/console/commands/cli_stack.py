@@ -1,0 +1,157 @@
+"""`tailorbird stack …`: the real servers, on this machine, without Docker."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from console.stack.artefacts import BUNDLES, bundle_name
+from console.stack.bars import telling
+from console.stack.services import log_files
+from console.stack.settings import SERVICES, StackSettings, parse_ports, service_name
+
+if TYPE_CHECKING:
+    from console.stack.proc_stack import ServiceStatus, Stack
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The local servers: two MySQL, Kafka, HBase with Thrift, Solr; loopback only.\n\nExample: tailorbird stack up",
+)
+
+Home = Annotated[Path | None, typer.Option("--home", help="Data folder; else $TAILORBIRD_HOME, else .tailorbird here.")]
+PortOptions = Annotated[
+    list[str] | None, typer.Option("--port", help="One listener's port, e.g. kafka=19092; else $TAILORBIRD_PORT_KAFKA.")
+]
+PortOffset = Annotated[
+    int | None, typer.Option("--port-offset", help="Added to every default port; else $TAILORBIRD_PORT_OFFSET.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def stack_of(home: Path | None, port: list[str] | None, port_offset: int | None) -> Stack:
+    """The stack that the options and the environment name."""
+    # the clients of five servers are loaded with it: `tailorbird --help` can do without
+    from console.stack.proc_stack import Stack
+
+    return Stack(
+        StackSettings.from_environ(
+            os.environ, Path.cwd(), home=home, ports=parse_ports(port or []), port_offset=port_offset
+        )
+    )
+
+
+@app.command()
+def fetch(
+    bundle: Annotated[list[str] | None, typer.Argument(help="Only these: kafka, hbase, solr, mysql, spark.")] = None,
+) -> None:
+    """Download what the servers and Spark need; resumable, shared by all data folders.
+
+    Example: tailorbird stack fetch
+    """
+    with telling() as progress:
+        stack_of(None, None, None).fetch(progress, [bundle_name(name) for name in bundle] if bundle else BUNDLES)
+
+
+@app.command()
+def up(home: Home = None, port: PortOptions = None, port_offset: PortOffset = None) -> None:
+    """Start every server that does not run, and wait until all answer.
+
+    Example: tailorbird stack up --port-offset 1000
+    """
+    stack = stack_of(home, port, port_offset)
+    with telling() as progress:
+        stack.up(progress)
+
+
+@app.command()
+def down(
+    home: Home = None,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove all data of this stack, too.")] = False,
+) -> None:
+    """Stop every server of the data folder, whatever its ports.
+
+    Example: tailorbird stack down --purge
+    """
+    with telling() as progress:
+        stack_of(home, None, None).down(purge=purge, progress=progress)
+
+
+@app.command()
+def status(
+    home: Home = None, port: PortOptions = None, port_offset: PortOffset = None, as_json: AsJson = False
+) -> None:
+    """Show what runs, where, and how much memory it has; exit code 1 unless all are ready.
+
+    Example: tailorbird stack status --json
+    """
+    stack = stack_of(home, port, port_offset)
+    found = stack.status()
+    if as_json:
+        services = [dataclasses.asdict(item) for item in found]
+        total = round(sum(item.rss_mib for item in found), 1)
+        print(json.dumps({"services": services, "addresses": stack.addresses(), "rss_mib": total}))
+    else:
+        _print_status(found)
+    raise typer.Exit(0 if all(item.state == "ready" for item in found) else 1)
+
+
+@app.command()
+def logs(
+    service: Annotated[
+        str | None, typer.Argument(help=f"One of {', '.join(SERVICES)}; without it, a few lines of each.")
+    ] = None,
+    home: Home = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are added, until Ctrl-C.")] = False,
+) -> None:
+    """Print the end of a server's log.
+
+    Example: tailorbird stack logs hbase --follow
+    """
+    stack = stack_of(home, None, None)
+    if service is None:
+        for name in SERVICES:
+            print(f"==> {name}\n{stack.log_tail(name, 5)}\n")
+        return
+    name = service_name(service)
+    if follow:
+        files = [str(path) for path in log_files(stack.settings, name)]
+        os.execvp("tail", ["tail", "-n", str(lines), "-q", "-F", *files])
+    print(stack.log_tail(name, lines))
+
+
+@app.command()
+def run(
+    service: Annotated[str, typer.Argument(help=f"One of {', '.join(SERVICES)}.")],
+    home: Home = None,
+    port: PortOptions = None,
+    port_offset: PortOffset = None,
+) -> None:
+    """Run one server in the foreground, as a container does.
+
+    Example: tailorbird stack run hbase
+    """
+    stack_of(home, port, port_offset).run(service_name(service))
+
+
+def _print_status(found: list[ServiceStatus]) -> None:
+    table = Table("service", "state", "ports", "pid", "RSS MiB", "up s", box=None)
+    for item in found:
+        state = item.state + (" (older settings)" if item.stale else "")
+        ports = " ".join(str(number) for number in item.ports.values())
+        numbers = (str(item.pid), f"{item.rss_mib:.0f}", f"{item.seconds:.0f}") if item.pid else ("", "", "")
+        table.add_row(item.name, state, ports, *numbers)
+    table.add_row("total", "", "", "", f"{sum(item.rss_mib for item in found):.0f}", "")
+    console = Console()
+    console.print(table)
+    for item in found:
+        if item.problem:
+            print(f"{item.name}: {item.problem}", file=sys.stderr)

@@ -1,0 +1,103 @@
+"""`tailorbird explain-plan`: what a join will do, before it runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cdc.topology.topology import Topology
+from cdc.words.errors import UsageError
+from cdc.words.schema import TableId, TableSchema, schema_from_json
+
+
+def explain_plan(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    table: Annotated[str | None, typer.Argument(help="Which table; all of them when it is left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plans as JSON, by table.")] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw the plan of TABLE into this file.")] = None,
+    schemas: Annotated[
+        Path | None, typer.Option("--schemas", help="Read schemas from this file (a JSON record per line), not Kafka.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for schemas in Kafka.")] = 10.0,
+) -> None:
+    """Print the plan of a table's query: the tree of joins, the stateful steps, the columns with their types.
+
+    Schemas come from the log, where `tailorbird capture` publishes them. Nothing is changed anywhere.
+
+    Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
+    """
+    from console.pipeline.file_topology import load_topology
+    from joins.query.compiler import compile_plan
+    from joins.query.describe import json_of_plan, svg_of_plan, text_of_plan
+    from joins.query.drift import drifts
+    from joins.query.loose_keys import loose_keys
+    from joins.query.sql import check_query, tables_of
+
+    topology = load_topology(file)
+    if table is not None and table not in topology.tables:
+        raise UsageError(f"{file}: no table {table}", "one of " + ", ".join(topology.tables))
+    wanted = [topology.tables[table]] if table is not None else list(topology.tables.values())
+    if svg is not None and len(wanted) != 1:
+        raise UsageError("--svg draws one table", "name it: " + ", ".join(topology.tables))
+    for one in wanted:
+        check_query(topology, one)
+    needed = frozenset(table_id for one in wanted for table_id in tables_of(topology, one))
+    found = schemas_in(schemas) if schemas is not None else _from_log(topology, needed, timeout)
+    if missing := sorted(str(table_id) for table_id in needed - set(found)):
+        where = str(schemas) if schemas is not None else f"the log at {topology.log.bootstrap_servers}"
+        raise UsageError(f"no schema of {', '.join(missing)} in {where}", "has `tailorbird capture` run?")
+    plans = {one.name: compile_plan(topology, one, found) for one in wanted}
+    for warning in dict.fromkeys(one for plan in plans.values() for one in drifts(plan, found)):
+        typer.echo(f"warning: {warning}", err=True)
+    if svg is not None:
+        svg.write_text(svg_of_plan(plans[wanted[0].name]), encoding="utf-8")
+        typer.echo(f"wrote {svg}", err=True)
+    warnings = {name: [(key.found, key.remedy) for key in loose_keys(plan, found)] for name, plan in plans.items()}
+    if as_json:
+        told = {
+            name: {**json_of_plan(plan), "warnings": [{"found": f, "remedy": r} for f, r in warnings[name]]}
+            for name, plan in plans.items()
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    if svg is None:
+        typer.echo("\n\n".join(text_of_plan(plan) for plan in plans.values()))
+    for name, keys in warnings.items():
+        warn(name, keys)
+
+
+def warn(table: str, found: Iterable[tuple[str, str]]) -> None:
+    """Tell warnings of a table's query, each with its remedy; to stderr, so that the rest can be read by programs."""
+    for what, remedy in found:
+        typer.echo(f"warning: table {table}: {what}\n  remedy: {remedy}", err=True)
+
+
+def schemas_in(file: Path) -> dict[TableId, TableSchema]:
+    """The schemas that a file holds, a record of their topic on each line; UsageError where it does not."""
+    from joins.query.drift import remembering
+
+    try:
+        records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        read = [schema_from_json(record) for record in records]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{file}: {error}", "a record of the schemas topic on each line") from error
+    versions: dict[TableId, list[TableSchema]] = {}
+    for schema in read:
+        versions.setdefault(schema.table_id, []).append(schema)
+    return {table_id: remembering(some) for table_id, some in versions.items()}
+
+
+def _from_log(topology: Topology, needed: frozenset[TableId], timeout: float) -> dict[TableId, TableSchema]:
+    from joins.stores.kafka_schemas import read_schemas
+
+    return read_schemas(topology.log.bootstrap_servers, topology.name, needed, lambda _: None, _over(timeout))
+
+
+def _over(seconds: float) -> Callable[[], bool]:
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() > deadline

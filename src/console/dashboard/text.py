@@ -1,0 +1,61 @@
+"""How a dashboard writes values, ages and counts for people."""
+
+from __future__ import annotations
+
+from console.dashboard.query import Value
+from console.dashboard.view import Look
+
+NOTHING, EMPTY = "—", "(empty)"
+LONGEST_TEXT = 300
+
+
+def cell_text(value: Value, look: Look) -> str:
+    """A value in the table; times without their `T`, `Z` and fraction of a second, long texts cut."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    if look == "time":
+        return text.removesuffix("Z").replace("T", " ").partition(".")[0]
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+
+
+def facet_text(value: Value, look: Look) -> str:
+    """A value beside its checkbox."""
+    if value is None:
+        return "(none)"
+    return EMPTY if value == "" else cell_text(value, look)
+
+
+def count_text(count: int) -> str:
+    """A count with thousands apart, by a narrow space."""
+    return f"{count:,}".replace(",", "\u202f")
+
+
+def latency_text(milliseconds: int) -> str:
+    """A latency: `850 ms`, `1.2 s`, `3 min`."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else age_text(milliseconds)
+
+
+def ago_text(milliseconds: int) -> str:
+    """How long ago: `now`, `12 s ago`."""
+    age = age_text(milliseconds)
+    return age if age == "now" else f"{age} ago"
+
+
+def age_text(milliseconds: int) -> str:
+    """An age in its largest unit: `now`, `12 s`, `3 min`, `5 h`, `2 days`."""
+    seconds = max(milliseconds, 0) // 1000
+    if seconds < 1:
+        return "now"
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min"
+    if seconds < 86400:
+        return f"{seconds // 3600} h"
+    days = seconds // 86400
+    return f"{days} day{'s' if days > 1 else ''}"

@@ -1,0 +1,113 @@
+"""What a dashboard shows, its columns matched with the fields that its index has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cdc.stored.fields import query_field, words_field
+from cdc.topology.topology import Dashboard, Topology
+from cdc.words.errors import UsageError
+
+Look = Literal["text", "number", "time"]
+_NAME = re.compile(r"[^\W\d]\w*")
+_NUMBERS = {"pint", "plong", "pfloat", "pdouble"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field of the index as Solr's schema tells it; `counted` says whether its values can be counted and filtered."""
+
+    name: str
+    type: str
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of the page, how it looks, and the heading that people read."""
+
+    name: str
+    look: Look
+    heading: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A dashboard ready to be queried: `time` and `words` are fields of Solr, `facets` and `columns` are columns."""
+
+    title: str
+    facets: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    time: str | None
+    time_heading: str
+    words: tuple[str, ...]
+
+
+def choose_dashboard(topology: Topology, name: str | None) -> Dashboard:
+    """The dashboard of that name, without a name the first; UsageError names those that there are."""
+    known = ", ".join(topology.dashboards)
+    if not known:
+        raise UsageError(
+            f"{topology.file} declares no dashboard", "add one under `dashboards:`, as topologies/shop.yml does"
+        )
+    if name is None:
+        return next(iter(topology.dashboards.values()))
+    if name not in topology.dashboards:
+        raise UsageError(f"unknown dashboard {name}", f"one of {known}")
+    return topology.dashboards[name]
+
+
+def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Field]) -> View | None:
+    """The dashboard over an index with these fields; None while the index has none of any table's columns yet.
+
+    TopologyError when the dashboard names a column that the index does not have, or uses one as its type can not be.
+    """
+    index = topology.indexes[dashboard.index]
+    plain = {name: field for name, field in fields.items() if not name.startswith("_")}
+    if not plain:
+        return None
+
+    def column(path: str, name: str) -> Column:
+        if not _NAME.fullmatch(name) or name not in plain:
+            raise topology.error(path, f"unknown column {name}", "one of " + ", ".join(plain))
+        return Column(name=name, look=_look(plain[name], fields), heading=heading(name))
+
+    def facet(path: str, name: str) -> Column:
+        found = column(path, name)
+        if not plain[name].counted:
+            raise topology.error(path, f"column {name} is only stored, not counted", "a column of another type")
+        return found
+
+    base = f"dashboards.{dashboard.name}"
+    time: str | None = None
+    if dashboard.time is not None:
+        found = column(f"{base}.time", dashboard.time)
+        if found.look != "time":
+            raise topology.error(f"{base}.time", f"column {found.name} holds no times", "a date, datetime or timestamp")
+        time = query_field(found.name)
+    shown = dashboard.columns or tuple(name for name in plain if _NAME.fullmatch(name))
+    return View(
+        title=dashboard.title,
+        facets=tuple(facet(f"{base}.facets[{i}]", name) for i, name in enumerate(dashboard.facets)),
+        columns=tuple(column(f"{base}.columns[{i}]", name) for i, name in enumerate(shown)),
+        time=time,
+        time_heading=heading(dashboard.time or ""),
+        words=tuple(words_field(name) for name in index.search if words_field(name) in fields),
+    )
+
+
+def heading(name: str) -> str:
+    """A column's name as a heading: `created_at` → `Created at`."""
+    words = name.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def _look(field: Field, fields: Mapping[str, Field]) -> Look:
+    # an exact value that is text in Solr tells what it is by the type of its query field
+    query = fields.get(query_field(field.name))
+    if query is not None and query.type == "pdate":
+        return "time"
+    return "number" if field.type in _NUMBERS or (query is not None and query.type in _NUMBERS) else "text"

@@ -1,0 +1,1 @@
+"""What keeps a topology from running, each fault with its remedy."""

@@ -1,0 +1,147 @@
+"""Asks a MySQL or MariaDB server what `doctor` judges; privileges are tried, not read from SHOW GRANTS, since roles and
+wildcards decide, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+
+from cdc.topology.topology import Source
+from cdc.words.collations import folds
+from cdc.words.filters import TableRule
+from cdc.words.schema import Column, TableId, TableSchema
+from console.doctor.doctor import Cascade, ServerFacts, TableFacts, Unreached
+from ingest.facts.relations import CHANGING
+from ingest.mysql.mysql_connection import settings
+
+_VARIABLES = (
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_value_options",
+    "binlog_row_metadata",
+    "gtid_mode",
+    "binlog_expire_logs_seconds",
+    "expire_logs_days",
+    "server_id",
+)
+_TABLE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_INDEXES = (
+    "SELECT s.INDEX_NAME, s.COLUMN_NAME, s.SEQ_IN_INDEX, c.COLLATION_NAME FROM information_schema.STATISTICS s "
+    "JOIN information_schema.COLUMNS c USING (TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME) "
+    "WHERE s.TABLE_SCHEMA = %s AND s.TABLE_NAME = %s"
+)
+_COLUMNS = (
+    "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS "
+    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
+)
+_CASCADES = (
+    "SELECT k.CONSTRAINT_NAME, k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, r.DELETE_RULE, r.UPDATE_RULE "
+    "FROM information_schema.KEY_COLUMN_USAGE k JOIN information_schema.REFERENTIAL_CONSTRAINTS r "
+    "ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME "
+    "AND r.TABLE_NAME = k.TABLE_NAME WHERE k.TABLE_SCHEMA = %s AND k.TABLE_NAME = %s AND k.ORDINAL_POSITION = 1 "
+    "AND k.REFERENCED_TABLE_NAME IS NOT NULL"
+)
+
+# what a server says to a login that it refuses; whoever says something else was reached, or nobody was
+_REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
+
+
+def server_facts(source: Source) -> ServerFacts | Unreached:
+    """What the server says; or, when it cannot be reached or refuses the login, why."""
+    try:
+        return _facts(source)
+    except (pymysql.MySQLError, OSError) as error:
+        said = str(error.args[-1]) if error.args else str(error)
+        return Unreached(problem=said, refused=bool(error.args) and error.args[0] in _REFUSED)
+
+
+def _facts(source: Source) -> ServerFacts:
+    connection = pymysql.connect(**{**settings(source), "connect_timeout": 5}, read_timeout=30)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT VERSION()")
+        version = str(cursor.fetchall()[0][0])
+        marks = ", ".join(["%s"] * len(_VARIABLES))
+        cursor.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _VARIABLES)
+        variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+        denied, replicas = list[str](), list[int]()
+        if source.poll is None:
+            newest = "mariadb" not in version.lower() and int(version.split(".")[0]) >= 9
+            if _said(cursor, "SHOW BINARY LOG STATUS" if newest else "SHOW MASTER STATUS"):
+                denied.append("REPLICATION CLIENT")
+            if _said(cursor, "SHOW REPLICAS" if newest else "SHOW SLAVE HOSTS"):
+                denied.append("REPLICATION SLAVE")
+            else:
+                replicas = [int(row[0]) for row in cursor.fetchall()]
+        tables = [_table(cursor, source, table) for table in source.tables]
+    return ServerFacts(
+        version=version, variables=variables, denied=tuple(denied), replicas=tuple(replicas), tables=tables
+    )
+
+
+def _said(cursor: Any, sql: str) -> tuple[int, str] | None:
+    """Code and words of the server if it refuses a statement."""
+    try:
+        cursor.execute(sql)
+    except (pymysql.err.OperationalError, pymysql.err.ProgrammingError) as error:
+        return int(error.args[0]), str(error.args[-1])
+    return None
+
+
+def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
+    name = f"{_quoted(table.database)}.{_quoted(table.table)}"
+    shown = f"{table.database}.{table.table}"
+    refused = _said(cursor, f"SELECT 1 FROM {name} LIMIT 0")
+    if refused is not None:
+        absent = refused[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR)
+        return TableFacts(name=shown, readable=refused[1], engine="", has_key=False, absent=absent)
+    cursor.execute(_TABLE, (table.database, table.table))
+    rows = cursor.fetchall()
+    cursor.execute(_INDEXES, (table.database, table.table))
+    indexes = cursor.fetchall()
+    cursor.execute(_COLUMNS, (table.database, table.table))
+    columns = tuple(
+        Column(
+            name=str(name), column_type=_text(kind), nullable=nullable == "YES", charset=charset, collation=collation
+        )
+        for name, kind, nullable, charset, collation in cursor.fetchall()
+    )
+    cursor.execute(_CASCADES, (table.database, table.table))
+    cascades = tuple(
+        Cascade(name=str(key), parent=f"{database}.{parent}", rule=" ".join(rules))
+        for key, database, parent, deleted, updated in cursor.fetchall()
+        if (
+            rules := [
+                f"ON {what} {rule}" for what, rule in (("DELETE", deleted), ("UPDATE", updated)) if rule in CHANGING
+            ]
+        )
+    )
+    rule = source.rules.get(table) or TableRule()
+    primary = [str(c) for _, c in sorted((int(seq), c) for index, c, seq, _ in indexes if index == "PRIMARY")]
+    schema = TableSchema(
+        table_id=table,
+        version=1,
+        columns=tuple(c for c in columns if c.name not in rule.ignored_columns),
+        primary_key=tuple(rule.message_key_columns) or tuple(primary),
+    )
+    keys = [(str(column), str(collation or "")) for index, column, _, collation in indexes if index == "PRIMARY"]
+    return TableFacts(
+        name=shown,
+        readable=None,
+        engine=str(rows[0][0] or "none") if rows else "none",
+        has_key=bool(keys),
+        loose_keys=tuple((c, collation) for c, collation in keys if {"case", "accents"} & set(folds(collation))),
+        cascades=cascades,
+        schema=None if rule.masks else schema,  # what is masked leaves with another type
+        indexed=source.poll is None or any(c == source.poll.cursor and int(seq) == 1 for _, c, seq, _ in indexes),
+    )
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,1 @@
+"""A topology from its file to its processes."""

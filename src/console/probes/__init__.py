@@ -1,0 +1,1 @@
+"""Does this server, this port, this machine serve? Knows nothing of the local stack."""

@@ -1,0 +1,1 @@
+"""How far a topology is: captures, snapshots, indexes."""

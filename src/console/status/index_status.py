@@ -1,0 +1,90 @@
+"""What `tailorbird status` says of a topology's indexes: who serves them, how far they are, which peers lie idle. Pure.
+
+A peer that nobody serves makes HBase keep every write-ahead log since: it must be served, or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cdc.topology.topology import Topology
+from cdc.words.naming import peer
+from console.provision.apply import PeerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """One index: `state` in a word, `behind` in seconds between now and what queries see for certain (None: unknown).
+
+    States: `serving`; `idle`: nobody serves its peer; `disabled`: HBase ships nothing; `missing`: it has no peer;
+    `stray`: a peer of this topology that belongs to no index of the file.
+    """
+
+    index: str
+    peer: str
+    state: str
+    processes: tuple[str, ...]
+    collections: tuple[str, ...]
+    behind: float | None
+    remedy: str
+
+
+def index_statuses(
+    topology: Topology,
+    peers: Mapping[str, PeerSpec],
+    *,
+    generation: Callable[[str], int],
+    announced: Callable[[str], list[str]],
+    collections: Callable[[str, str], tuple[str, ...]],
+    visible_ms: Callable[[str], int | None],
+    now_ms: int,
+) -> list[IndexStatus]:
+    """Of each index of a topology, then of its peers that have no index.
+
+    `generation` is asked by index, `announced` by peer, `collections` by peer and live collection, `visible_ms` by
+    collection: the stamp that queries see for certain.
+    """
+    found: list[IndexStatus] = []
+    for index in topology.indexes.values():
+        name = peer(topology.name, index.name, generation(index.name))
+        processes = tuple(announced(name))
+        spec = peers.get(name)
+        if spec is None:
+            state, remedy = "missing", f"tailorbird apply {topology.file}"
+        elif not spec.enabled:
+            state, remedy = "disabled", f"in HBase's shell: enable_peer '{name}'"
+        elif not processes:
+            state = "idle"
+            remedy = f"HBase keeps its logs for it: tailorbird index {topology.file} --index {index.name}, or index rm"
+        else:
+            state, remedy = "serving", ""
+        visible = visible_ms(index.collection) if spec is not None else None
+        found.append(
+            IndexStatus(
+                index=index.name,
+                peer=name,
+                state=state,
+                processes=processes,
+                collections=collections(name, index.collection),
+                behind=None if visible is None else max(0.0, (now_ms - visible) / 1000),
+                remedy=remedy,
+            )
+        )
+    current = {each.peer for each in found}
+    for name in sorted(peers):
+        # names of other topologies may begin likewise, but their peers ship other tables
+        ours = any(table.startswith(f"{topology.name}:") for table in peers[name].tables)
+        if ours and name not in current:
+            found.append(
+                IndexStatus(
+                    index="",
+                    peer=name,
+                    state="stray",
+                    processes=tuple(announced(name)),
+                    collections=(),
+                    behind=None,
+                    remedy=f"HBase keeps its logs for it; in HBase's shell: remove_peer '{name}'",
+                )
+            )
+    return found

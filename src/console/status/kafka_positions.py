@@ -1,0 +1,95 @@
+"""Reads how far each source's capture has come, from the positions topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from cdc.topology.topology import Topology
+from cdc.words.errors import Retriable
+from cdc.words.naming import positions_topic, transactional_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedPosition:
+    """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
+
+    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
+    the tables some rows of which are held back until they are mended.
+    """
+
+    gtid_set: str
+    sequence: int
+    snapshot: str
+    snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    mending: tuple[str, ...] = ()
+
+
+def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
+    """Newest position by source; a source that has none yet is absent. Reads the compacted topic's ends. Retriable."""
+    with PositionsReader(topology) as reader:
+        return reader.read()
+
+
+class PositionsReader:
+    """Reads them again and again over one connection; a context manager."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._servers, self._topic = topology.log.bootstrap_servers, positions_topic(topology.name)
+        self._by_key = {transactional_id(topology.name, source): source for source in topology.sources}
+        self._consumer: Any = None
+
+    def __enter__(self) -> PositionsReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def read(self) -> dict[str, CapturedPosition]:
+        """See `captured_positions`."""
+        try:
+            if self._consumer is None:
+                self._consumer = KafkaConsumer(
+                    bootstrap_servers=self._servers,
+                    isolation_level="read_committed",
+                    enable_auto_commit=False,
+                    consumer_timeout_ms=1000,
+                )
+            return self._read(self._consumer)
+        except KafkaError as error:
+            self.__exit__()
+            raise Retriable(f"Kafka at {self._servers}: {error}", "tailorbird stack status") from error
+
+    def _read(self, consumer: Any) -> dict[str, CapturedPosition]:
+        found: dict[str, CapturedPosition] = {}
+        partitions = [TopicPartition(self._topic, p) for p in consumer.partitions_for_topic(self._topic) or ()]
+        if not partitions:
+            return found
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        # Each source's newest record stands at most a few records before its partition's end; markers count as offsets.
+        for partition in partitions:
+            consumer.seek(partition, max(0, ends[partition] - 50))
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            for records in consumer.poll(timeout_ms=500).values():
+                for record in records:
+                    source = self._by_key.get(record.key.decode()) if record.key is not None else None
+                    if source is None or record.value is None:
+                        continue
+                    value = json.loads(record.value)
+                    mends = value.get("state", {}).get("mends", {})
+                    found[source] = CapturedPosition(
+                        gtid_set=value["position"]["gtid_set"],
+                        sequence=value["position"]["sequence"],
+                        snapshot=value["snapshot"],
+                        snapshots=value.get("state", {}).get("snapshots", {}),
+                        mending=tuple({**mends.get("tables", {}), **mends.get("again", {})}),
+                    )
+        return found

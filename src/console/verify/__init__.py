@@ -1,0 +1,1 @@
+"""Whether two tables are equal, row by row and field by field."""

@@ -1,0 +1,84 @@
+"""The same SELECT over the source tables, answered by DuckDB: what the far end of the pipeline must equal."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot import expressions as exp
+
+from cdc.topology.topology import Table, Topology
+from cdc.words.schema import TableId
+from cdc.words.types import Canonical, Kind, LogicalType
+from console.verify.mysql_tables import SourceTable
+from joins.truth.sql_evaluate import canonical as joins_canonical
+
+_ARROW: dict[Kind, Any] = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us"),
+    "string": pa.string(),
+    "json": pa.string(),
+    "time": pa.duration("us"),
+    "bytes": pa.binary(),
+}
+
+
+def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> list[dict[str, Canonical]]:
+    """Rows of an aggregated table's query, canonical values by output column; KeyError for a table not given."""
+    query = sqlglot.parse_one(table.query, read="spark")
+    names: dict[TableId, str] = {}
+    for node in list(query.find_all(exp.Table)):
+        table_id = topology.table_id(tuple(part.name for part in node.parts))
+        if table_id is None:
+            raise KeyError(node.sql())
+        name = names.setdefault(table_id, f"source_{len(names)}")
+        node.replace(exp.alias_(exp.to_table(name), node.alias_or_name, table=True))
+    with duckdb.connect() as connection:
+        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column
+        connection.execute("SET disabled_optimizers = 'common_subplan'")
+        for table_id, name in names.items():
+            connection.register(name, _arrow(sources[table_id]))
+        cursor = connection.execute(query.sql(dialect="duckdb"))
+        columns = [description[0] for description in cursor.description or []]
+        return [dict(zip(columns, map(canonical, row), strict=True)) for row in cursor.fetchall()]
+
+
+def canonical(value: Any) -> Canonical:
+    """Canonical form (`cdc.words.types`) of a value of DuckDB; here TIME is an interval, which the joins keep as
+    text.
+    """
+    return _duration(value) if isinstance(value, dt.timedelta) else joins_canonical(value)
+
+
+def _duration(value: dt.timedelta) -> str:
+    micros = value // dt.timedelta(microseconds=1)
+    seconds, fraction = divmod(abs(micros), 1_000_000)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    digits = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return ("-" if micros < 0 else "") + text + digits
+
+
+def _arrow(table: SourceTable) -> Any:
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
+    return pa.table(
+        {
+            name: pa.array(values, _arrow_type(type_))
+            for (name, type_), values in zip(table.columns, columns, strict=True)
+        }
+    )
+
+
+def _arrow_type(type_: LogicalType) -> Any:
+    return pa.decimal128(type_.precision, type_.scale) if type_.kind == "decimal" else _ARROW[type_.kind]

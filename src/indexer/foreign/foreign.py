@@ -1,0 +1,186 @@
+"""Indexes the edits of a foreign table, and goes on with a batch where whoever had it before was.
+
+A row of such a table costs more than one of ours: it is read, and written on a condition (indexer.foreign.writer). A
+batch of 64 MB may take minutes; HBase waits for one, and can not be answered a part of a batch. So the progress is
+noted in ZooKeeper after each few hundred rows, and a batch that comes again, to this process or another, is skipped up
+to there. A serial peer ships a region's edits in the order of their sequence numbers: one of them says it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from cdc.stored.foreign import ForeignTable
+from cdc.words.errors import Retriable
+from indexer.foreign.mapping import Column, ForeignMapper
+from indexer.foreign.writer import ConditionalCollection, ForeignRows, ForeignWriter, columns_of
+from indexer.index.collapse import RowChange
+from indexer.index.processor import DeadLetter, Quarantine, Tally
+from indexer.peer.peer import Edits
+from indexer.peer.wire import Write
+
+ROWS_AT_A_TIME = 500
+
+
+class Progress(NamedTuple):
+    """How far a region's batch is: every edit below `sequence` is indexed, and the first `writes` of that one.
+
+    `parts`, `accepted` and `dead` are what the batch has come to so far, so that its tally is whole in the end.
+    """
+
+    sequence: int = 0
+    writes: int = 0
+    parts: int = 0
+    accepted: int = 0
+    dead: int = 0
+
+    def has(self, sequence: int, write: int) -> bool:
+        """Whether a write is indexed, by its edit and its place there."""
+        return (sequence, write) < (self.sequence, self.writes)
+
+
+class ProgressStore(Protocol):
+    """Where the progress of batches under way is kept (indexer.rebuild.zk_state); Retriable while it is away.
+
+    What a restart may lose: a batch begins anew then, which is only slower.
+    """
+
+    def read(self, region: bytes) -> Progress | None: ...
+    def write(self, region: bytes, progress: Progress) -> None: ...
+    def clear(self, region: bytes) -> None: ...
+
+
+class NoProgress:
+    """Keeps nothing: each batch begins anew. For whoever indexes rows, and no batches."""
+
+    def read(self, region: bytes) -> Progress | None:
+        """None."""
+        return None
+
+    def write(self, region: bytes, progress: Progress) -> None:
+        """Nothing."""
+
+    def clear(self, region: bytes) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Rows of a region's edits that are indexed at once, with the writes to each, and where they end."""
+
+    touched: dict[bytes, list[Write]] = field(default_factory=dict)
+    sequence: int = 0
+    writes: int = 0
+
+
+class ForeignProcessor:
+    """The counterpart of `indexer.index.processor.Processor` for a foreign table, with its contract; for one or more
+    collections, of which each is written on conditions of its own. Tallies are those of the first."""
+
+    def __init__(
+        self,
+        table: ForeignTable,
+        *,
+        search: Sequence[str],
+        rows: ForeignRows,
+        collections: Sequence[ConditionalCollection],
+        quarantine: Quarantine,
+        progress: ProgressStore,
+        clock_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._table, self._quarantine, self._progress = table, quarantine, progress
+        self._name = table.table.removeprefix("default:").encode()
+        self._mapper = ForeignMapper(table, search)
+        self._monotonic = monotonic
+        self._writers = [
+            ForeignWriter(table, self._mapper, rows=rows, collection=each, clock_ms=clock_ms) for each in collections
+        ]
+
+    def process(self, edits: Edits, *, give_up: float) -> Tally:
+        """Index a batch; Retriable when a server is away or `give_up` (monotonic) has passed.
+
+        The batch comes again then and goes on where it was: a row that was read behind an event shows the event.
+        """
+        tally = Tally()
+        under_way = []
+        for region in edits.regions:
+            before = self._progress.read(region)
+            progress = self._run(edits, region, before or Progress(), give_up)
+            tally.accepted += progress.accepted
+            tally.dead += progress.dead
+            if before is not None or progress.parts > 1:
+                under_way.append(region)
+        for region in under_way:
+            # Only a batch under way is noted: the numbers of a table that is restored might begin anew.
+            self._progress.clear(region)
+        return tally
+
+    def _run(self, edits: Edits, region: bytes, before: Progress, give_up: float) -> Progress:
+        """Index a region's edits behind `before`; how far it is then. The end is not noted: HBase is answered."""
+        progress = before
+        for part in self._parts(edits, region, before):
+            if progress is not before:
+                self._progress.write(region, progress)
+            if self._monotonic() > give_up:
+                raise Retriable(f"a batch takes longer than HBase waits, {progress.accepted} documents are indexed")
+            found = self._index(part.touched)
+            progress = Progress(
+                sequence=part.sequence,
+                writes=part.writes,
+                parts=progress.parts + 1,
+                accepted=progress.accepted + found.accepted,
+                dead=progress.dead + found.dead,
+            )
+        return progress
+
+    def index_rows(self, changes: Iterable[RowChange]) -> Tally:
+        """Index rows as they are in HBase now, whatever the changes say of them."""
+        keys: dict[bytes, set[Column]] = {change.row: set() for change in changes if self._table.covers(change.row)}
+        return self._each(lambda writer, tally: writer.complete(keys, tally))
+
+    def _index(self, touched: dict[bytes, list[Write]]) -> Tally:
+        if self._table.read_row == "never":
+            return self._each(lambda writer, tally: writer.post_events(touched, tally))
+        columns = {row: columns_of(writes) for row, writes in touched.items()}
+        return self._each(lambda writer, tally: writer.complete(columns, tally))
+
+    def _each(self, write: Callable[[ForeignWriter, Tally], list[DeadLetter]]) -> Tally:
+        tallies = []
+        for writer in self._writers:
+            tally = Tally()
+            letters = write(writer, tally)
+            if letters:
+                self._quarantine.put(letters)
+                tally.dead = len(letters)
+            tallies.append(tally)
+        return tallies[0]
+
+    def _parts(self, edits: Edits, region: bytes, done: Progress) -> Iterator[_Part]:
+        """A region's writes that may change a document, some rows at a time; a row that was read behind all writes of
+        the batch is not read again for the later ones."""
+        part = _Part()
+        read: dict[bytes, set[Column]] = {}
+        for edit in edits.entries():
+            if edit.region != region or edit.table != self._name:
+                continue
+            for number, write in enumerate(edit.writes):
+                if done.has(edit.sequence, number) or not self._mapper.concerns(write) or self._shown(write, read):
+                    continue
+                if len(part.touched) == ROWS_AT_A_TIME and write.row not in part.touched:
+                    yield part
+                    if self._table.read_row == "dynamic":
+                        for row, writes in part.touched.items():
+                            read.setdefault(row, set()).update(columns_of(writes))
+                    part = _Part()
+                part.touched.setdefault(write.row, []).append(write)
+                part.sequence, part.writes = edit.sequence, number + 1
+        if part.touched:
+            yield part
+
+    def _shown(self, write: Write, read: dict[bytes, set[Column]]) -> bool:
+        """Whether an earlier part of the batch has read what a write made."""
+        columns = read.get(write.row)
+        return columns is not None and (self._table.mapping == "row" or columns_of([write]) <= columns)

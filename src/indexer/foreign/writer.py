@@ -1,0 +1,195 @@
+"""Brings the documents of a foreign table's rows into one collection, by compare-and-set.
+
+An event says no more than that a row has changed. So: ask Solr for the document's `_version_`, then read the row, then
+write what it makes, on condition that the version is still the same; if not, again from the start. Of two writers the
+later one has read the row after the earlier one had, so whatever is repeated, reordered or done twice, the last write
+shows the last state. A row that is gone leaves a stub, or a write on condition of "absent" could bring it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from cdc.stored import fields
+from cdc.stored.foreign import ForeignTable
+from cdc.words.errors import Retriable, Skippable
+from indexer.foreign.mapping import Cells, Column, ForeignMapper, ForeignRow
+from indexer.index.collapse import collapse
+from indexer.index.mapping import Document, Field
+from indexer.index.processor import DeadLetter, Refused, Tally
+from indexer.peer.wire import PUT, Write
+
+_ATTEMPTS = 50
+
+
+class ForeignRows(Protocol):
+    """Reads rows (indexer.foreign.hbase_foreign); a row that does not exist is left out. Retriable while HBase is
+    away.
+    """
+
+    def rows(self, keys: Sequence[bytes]) -> list[ForeignRow]: ...
+
+
+class ConditionalCollection(Protocol):
+    """A collection that writes on conditions (indexer.solr.solr_collection). Retriable while Solr is away.
+
+    `versions` tells `_version_` of the documents there are, stubs included; `put_if` writes documents that each carry
+    `_version_` (-1: must be absent) and returns the keys whose condition failed, and what Solr refused. `keys_of`
+    finds the documents of a row, visible or not yet.
+    """
+
+    def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]: ...
+    def versions(self, keys: Sequence[str]) -> dict[str, int]: ...
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]: ...
+    def keys_of(self, row: str) -> list[str]: ...
+
+
+class ForeignWriter:
+    """One foreign table's way into one collection; threads may share it.
+
+    Both methods count what Solr took in `tally` and return the dead letters, which the caller puts away. Retriable
+    while a server is away, when some of the rows may be written and some not.
+    """
+
+    def __init__(
+        self,
+        table: ForeignTable,
+        mapper: ForeignMapper,
+        *,
+        rows: ForeignRows,
+        collection: ConditionalCollection,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._table, self._mapper, self._rows = table, mapper, rows
+        self._collection, self._clock_ms = collection, clock_ms
+        self._fields_known = False
+
+    def complete(self, touched: Mapping[bytes, set[Column]], tally: Tally) -> list[DeadLetter]:
+        """Bring the documents of some rows to what HBase has, by read and compare-and-set; `touched` names the columns
+        that an event wrote or deleted."""
+        self._ensure_fields()
+        letters: list[DeadLetter] = []
+        waiting = touched
+        for _ in range(_ATTEMPTS):
+            if not waiting:
+                return letters
+            waiting = {row: touched[row] for row in self._attempt(waiting, tally, letters)}
+        raise Retriable(f"{len(waiting)} rows are written faster than they can be indexed")
+
+    def _attempt(self, keys: Mapping[bytes, set[Column]], tally: Tally, letters: list[DeadLetter]) -> list[bytes]:
+        """Rows whose documents others wrote meanwhile: to be done again."""
+        ids, owners, unnamed = self._known_ids(keys)
+        letters += unnamed
+        # In this order: the version is taken before the row is read, never after.
+        versions = self._collection.versions(ids)
+        now_ms = self._clock_ms()
+        wanted: dict[str, Document] = {}
+        found = {each.row: each for each in self._rows.rows(list(dict.fromkeys(owners.values())))}
+        bad: set[bytes] = set()
+        again: set[bytes] = set()
+        for row in dict.fromkeys(owners.values()):
+            present = found.get(row)
+            if present is None:
+                continue
+            try:
+                made = self._mapper.documents(row, present.cells, version=2 * present.timestamp, now_ms=now_ms)
+            except Skippable as error:
+                letters.append(_letter(row, present.cells, 2 * present.timestamp, error.message))
+                bad.add(row)
+                continue
+            for key, document in made.items():
+                if key not in owners:
+                    # a column that appeared after the row's ids were listed: its version is not known yet
+                    again.add(row)
+                wanted[key] = document
+        documents: list[Document] = []
+        for key, row in owners.items():
+            if row in bad:
+                continue
+            version = versions.get(key, -1)
+            if key in wanted:
+                documents.append({**wanted[key], "_version_": version})
+            else:
+                # Gone, or never seen: then too, or another indexer that has read the row before it went would still
+                # write it on condition of "absent".
+                documents.append({**self._mapper.stub(key, row, version=2 * now_ms + 1), "_version_": version})
+        conflicts, refused = self._collection.put_if(documents)
+        tally.accepted += len(documents) - len(conflicts) - len(refused)
+        for each in refused:
+            row = owners[str(documents[each.position][fields.UNIQUE_KEY])]
+            present = found.get(row)
+            letters.append(_letter(row, present.cells if present else {}, 0, each.reason))
+        return [*dict.fromkeys([*(owners[key] for key in conflicts), *again])]
+
+    def _known_ids(self, keys: Mapping[bytes, set[Column]]) -> tuple[list[str], dict[str, bytes], list[DeadLetter]]:
+        """The ids that rows have or had, each with its row; those of a column mapping are asked of both sides."""
+        owners: dict[str, bytes] = {}
+        letters: list[DeadLetter] = []
+        now = {each.row: each for each in self._rows.rows(list(keys))} if self._table.mapping == "column" else {}
+        for row, columns in keys.items():
+            try:
+                if self._table.mapping == "row":
+                    owners[self._mapper.key(row)] = row
+                    continue
+                present = now.get(row)
+                made = self._mapper.documents(row, present.cells, version=0, now_ms=0) if present else {}
+                touched = [self._mapper.key(row, column) for column in columns if self._mapper.wants(column)]
+                for key in (*made, *touched, *self._collection.keys_of(row.hex())):
+                    owners[key] = row
+            except Skippable as error:
+                letters.append(_letter(row, {}, 0, error.message))
+        return list(owners), owners, letters
+
+    def post_events(self, touched: Mapping[bytes, list[Write]], tally: Tally) -> list[DeadLetter]:
+        """Take what was written for the whole row, fenced by its timestamps; nothing is read."""
+        self._ensure_fields()
+        letters: list[DeadLetter] = []
+        documents: list[tuple[bytes, Document]] = []
+        now_ms = self._clock_ms()
+        for row, writes in touched.items():
+            cells, version, gone = _merged(row, writes)
+            try:
+                if gone:
+                    if self._table.mapping == "column":
+                        raise Skippable("a row delete under mapping: column needs read_row: dynamic")
+                    documents.append((row, self._mapper.stub(self._mapper.key(row), row, version=version)))
+                elif not cells or any(write.type != PUT for write in writes):
+                    raise Skippable("a delete of cells under read_row: never leaves the rest of the row unknown")
+                else:
+                    made = self._mapper.documents(row, cells, version=version, now_ms=now_ms)
+                    documents += [(row, document) for document in made.values()]
+            except Skippable as error:
+                letters.append(_letter(row, cells, version, error.message))
+        refused = self._collection.post([document for _, document in documents])
+        letters += [_letter(documents[each.position][0], {}, 0, each.reason) for each in refused]
+        tally.accepted += len(documents) - len(refused)
+        return letters
+
+    def _ensure_fields(self) -> None:
+        if not self._fields_known:
+            self._collection.ensure_fields(self._mapper.fields)
+            self._fields_known = True
+
+
+def _merged(row: bytes, writes: Sequence[Write]) -> tuple[dict[Column, bytes], int, bool]:
+    """Cells alive, version and whether the row is gone, over all its families."""
+    cells: dict[Column, bytes] = {}
+    changes = []
+    for family in dict.fromkeys(write.family for write in writes):
+        [change] = collapse(writes, family)
+        changes.append(change)
+        cells.update({(family, qualifier): value for qualifier, value in change.cells.items()})
+    gone = not cells and all(change.deleted for change in changes)
+    return cells, max(change.version for change in changes), gone
+
+
+def columns_of(writes: Sequence[Write]) -> set[Column]:
+    """The columns that writes name; a delete of a family names none, and the log's order alone guards it."""
+    return {(write.family, qualifier) for write in writes for qualifier in write.cells if qualifier}
+
+
+def _letter(row: bytes, cells: Cells, version: int, reason: str) -> DeadLetter:
+    named = {family + b":" + qualifier: value for (family, qualifier), value in cells.items()}
+    return DeadLetter(row=row, version=version, cells=named, reason=reason)

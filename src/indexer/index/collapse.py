@@ -1,0 +1,69 @@
+"""What a batch of edits makes of each row: its cells and delete markers merged, with the version that fences it.
+
+    version = 2 · max(timestamps of cells and delete markers) + (1 if the newest is a row's delete marker)
+
+A marker hides cells of its own timestamp and older ones, wherever it stands in the batch, as in HBase. So a delete at
+`stamp` and a put at `stamp + 1` end as the put in either order, and a delete wins over a put of its own stamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from indexer.peer.wire import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Write
+
+
+class RowChange(NamedTuple):
+    """What is known of one row after a batch: `cells` alive by qualifier, `deleted` when a row delete is the newest.
+
+    `cells` may be less than the row: a batch shows only what was written in it. `version` grows with every write.
+    """
+
+    row: bytes
+    version: int
+    cells: dict[bytes, bytes]
+    deleted: bool
+
+
+def collapse(writes: Iterable[Write], family: bytes) -> list[RowChange]:
+    """One change per row, in the order in which the rows first appear; cells of other families are left out."""
+    by_row: dict[bytes, list[Write]] = {}
+    for write in writes:
+        if write.family == family:
+            found = by_row.get(write.row)
+            if found is None:
+                by_row[write.row] = [write]
+            else:
+                found.append(write)
+    return [_merge(row, found) for row, found in by_row.items()]
+
+
+def _merge(row: bytes, writes: list[Write]) -> RowChange:
+    first = writes[0]
+    # A whole-row put alone is nearly every change there is.
+    if len(writes) == 1 and first.type == PUT:
+        return RowChange(row, 2 * first.timestamp, first.cells, False)
+    newest = max(write.timestamp for write in writes)
+    markers = [write for write in writes if write.type != PUT]
+    row_deleted_at = max((write.timestamp for write in markers if write.type == DELETE_FAMILY), default=-1)
+    alive: dict[bytes, bytes] = {}
+    # of two writes at one timestamp the later one counts, as in HBase: the sort is stable
+    for write in sorted((write for write in writes if write.type == PUT), key=lambda write: write.timestamp):
+        for qualifier, value in write.cells.items():
+            if not any(_hides(marker, write.timestamp, qualifier) for marker in markers):
+                alive[qualifier] = value
+    deleted = row_deleted_at == newest
+    return RowChange(row, 2 * newest + deleted, alive, deleted)
+
+
+def _hides(marker: Write, timestamp: int, qualifier: bytes) -> bool:
+    if marker.type == DELETE_FAMILY:
+        return timestamp <= marker.timestamp
+    if marker.type == DELETE_FAMILY_VERSION:
+        return timestamp == marker.timestamp
+    if qualifier not in marker.cells:
+        return False
+    if marker.type == DELETE_COLUMN:
+        return timestamp <= marker.timestamp
+    return marker.type == DELETE and timestamp == marker.timestamp

@@ -1,0 +1,54 @@
+"""Serves the indexer's counters to Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from cdc.words.errors import UsageError
+from indexer.index.processor import Tally
+
+
+class Metrics:
+    """What became of the batches of one index; served on 127.0.0.1 when given a port."""
+
+    def __init__(self, index: str, port: int) -> None:
+        registry = CollectorRegistry()
+        self._documents = Counter(
+            "tailorbird_indexed_documents_total",
+            "Documents that Solr accepted: rows and the stubs of deletes, repeats included, barriers not.",
+            ["index"],
+            registry=registry,
+        ).labels(index)
+        self._barriers = Counter(
+            "tailorbird_indexed_barriers_total", "Barriers that Solr accepted.", ["index"], registry=registry
+        ).labels(index)
+        self._dead = Counter("tailorbird_dead_letters_total", "Rows quarantined.", ["stage"], registry=registry).labels(
+            "indexer"
+        )
+        self._sent_back = Counter(
+            "tailorbird_index_batches_sent_back_total", "Batches that HBase keeps.", ["index"], registry=registry
+        ).labels(index)
+        self._lag = Gauge(
+            "tailorbird_index_lag_seconds",
+            "Age of the newest edit of the last batch when Solr had accepted it.",
+            ["index"],
+            registry=registry,
+        ).labels(index)
+        if port:
+            try:
+                start_http_server(port, addr="127.0.0.1", registry=registry)
+            except OSError as error:
+                raise UsageError(
+                    f"port {port} for metrics: {error.strerror}", "choose another --metrics-port"
+                ) from error
+
+    def handled(self, tally: Tally, lag_seconds: float) -> None:
+        """A batch was acknowledged."""
+        self._documents.inc(tally.accepted)
+        self._barriers.inc(tally.barriers)
+        self._dead.inc(tally.dead)
+        self._lag.set(max(0.0, lag_seconds))
+
+    def sent_back(self) -> None:
+        """A batch was refused; HBase keeps it and sends it again."""
+        self._sent_back.inc()

@@ -1,0 +1,176 @@
+"""Writes rows that can not be indexed to the topology's topic of dead letters."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Sequence
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc.words.errors import Retriable
+from cdc.words.naming import dead_letter_topic
+from indexer.index.processor import DeadLetter
+
+_TIMEOUT = 20.0
+_LONGEST = 700_000
+
+
+class DeadLetters:
+    """The topic of dead letters, connected at the first letter; safe to share between threads.
+
+    At least once: a batch that HBase sends again brings its letters again. Key `indexer/<index>/<row, hex>`, value JSON
+    `format, stage, index, row (hex), version, reason, cells {qualifier: base64}, omitted {qualifier: bytes}`: of a row
+    longer than a Kafka record may be, the longest cells are left out; the row key finds them in HBase.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, topology: str, index: str, replication_factor: int) -> None:
+        self._servers, self._index = bootstrap_servers, index
+        self._topic, self._replication = dead_letter_topic(topology), replication_factor
+        self._producer: Producer | None = None
+        self._lock = threading.Lock()
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        """Return once Kafka holds the letters on all replicas; Retriable when it does not answer."""
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        with self._lock:
+            try:
+                producer = self._connected()
+                for letter in letters:
+                    producer.produce(self._topic, key=self._key(letter), value=self._value(letter), callback=delivered)
+                    producer.poll(0)
+                waiting = producer.flush(_TIMEOUT)
+            except (KafkaException, BufferError, TimeoutError) as error:
+                raise self._away(str(error) or "no answer") from error
+            if failed or waiting:
+                self._producer = None
+                raise self._away(failed[0] if failed else "no answer")
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            # silent: librdkafka would write to stderr by itself
+            common: dict[str, str | int | float | bool] = {"bootstrap.servers": self._servers, "log_level": 0}
+            topic = NewTopic(
+                self._topic, num_partitions=1, replication_factor=self._replication, config={"cleanup.policy": "delete"}
+            )
+            admin = AdminClient(common)  # kept until its futures are done: they end with it
+            for made in admin.create_topics([topic], request_timeout=_TIMEOUT).values():
+                try:
+                    made.result(_TIMEOUT)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+            self._producer = Producer(
+                {
+                    **common,
+                    "enable.idempotence": True,
+                    "compression.type": "lz4",
+                    "partitioner": "murmur2_random",
+                    "delivery.timeout.ms": round(_TIMEOUT * 1000),
+                }
+            )
+        return self._producer
+
+    def _key(self, letter: DeadLetter) -> bytes:
+        return f"indexer/{self._index}/{letter.row.hex()}".encode()
+
+    def _value(self, letter: DeadLetter) -> bytes:
+        cells = {
+            qualifier.decode(errors="backslashreplace"): base64.b64encode(value).decode()
+            for qualifier, value in letter.cells.items()
+        }
+        # Kafka would refuse a longer record for ever, and the batch would come again for ever.
+        omitted: dict[str, int] = {}
+        while sum(map(len, cells.values())) > _LONGEST:
+            longest = max(cells, key=lambda name: len(cells[name]))
+            omitted[longest] = len(base64.b64decode(cells.pop(longest)))
+        return orjson.dumps(
+            {
+                "format": 1,
+                "stage": "indexer",
+                "index": self._index,
+                "row": letter.row.hex(),
+                "version": letter.version,
+                "reason": letter.reason,
+                "cells": cells,
+                "omitted": omitted,
+            }
+        )
+
+    def _away(self, error: object) -> Retriable:
+        return Retriable(f"Kafka at {self._servers} does not take dead letters: {error}", "`tailorbird stack status`")
+
+
+class LettersToReplay:
+    """The letters of one index that no replay has taken up yet; close it.
+
+    How far replays have come is the committed offset of the consumer group `tailorbird-replay-<topology>-<index>`.
+    Errors: Retriable while Kafka is away.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, topology: str, index: str) -> None:
+        self._servers, self._index, self._topic = bootstrap_servers, index, dead_letter_topic(topology)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": f"tailorbird-replay-{topology}-{index}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        self._ends: list[TopicPartition] = []
+
+    def rows(self) -> dict[bytes, str]:
+        """Row keys, each with the reason of its last letter; empty where there is no letter."""
+        found: dict[bytes, str] = {}
+        try:
+            topics = self._consumer.list_topics(self._topic, timeout=_TIMEOUT).topics
+            partitions = [] if topics[self._topic].error else list(topics[self._topic].partitions)
+            for number in partitions:
+                place = TopicPartition(self._topic, number)
+                first, end = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT)
+                committed = self._consumer.committed([place], timeout=_TIMEOUT)[0].offset
+                start = max(first, committed)
+                self._ends.append(TopicPartition(self._topic, number, end))
+                if start < end:
+                    self._consumer.assign([TopicPartition(self._topic, number, start)])
+                    self._read(end, found)
+        except KafkaException as error:
+            raise self._away(error) from error
+        return found
+
+    def done(self) -> None:
+        """What `rows` returned is taken up: the next replay begins behind it."""
+        try:
+            if self._ends:
+                self._consumer.commit(offsets=self._ends, asynchronous=False)
+        except KafkaException as error:
+            raise self._away(error) from error
+
+    def close(self) -> None:
+        """Leave the consumer group."""
+        self._consumer.close()
+
+    def _read(self, end: int, found: dict[bytes, str]) -> None:
+        prefix = f"indexer/{self._index}/".encode()
+        while True:
+            message = self._consumer.poll(_TIMEOUT)
+            if message is None or message.error() is not None:
+                raise self._away(message.error() if message else "no answer")
+            key, value, offset = message.key() or b"", message.value() or b"{}", message.offset() or 0
+            if key.startswith(prefix):
+                found[bytes.fromhex(key[len(prefix) :].decode())] = orjson.loads(value)["reason"]
+            if offset >= end - 1:
+                return
+
+    def _away(self, error: object) -> Retriable:
+        return Retriable(f"Kafka at {self._servers} does not give dead letters: {error}", "`tailorbird stack status`")

@@ -1,0 +1,247 @@
+"""Row changes → Solr documents, through the stored layout and nothing else; and the fields that a layout asks for.
+
+    kind                            field of the column's name                      query field (`_q_<column>`)
+    bool                            boolean
+    int8 int16 int32                pint
+    int64                           plong
+    float32 float64                 pdouble
+    uint64                          string, as plong ends at 2^63
+    decimal                         string, as pdouble rounds                       pdouble
+    date datetime timestamp         string, as Solr's dates end at milliseconds     pdate
+    time                            string
+    string                          exact (any length; solr/configset/conf/managed-schema.xml)
+    json bytes                      stored (shown, never filtered by)
+
+The stored field holds the canonical value (cdc.words.types); NULL is a field that is absent. Columns of `search` are
+analysed as words too (`_t_<column>`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cdc.stored import fields
+from cdc.stored.cells import BATCH, NULLS, TS, Barrier, document_id
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.stored.values import decoder
+from cdc.words.errors import Skippable
+from cdc.words.types import Canonical, Kind
+from indexer.index.collapse import RowChange
+
+Value = bool | int | float | str
+Document = dict[str, Value]
+
+_FIELD_TYPES: dict[Kind, str] = {
+    "bool": "boolean",
+    "int8": "pint",
+    "int16": "pint",
+    "int32": "pint",
+    "int64": "plong",
+    "uint64": "string",
+    "decimal": "string",
+    "float32": "pdouble",
+    "float64": "pdouble",
+    "date": "string",
+    "datetime": "string",
+    "timestamp": "string",
+    "time": "string",
+    "string": "exact",
+    "json": "stored",
+    "bytes": "stored",
+}
+_QUERY_TYPES: dict[Kind, str] = {"decimal": "pdouble", "date": "pdate", "datetime": "pdate", "timestamp": "pdate"}
+_MILLISECONDS = len("2017-09-15T10:12:00.123")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field that the collection's schema must have; `type` is a name in the configset's schema, `many` for several
+    values."""
+
+    name: str
+    type: str
+    stored: bool
+    many: bool = False
+
+
+def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
+    """The fields that documents of a layout use, beyond those that every collection begins with."""
+    found: list[Field] = []
+    for column in layout.columns:
+        kind = column.type.kind
+        found.append(Field(name=column.name, type=_FIELD_TYPES[kind], stored=True))
+        if kind in _QUERY_TYPES:
+            found.append(Field(name=fields.query_field(column.name), type=_QUERY_TYPES[kind], stored=False))
+        if column.name in search:
+            found.append(Field(name=fields.words_field(column.name), type="words", stored=False))
+    return tuple(found)
+
+
+def _solr_date(canonical: str) -> str:
+    """A canonical date or datetime as Solr's pdate takes it: UTC, milliseconds at most."""
+    text = canonical[:-1]
+    return (text[:_MILLISECONDS] if "T" in text else f"{text}T00:00:00") + "Z"
+
+
+def _float(value: Canonical) -> Value:
+    # JSON has no such numbers, and writers turn them into null without a word
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value  # type: ignore[return-value]  # NULL never comes here
+
+
+# str: Solr's JSON reader would round a number beyond 2^63
+_EXACT: dict[Kind, Callable[[Canonical], Value]] = {"float32": _float, "float64": _float, "uint64": str}
+_LONG = struct.Struct(">q").unpack
+
+Writer = Callable[[Document, bytes], None]
+
+
+def _writer(column: LayoutColumn) -> Writer:
+    """Decodes a cell and writes the fields of its column; `string` columns need none, they are decoded in bulk."""
+    name, kind, decode = column.name, column.type.kind, decoder(column.type)
+    exact, query = _EXACT.get(kind), fields.query_field(column.name)
+
+    def plain(document: Document, stored: bytes) -> None:
+        document[name] = decode(stored)  # type: ignore[assignment]  # NULL never comes here
+
+    def exactly(document: Document, stored: bytes) -> None:
+        document[name] = exact(decode(stored))  # type: ignore[misc]  # chosen below only where there is one
+
+    def decimal(document: Document, stored: bytes) -> None:
+        document[name] = text = str(decode(stored))
+        document[query] = float(text)
+
+    def date(document: Document, stored: bytes) -> None:
+        document[name] = text = str(decode(stored))
+        document[query] = _solr_date(text)
+
+    if kind in _QUERY_TYPES:
+        return decimal if kind == "decimal" else date
+    return exactly if exact else plain
+
+
+def solr_type(kind: Kind) -> str:
+    """The type of the field that holds a kind's values exactly."""
+    return _FIELD_TYPES[kind]
+
+
+def solr_value(kind: Kind, value: Canonical) -> Value:
+    """A canonical value, not NULL, as its field holds it."""
+    exact = _EXACT.get(kind)
+    return exact(value) if exact else value  # type: ignore[return-value]  # NULL never comes here
+
+
+class Mapper:
+    """Documents of one layout; built once per layout and index, then called per row. Pure, so safe to share.
+
+    Every row passes here, so columns are sorted by what they need when it is built: texts, which are most, are decoded
+    in one loop without a call per column.
+    """
+
+    def __init__(self, layout: Layout, search: Iterable[str]) -> None:
+        wanted = set(search)
+        self.layout = layout
+        self.fields = fields_of(layout, wanted)
+        self._texts = [(c.name.encode(), c.name) for c in layout.columns if c.type.kind == "string"]
+        self._others = [(c.name.encode(), _writer(c)) for c in layout.columns if c.type.kind != "string"]
+        self._words = [(c.name, fields.words_field(c.name)) for c in layout.columns if c.name in wanted]
+        self._qualifiers = [column.name.encode() for column in layout.columns]
+        self._layout_id = layout.id
+
+    def document(self, change: RowChange, *, now_ms: int) -> Document:
+        """The document of a row that lives; Skippable when its cells are not a whole row of the layout."""
+        cells = change.cells
+        try:
+            document: Document = {
+                fields.UNIQUE_KEY: document_id(change.row),
+                fields.FENCE: change.version,
+                fields.KIND: fields.ROW,
+                fields.TS: _LONG(cells[TS])[0],
+                fields.INDEXED_AT: now_ms,
+                fields.BATCH: _LONG(cells[BATCH])[0],
+                fields.LAYOUT: self._layout_id,
+            }
+            nulls = self._null_columns(cells[NULLS])
+            for qualifier, name in self._texts:
+                stored = cells[qualifier]  # also where it is NULL: a row that lacks a cell is not whole
+                if qualifier not in nulls:
+                    document[name] = stored.decode()
+            for qualifier, write in self._others:
+                stored = cells[qualifier]
+                if qualifier not in nulls:
+                    write(document, stored)
+        except KeyError as error:
+            name = error.args[0].decode(errors="replace")
+            raise Skippable(f"not a whole row: cell {name} of layout {self.layout.id} is missing") from error
+        except (ValueError, OverflowError, IndexError, struct.error) as error:
+            raise Skippable(f"cells that layout {self.layout.id} can not read: {error}") from error
+        for name, words in self._words:
+            value = document.get(name)
+            if value is not None:
+                document[words] = str(value)
+        return document
+
+    def _null_columns(self, bitmap: bytes) -> frozenset[bytes]:
+        """Qualifiers whose bit is set; IndexError when the bitmap is shorter than the layout."""
+        if len(bitmap) * 8 < len(self._qualifiers):
+            raise IndexError(f"cell {NULLS.decode()} has {len(bitmap)} bytes")
+        if not any(bitmap):
+            return frozenset()
+        return frozenset(q for i, q in enumerate(self._qualifiers) if bitmap[i >> 3] >> (i & 7) & 1)
+
+
+def _text(value: Value) -> Value:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _whole(bits: int) -> Callable[[Value], Value]:
+    def convert(value: Value) -> Value:
+        number = int(value)
+        if (number != value and str(number) != value) or not -(1 << bits - 1) <= number < 1 << bits - 1:
+            raise ValueError(f"{value!r} is no whole number of {bits} bits")
+        return number
+
+    return convert
+
+
+def _truth(value: Value) -> Value:
+    if value not in (True, False, "true", "false"):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value in (True, "true")
+
+
+# How a field of some type holds a value that was meant for a field of another; ValueError where it can not.
+CONVERSIONS: dict[str, Callable[[Value], Value]] = {
+    "exact": _text,
+    "string": _text,
+    "stored": _text,
+    "words": _text,
+    "pint": _whole(32),
+    "plong": _whole(64),
+    "pdouble": float,
+    "boolean": _truth,
+}
+
+
+def stub(change: RowChange) -> Document:
+    """What a deleted row leaves: nothing but its key and the version that keeps older writes from bringing it back."""
+    return {fields.UNIQUE_KEY: document_id(change.row), fields.FENCE: change.version}
+
+
+def barrier_document(barrier: Barrier, version: int, *, now_ms: int) -> Document:
+    """The document by which a query sees that a batch, and all before it, are visible in one salt bucket."""
+    return {
+        fields.UNIQUE_KEY: fields.barrier_id(barrier.bucket),
+        fields.FENCE: version,
+        fields.KIND: fields.BARRIER,
+        fields.STAMP: barrier.stamp,
+        fields.BATCH: barrier.batch,
+        fields.BUCKETS: barrier.buckets,
+        fields.POSITIONS: json.dumps(dict(barrier.positions), separators=(",", ":")),
+        fields.INDEXED_AT: now_ms,
+    }

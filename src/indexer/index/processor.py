@@ -1,0 +1,320 @@
+"""One batch of edits, from cells to Solr: collapse, map, post in chunks, quarantine, then the barriers.
+
+When `process` returns, every row of the batch is in Solr or in the dead letters, and every barrier of the batch is in
+Solr behind them. When it raises, some may be: the batch comes again, and the fence makes the repeat harmless.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol
+
+from cdc.stored import fields
+from cdc.stored.cells import BARRIER, is_barrier, layout_id_of, load_barrier
+from cdc.stored.layout import Layout
+from cdc.words.errors import Fatal, Retriable, Skippable, TailorbirdError
+from indexer.index.collapse import RowChange, collapse
+from indexer.index.mapping import Document, Field, Mapper, barrier_document, stub
+from indexer.peer.peer import Edits
+from indexer.peer.wire import Write
+
+CHUNK_DOCUMENTS = 1000
+# An estimate from the cells' bytes: JSON and field names about triple them in memory.
+CHUNK_BYTES = 4 << 20
+# Cells merged at a time. A batch may hold a million: as objects they would take twenty times their size on the wire.
+WINDOW_CELLS = 40_000
+# Chunks of one batch that are with Solr while the next one is decoded and mapped.
+_POSTS = 2
+# Batches given up whose progress is remembered; a region server has one per region under way.
+_UNFINISHED = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A row that could not be indexed, with everything needed to look at it and to try again."""
+
+    row: bytes
+    version: int
+    cells: dict[bytes, bytes]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A document that Solr refused for what is in it (HTTP 400): its place in what was posted, and Solr's reason."""
+
+    position: int
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What became of one batch: documents accepted (adds, and stubs of deletes), barriers, dead letters."""
+
+    accepted: int = 0
+    barriers: int = 0
+    dead: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """How far a batch is; kept when it is given up, so that it goes on from there when it comes again.
+
+    `accepted` is row → version of what Solr has; `letters`, by row, are not held by Kafka yet; `unreadable` names
+    layouts that are not stored, so that each is looked for once.
+    """
+
+    accepted: dict[bytes, int] = field(default_factory=dict)
+    letters: dict[bytes, DeadLetter] = field(default_factory=dict)
+    unreadable: dict[int, Skippable] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    backlog: bool = False
+
+    def bury(self, change: RowChange, reason: str) -> None:
+        self.letters[change.row] = DeadLetter(row=change.row, version=change.version, cells=change.cells, reason=reason)
+
+    def is_done(self, change: RowChange) -> bool:
+        """Whether this change, or a newer one of the row, was handled when the batch came before."""
+        if self.accepted.get(change.row, -1) >= change.version:
+            self.tally.accepted += 1
+            return True
+        return change.row in self.letters and self.letters[change.row].version >= change.version
+
+
+class Collection(Protocol):
+    """Where documents go (indexer.solr.solr_collection).
+
+    `post` returns once every document but the refused ones is held, fenced; Retriable while Solr is away. Documents of
+    a `backlog` may become visible later than others, in favour of throughput. `begin` starts a post that goes on while
+    the caller does other things; the call that it returns waits for the end, and returns or raises as `post` does.
+    """
+
+    def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]: ...
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]: ...
+
+
+class Layouts(Protocol):
+    """Stored layouts by id (indexer.table.hbase_layouts); Skippable for an id that is not stored."""
+
+    def layout(self, layout_id: int) -> Layout: ...
+
+
+class Quarantine(Protocol):
+    """Where dead letters go (indexer.index.kafka_dead_letters); returns once they are held."""
+
+    def put(self, letters: Sequence[DeadLetter]) -> None: ...
+
+
+@dataclass(slots=True)
+class _Chunk:
+    changes: list[RowChange] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """A chunk that is with Solr; `wait` returns what Solr refused of it."""
+
+    chunk: _Chunk
+    wait: Callable[[], list[Refused]]
+
+
+class Processor:
+    """Indexes the edits of one table into one collection; threads may call `process` at the same time.
+
+    `table` is HBase's name of the table and `family` its column family; `search` are the columns found by words;
+    `clock_ms` and `monotonic` (seconds) tell the time.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        family: str,
+        search: Sequence[str],
+        layouts: Layouts,
+        collection: Collection,
+        quarantine: Quarantine,
+        clock_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._table, self._family, self._search = table.encode(), family.encode(), tuple(search)
+        self._layouts, self._collection, self._quarantine = layouts, collection, quarantine
+        self._clock_ms, self._monotonic = clock_ms, monotonic
+        self._mappers: dict[int, Mapper] = {}
+        self._unfinished: dict[frozenset[bytes], _Batch] = {}
+
+    def process(self, edits: Edits, *, give_up: float) -> Tally:
+        """Index a batch; Retriable when a server is away, or when `give_up` (monotonic) has passed, since HBase stops
+        waiting: nothing may be acknowledged then, and the batch comes again."""
+        regions = edits.regions
+        batch = self._unfinished.pop(regions, None) or _Batch()
+        batch.tally, batch.unreadable, batch.backlog = Tally(), {}, edits.cell_count > WINDOW_CELLS // 4
+        try:
+            self._run(edits, batch, give_up)
+        except TailorbirdError:
+            # Without this, a batch that takes longer than HBase waits would begin anew for ever.
+            self._unfinished[regions] = batch
+            while len(self._unfinished) > _UNFINISHED:
+                self._unfinished.pop(next(iter(self._unfinished)), None)
+            raise
+        return batch.tally
+
+    def index_rows(self, changes: Iterable[RowChange]) -> Tally:
+        """Index rows that were read and not shipped; barriers are left out. Errors as `process`."""
+        batch = _Batch(backlog=True)
+        self._post_rows([[change for change in changes if not is_barrier(change.row)]], batch, math.inf)
+        self._bury(batch)
+        return batch.tally
+
+    def _run(self, edits: Edits, batch: _Batch, give_up: float) -> None:
+        barriers: dict[bytes, RowChange] = {}
+
+        def rows() -> Iterator[list[RowChange]]:
+            for writes in self._windows(edits):
+                found: list[RowChange] = []
+                for change in collapse(writes, self._family):
+                    if not is_barrier(change.row):
+                        found.append(change)
+                    elif change.row not in barriers or barriers[change.row].version < change.version:
+                        barriers[change.row] = change
+                yield found
+
+        self._post_rows(rows(), batch, give_up)
+        # behind every row of the batch, whatever their places in it
+        documents = self._barriers(barriers.values(), batch)
+        self._bury(batch)
+        if documents:
+            self._post_barriers(documents, batch)
+
+    def _post_rows(self, windows: Iterable[list[RowChange]], batch: _Batch, give_up: float) -> None:
+        """Post every row; the next chunks are decoded and mapped while Solr takes the last ones."""
+        posts: deque[_Post] = deque()
+        try:
+            # a chunk may be of two windows, so that few are smaller than they may be
+            for chunk in self._chunks(chain.from_iterable(windows), batch):
+                if self._monotonic() > give_up:
+                    raise Retriable(f"a batch takes longer than HBase waits, {len(batch.accepted)} rows are indexed")
+                posts.append(_Post(chunk, self._collection.begin(chunk.documents, backlog=batch.backlog)))
+                if len(posts) > _POSTS:
+                    self._settle(posts.popleft(), batch)
+            while posts:
+                self._settle(posts.popleft(), batch)
+        except TailorbirdError:
+            # Nothing of this batch may still be on its way when it comes again; what went through is remembered.
+            for post in posts:
+                with contextlib.suppress(TailorbirdError):
+                    self._settle(post, batch)
+            raise
+
+    def _bury(self, batch: _Batch) -> None:
+        if batch.letters:
+            self._quarantine.put(list(batch.letters.values()))
+            batch.tally.dead = len(batch.letters)
+
+    def _windows(self, edits: Edits) -> Iterator[list[Write]]:
+        """The writes to our table, some edits at a time; a row may be in several windows, which the fence orders."""
+        window: list[Write] = []
+        cells = 0
+        for entry in edits.entries():
+            # Another table's edits reach us only where a person has widened the peer by hand.
+            if entry.table == self._table:
+                window += entry.writes
+                cells += sum(len(write.cells) for write in entry.writes)
+            if cells >= WINDOW_CELLS:
+                yield window
+                window, cells = [], 0
+        if window:
+            yield window
+
+    def _chunks(self, changes: Iterable[RowChange], batch: _Batch) -> Iterator[_Chunk]:
+        """The documents of the changes, mapped only when their chunk's turn comes, so that memory stays bounded."""
+        chunk = _Chunk()
+        now_ms = self._clock_ms()
+        for change in changes:
+            if batch.is_done(change):
+                continue
+            try:
+                document = self._document(change, batch, now_ms)
+            except Skippable as error:
+                batch.bury(change, error.message)
+                continue
+            chunk.changes.append(change)
+            chunk.documents.append(document)
+            chunk.bytes += sum(map(len, change.cells.values()))
+            if len(chunk.documents) >= CHUNK_DOCUMENTS or chunk.bytes >= CHUNK_BYTES:
+                yield chunk
+                chunk, now_ms = _Chunk(), self._clock_ms()
+        if chunk.documents:
+            yield chunk
+
+    def _document(self, change: RowChange, batch: _Batch, now_ms: int) -> Document:
+        if change.deleted:
+            return stub(change)
+        try:
+            layout_id = layout_id_of(change.cells)
+        except KeyError as error:
+            raise Skippable("not a whole row: cell _layout is missing") from error
+        except struct.error as error:
+            raise Skippable(f"cell _layout can not be read: {error}") from error
+        return self._mapper(layout_id, batch).document(change, now_ms=now_ms)
+
+    def _mapper(self, layout_id: int, batch: _Batch) -> Mapper:
+        if layout_id in batch.unreadable:
+            raise batch.unreadable[layout_id]
+        mapper = self._mappers.get(layout_id)
+        if mapper is None:
+            try:
+                mapper = Mapper(self._layouts.layout(layout_id), self._search)
+            except Skippable as error:
+                batch.unreadable[layout_id] = error
+                raise
+            self._collection.ensure_fields(mapper.fields)
+            self._mappers[layout_id] = mapper
+        return mapper
+
+    def _settle(self, post: _Post, batch: _Batch) -> None:
+        chunk, refused = post.chunk, post.wait()
+        if refused and self._restore_fields():
+            refused = self._collection.post(chunk.documents, backlog=batch.backlog)
+        reasons = {each.position: each.reason for each in refused}
+        for position, change in enumerate(chunk.changes):
+            if position in reasons:
+                batch.bury(change, reasons[position])
+            else:
+                batch.accepted[change.row] = change.version
+        batch.tally.accepted += len(chunk.documents) - len(refused)
+
+    def _restore_fields(self) -> bool:
+        """Add fields that the collection has lost, as one made anew has; whether any was missing.
+
+        Without this, every row would be refused for an unknown field and end in the dead letters.
+        """
+        return self._collection.ensure_fields([each for mapper in self._mappers.values() for each in mapper.fields])
+
+    def _barriers(self, changes: Iterable[RowChange], batch: _Batch) -> list[Document]:
+        documents: list[Document] = []
+        for change in changes:
+            if change.deleted:
+                documents.append({fields.UNIQUE_KEY: fields.barrier_id(change.row[0]), fields.FENCE: change.version})
+                continue
+            try:
+                barrier = load_barrier(change.cells[BARRIER])
+            except (KeyError, ValueError, TypeError, AttributeError) as error:
+                batch.bury(change, f"not a barrier: {error!r}")
+                continue
+            documents.append(barrier_document(barrier, change.version, now_ms=self._clock_ms()))
+        return documents
+
+    def _post_barriers(self, documents: list[Document], batch: _Batch) -> None:
+        for each in self._collection.post(documents):
+            raise Fatal(f"Solr refused a barrier: {each.reason}", "the collection's schema is not the one of apply")
+        batch.tally.barriers += len(documents)

@@ -1,0 +1,1 @@
+"""HBase's replication, as a region server speaks it to a peer."""

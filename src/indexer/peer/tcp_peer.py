@@ -1,0 +1,152 @@
+"""Listens where region servers ship their edits, and answers each batch once it has been handled."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from cdc.words.errors import Fatal, Retriable, TailorbirdError
+from indexer.peer.peer import CallRefused, Connected, Edits, EditsReceived, PeerConnection
+from indexer.peer.wire import WireError
+
+# One region server ships up to ten batches at a time, one per region; more at once would only wait for Solr.
+_WORKERS = 4
+_RECEIVE = 1 << 20
+# Bytes on the wire of all batches at hand; HBase makes none larger than replication.source.size.capacity (64 MB).
+_LARGEST_BACKLOG = 128 << 20
+
+log = structlog.get_logger()
+Handler = Callable[[Edits], None]
+
+
+class _Budget:
+    """Bytes that may be at hand at a time; one batch that is larger than all of them is let through alone."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._taken = size, 0
+        self._changed = threading.Condition()
+
+    def take(self, size: int) -> None:
+        """Wait until there is room."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._taken == 0 or self._taken + size <= self._size)
+            self._taken += size
+
+    def give_back(self, size: int) -> None:
+        """Make room."""
+        with self._changed:
+            self._taken -= size
+            self._changed.notify_all()
+
+
+class PeerServer:
+    """Serves connections of region servers, each in a thread; batches are handled by a few workers.
+
+    `handle` returns when the batch is held elsewhere, which acknowledges it, or raises: Retriable sends it back to
+    HBase, Fatal sends it back and is handed to `failed`, once, so that the process ends. A connection is not read on
+    while its batches wait for a worker, or while batches of more than `_LARGEST_BACKLOG` bytes are at hand: so memory
+    is bounded by that and one batch per connection.
+    """
+
+    def __init__(
+        self, handle: Handler, failed: Callable[[TailorbirdError], None], *, address: str = "127.0.0.1"
+    ) -> None:
+        self._handle, self._failed = handle, failed
+        self._listener = socket.create_server((address, 0), backlog=64)
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="batch")
+        self._connections: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._budget = _Budget(_LARGEST_BACKLOG)
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def close(self, *, wait: bool) -> None:
+        """Accept and answer no more; `wait` for batches at hand. What is unanswered comes again elsewhere."""
+        self._closing = True
+        self._listener.close()
+        self._workers.shutdown(wait=wait, cancel_futures=True)
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                connection, peer = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._connections.add(connection)
+            threading.Thread(
+                target=self._serve, args=(connection, f"{peer[0]}:{peer[1]}"), name="connection", daemon=True
+            ).start()
+
+    def _serve(self, connection: socket.socket, peer: str) -> None:
+        protocol, free, writing = PeerConnection(), threading.Semaphore(_WORKERS), threading.Lock()
+
+        def send(reply: bytes) -> None:
+            try:
+                with writing:
+                    connection.sendall(reply)
+            except OSError as error:
+                # The batch is handled, HBase does not know: it comes again, and the fence makes the repeat harmless.
+                log.info("answer_lost", peer=peer, reason=str(error))
+
+        def work(batch: EditsReceived) -> None:
+            try:
+                send(self._answer(protocol, batch))
+            finally:
+                free.release()
+                self._budget.give_back(batch.edits.size)
+
+        try:
+            while data := connection.recv(_RECEIVE):
+                for event in protocol.receive(data):
+                    match event:
+                        case Connected(user=user):
+                            log.info("region_server_connected", peer=peer, user=user)
+                        case CallRefused(method=method, reply=reply):
+                            log.warning("unknown_call", peer=peer, method=method)
+                            send(reply)
+                        case EditsReceived():
+                            free.acquire()
+                            self._budget.take(event.edits.size)
+                            self._workers.submit(work, event)
+        except WireError as error:
+            log.warning("connection_refused", peer=peer, reason=str(error))
+        except (OSError, RuntimeError) as error:
+            # RuntimeError: the workers are shut down, since this process ends
+            log.info("connection_lost", peer=peer, reason=str(error))
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
+
+    def _answer(self, protocol: PeerConnection, batch: EditsReceived) -> bytes:
+        try:
+            self._handle(batch.edits)
+        except (Retriable, WireError) as error:
+            log.warning("batch_sent_back", entries=len(batch.edits), reason=str(error))
+            return protocol.refuse(batch.call_id, error.message)
+        except Fatal as error:
+            self._failed(error)
+            return protocol.refuse(batch.call_id, error.message)
+        except Exception as error:
+            # A fault of ours must neither acknowledge the batch nor leave HBase waiting: send it back and end.
+            log.exception("batch_failed", entries=len(batch.edits))
+            self._failed(Fatal(f"unexpected {type(error).__name__}: {error}", "please report it with the log above"))
+            return protocol.refuse(batch.call_id, repr(error))
+        return protocol.answer(batch.call_id)

@@ -1,0 +1,1 @@
+"""Which collections an index has, and how one is built anew."""

@@ -1,0 +1,1 @@
+"""One collection of Solr, and the configuration that it has."""

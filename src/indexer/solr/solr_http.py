@@ -1,0 +1,138 @@
+"""HTTP to one Solr: connections that are kept, know Solr as ready, and carry credentials that no message shows."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import ssl
+import threading
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import requests
+
+from cdc.topology.topology import Solr
+from cdc.words.errors import Retriable, UsageError
+
+AWAY = "`tailorbird stack status`; HBase keeps the backlog meanwhile"
+Exchange = Callable[[str, str, bytes | None], "tuple[int, bytes]"]
+
+
+def _anything_goes(exchange: Exchange) -> None:
+    """The default `ready`: whoever only reads may talk to a Solr in any state."""
+
+
+class SolrConnections:
+    """Requests to one Solr; threads share it, each request takes a connection of its own and gives it back.
+
+    `ready` is asked once of every new connection, on that connection, before its first request, and raises Retriable
+    while Solr must not be written to. A connection ends with the Solr process behind it, so what was true of the
+    process when it was asked stays true for all that is sent over it. A request may be sent twice when a kept
+    connection turns out to be closed: every write of ours may be repeated. Retriable when Solr does not answer.
+    """
+
+    def __init__(self, solr: Solr, *, timeout: float, ready: Callable[[Exchange], None] = _anything_goes) -> None:
+        self._solr, self._timeout, self._ready = solr, timeout, ready
+        parts = urlsplit(solr.url)
+        self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path
+        self._tls = _tls(solr) if parts.scheme == "https" else None
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if solr.username is not None:
+            credentials = f"{solr.username}:{solr.password or ''}".encode()
+            self._headers["Authorization"] = "Basic " + base64.b64encode(credentials).decode()
+        self._kept: list[http.client.HTTPConnection] = []
+        self._lock = threading.Lock()
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Status and body of the answer to `path`, which follows `/solr`."""
+        with self._lock:
+            connection = self._kept.pop() if self._kept else None
+        if connection is not None:
+            try:
+                return self._exchange(connection, method, path, body)
+            except (OSError, http.client.HTTPException):
+                # Solr closes connections that rest; a fresh one tells whether it is there.
+                connection.close()
+        fresh = self._open()
+        try:
+            self._ready(lambda method, path, body: self._send(fresh, method, path, body))
+            return self._exchange(fresh, method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            fresh.close()
+            raise self._away(error) from error
+        except BaseException:
+            fresh.close()
+            raise
+
+    def json(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+        """The same with JSON bodies; an answer that is no JSON comes as `{"error": {"msg": …}}`."""
+        status, answer = self.request(method, path, None if body is None else orjson.dumps(body))
+        try:
+            value: dict[str, Any] = orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            value = {"error": {"msg": answer[:300].decode(errors="replace")}}
+        return status, value
+
+    def close(self) -> None:
+        """Close what is kept."""
+        with self._lock:
+            for connection in self._kept:
+                connection.close()
+            self._kept.clear()
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[int, bytes]:
+        answer = self._send(connection, method, path, body)
+        if connection.sock is None:  # Solr asked for the connection to end
+            return answer
+        with self._lock:
+            self._kept.append(connection)
+        return answer
+
+    def _send(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[int, bytes]:
+        # Without this, http.client would open another connection by itself, past `ready`.
+        connection.request(method, self._base + path, body, self._headers)
+        connection.auto_open = 0
+        with contextlib.closing(connection.getresponse()) as response:
+            answer = response.read()
+        if response.status in (401, 403):
+            who = f"user {self._solr.username}" if self._solr.username else "a request without credentials"
+            raise Retriable(
+                f"Solr at {self._solr.url} refuses {who}: HTTP {response.status}",
+                "set solr.username and solr.password in the topology",
+            )
+        return response.status, answer
+
+    def _away(self, error: Exception) -> Retriable:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, ssl.SSLError) else type(error).__name__
+        return Retriable(f"Solr at {self._solr.url} does not answer: {reason}", AWAY)
+
+
+def reading_session(solr: Solr) -> requests.Session:
+    """A session of `requests`, for pysolr and plain reads: with the credentials and certificates of the topology."""
+    session = requests.Session()
+    # a proxy from the environment must not stand between two processes of one machine
+    session.trust_env = False
+    if solr.username is not None:
+        session.auth = (solr.username, solr.password or "")
+    if solr.ca_file is not None:
+        session.verify = solr.ca_file
+    return session
+
+
+def _tls(solr: Solr) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=solr.ca_file)
+    except OSError as error:
+        raise UsageError(f"solr.ca_file {solr.ca_file}: {error}", "name a file of certificates in PEM form") from error

@@ -1,0 +1,33 @@
+"""Reads a whole collection back, for comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pysolr
+import requests
+
+from cdc.stored import fields
+from cdc.topology.topology import Solr
+from cdc.words.errors import Retriable
+from indexer.solr.solr_http import reading_session
+
+_PAGE = 2000
+
+
+def all_documents(url: str, collection: str, *, session: requests.Session | None = None) -> Iterator[dict[str, Any]]:
+    """Every visible row's document, barriers and the stubs of deletes left out, in the order of their ids.
+
+    `url` ends in `/solr`; `session` (of `reading_session`) is closed.
+    Pages by cursorMark, so any number of documents takes bounded memory. Retriable when Solr does not answer.
+    """
+    session = session or reading_session(Solr(url=url))
+    solr = pysolr.Solr(f"{url}/{collection}", timeout=60, session=session)
+    row_kind = f"{fields.KIND}:{fields.ROW}"
+    try:
+        yield from solr.search("*:*", fq=row_kind, sort=f"{fields.UNIQUE_KEY} asc", rows=_PAGE, cursorMark="*")
+    except (pysolr.SolrError, requests.RequestException) as error:
+        raise Retriable(f"Solr at {url}/{collection}: {str(error)[:200]}", "`tailorbird stack status`") from error
+    finally:
+        session.close()

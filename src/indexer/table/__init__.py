@@ -1,0 +1,1 @@
+"""Aggregated tables, read from HBase."""

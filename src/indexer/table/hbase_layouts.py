@@ -1,0 +1,65 @@
+"""Reads stored layouts by id from `<topology>:layouts`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import happybase
+from thriftpy2.thrift import TException
+
+from cdc.stored.layout import LAYOUT_QUALIFIER, LAYOUTS_FAMILY, Layout, layout_row, layout_rows_prefix, load_layout
+from cdc.words.errors import Retriable, Skippable
+from cdc.words.naming import layouts_table
+
+_COLUMN = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
+
+
+class StoredLayouts:
+    """The layouts of one aggregated table; a layout never changes, so each is read once. Safe to share.
+
+    `thrift` is the address `host:port` of HBase's Thrift server; connected only when a layout is asked for.
+    """
+
+    def __init__(self, thrift: str, *, topology: str, table: str, timeout: float = 10.0) -> None:
+        self._thrift, self._topology, self._table = thrift, topology, table
+        self._timeout_ms = round(timeout * 1000)
+        self._known: dict[int, Layout] = {}
+        self._lock = threading.Lock()
+
+    def layout(self, layout_id: int) -> Layout:
+        """The layout of an id. Skippable when none is stored: it is written before its first row. Retriable when
+        HBase does not answer."""
+        with self._lock:
+            known = self._known.get(layout_id)
+            if known is None:
+                known = self._known[layout_id] = self._read(layout_id)
+            return known
+
+    def newest(self) -> Layout | None:
+        """The layout of the greatest id; None where none is stored. Errors as `layout`."""
+        with self._layouts_table() as table:
+            ids = [int(key.rpartition(b"/")[2]) for key, _ in table.scan(row_prefix=layout_rows_prefix(self._table))]
+        return self.layout(max(ids)) if ids else None
+
+    @contextlib.contextmanager
+    def _layouts_table(self) -> Iterator[happybase.Table]:
+        host, _, port = self._thrift.rpartition(":")
+        try:
+            with contextlib.closing(happybase.Connection(host, int(port), timeout=self._timeout_ms)) as connection:
+                yield connection.table(layouts_table(self._topology))
+        except (TException, OSError) as error:
+            raise Retriable(
+                f"HBase's Thrift server at {self._thrift} does not answer: {error}", "`tailorbird stack status`"
+            ) from error
+
+    def _read(self, layout_id: int) -> Layout:
+        with self._layouts_table() as table:
+            cells = table.row(layout_row(self._table, layout_id), columns=[_COLUMN])
+        if _COLUMN not in cells:
+            raise Skippable(f"layout {layout_id} of table {self._table} is not stored")
+        try:
+            return load_layout(cells[_COLUMN])
+        except (KeyError, ValueError, TypeError) as error:
+            raise Skippable(f"layout {layout_id} of table {self._table} can not be read: {error!r}") from error

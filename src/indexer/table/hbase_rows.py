@@ -1,0 +1,59 @@
+"""Reads a whole aggregated table back through its stored layouts."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+
+import happybase
+from thriftpy2.thrift import TException
+
+from cdc.stored.cells import RowCodec, StoredRow, is_barrier, layout_id_of
+from cdc.topology.topology import Table, Topology
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.naming import hbase_table
+from indexer.table.hbase_layouts import StoredLayouts
+
+# A scanner that gets no call for 60 s is closed by HBase, so batches are small enough to decode in between.
+_BATCH = 1000
+
+
+def scan_rows(topology: Topology, table: Table) -> dict[bytes, StoredRow]:
+    """Every row of a table, decoded, by row key; barriers are skipped.
+
+    Fatal for a row that its layout can not read, Retriable when HBase does not answer. Rows written meanwhile may or
+    may not be seen: scan when the pipeline is quiet.
+    """
+    layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
+    codecs: dict[int, RowCodec] = {}
+    rows: dict[bytes, StoredRow] = {}
+    for row_key, cells in _scan(topology, table):
+        try:
+            layout_id = layout_id_of(cells)
+            codec = codecs.get(layout_id)
+            if codec is None:
+                codec = codecs[layout_id] = RowCodec(layouts.layout(layout_id))
+            rows[row_key] = codec.row(cells)
+        except (KeyError, ValueError, struct.error) as error:
+            name = hbase_table(topology.name, table.name)
+            raise Fatal(f"row {row_key.hex()} of {name} can not be read through its layout: {error!r}") from error
+    return rows
+
+
+def _scan(topology: Topology, table: Table) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+    """Row keys and cells by qualifier, barriers left out."""
+    host, _, port = topology.hbase.thrift.rpartition(":")
+    prefix = len(table.family) + 1
+    try:
+        with contextlib.closing(happybase.Connection(host, int(port), timeout=60_000)) as connection:
+            scanner = connection.table(hbase_table(topology.name, table.name)).scan(
+                columns=[table.family.encode()], batch_size=_BATCH
+            )
+            for row_key, cells in scanner:
+                if not is_barrier(row_key):
+                    yield row_key, {column[prefix:]: value for column, value in cells.items()}
+    except (TException, OSError) as error:
+        raise Retriable(
+            f"HBase's Thrift server at {topology.hbase.thrift} does not answer: {error}", "`tailorbird stack status`"
+        ) from error

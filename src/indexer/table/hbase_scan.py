@@ -1,0 +1,80 @@
+"""Reads an aggregated table's rows as the changes that a replay of its write-ahead log would end in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import happybase
+from thriftpy2.thrift import TException
+
+from cdc.stored.cells import is_barrier
+from cdc.topology.topology import Table, Topology
+from cdc.words.errors import Retriable
+from cdc.words.naming import hbase_table
+from indexer.index.collapse import RowChange
+
+# A scanner that gets no call for 60 s is closed by HBase: pages are small enough to be indexed in between.
+PAGE = 1000
+
+
+class TableScan:
+    """Scans one aggregated table, salt bucket by salt bucket; threads may scan different buckets."""
+
+    def __init__(self, topology: Topology, table: Table, *, timeout: float = 60.0) -> None:
+        self._thrift, self._name = topology.hbase.thrift, hbase_table(topology.name, table.name)
+        self._family, self._timeout_ms = table.family.encode(), round(timeout * 1000)
+
+    def pages(self, bucket: int, after: bytes | None) -> Iterator[list[RowChange]]:
+        """The rows of a bucket behind a row key (None: from its start), in order, barriers left out.
+
+        A row's version is that of its newest cell, as when it was shipped, so a scan beside the live feed never brings
+        back what was changed meanwhile. Retriable when HBase does not answer: go on behind the last page's last row.
+        """
+        start = bytes([bucket]) if after is None else after + b"\x00"
+        stop = bytes([bucket + 1]) if bucket < 255 else None
+        with self._connected() as table:
+            page: list[RowChange] = []
+            for key, cells in table.scan(
+                row_start=start, row_stop=stop, columns=[self._family], include_timestamp=True, batch_size=PAGE
+            ):
+                if not is_barrier(key):
+                    page.append(_change(key, cells))
+                if len(page) == PAGE:
+                    yield page
+                    page = []
+            if page:
+                yield page
+
+    def first_from(self, key: bytes) -> RowChange | None:
+        """The first row at or behind a key; None behind the last one. For samples."""
+        with self._connected() as table:
+            # a barrier may come first, one per bucket
+            for found, cells in table.scan(
+                row_start=key, columns=[self._family], include_timestamp=True, batch_size=3, limit=3
+            ):
+                if not is_barrier(found):
+                    return _change(found, cells)
+        return None
+
+    def rows(self, keys: Sequence[bytes]) -> list[RowChange]:
+        """Those of some rows that exist."""
+        with self._connected() as table:
+            found = table.rows(list(keys), columns=[self._family], include_timestamp=True)
+        return [_change(key, cells) for key, cells in found if cells]
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[happybase.Table]:
+        host, _, port = self._thrift.rpartition(":")
+        try:
+            with contextlib.closing(happybase.Connection(host, int(port), timeout=self._timeout_ms)) as connection:
+                yield connection.table(self._name)
+        except (TException, OSError) as error:
+            raise Retriable(
+                f"HBase's Thrift server at {self._thrift} does not answer: {error}", "`tailorbird stack status`"
+            ) from error
+
+
+def _change(key: bytes, cells: Mapping[bytes, tuple[bytes, int]]) -> RowChange:
+    values = {column.partition(b":")[2]: value for column, (value, _) in cells.items()}
+    return RowChange(key, 2 * max(timestamp for _, timestamp in cells.values()), values, False)

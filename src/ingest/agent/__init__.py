@@ -1,1 +1,0 @@
-"""Capture of one source: its snapshot and its log, as change events in Kafka, each exactly once."""

@@ -1,0 +1,1 @@
+"""What is written in a binlog: codes, columns, characters, numbers, times."""

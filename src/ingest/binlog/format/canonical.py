@@ -1,0 +1,117 @@
+"""Values in the canonical form of `cdc.words.types`, made of the texts that servers print: from the binlog and from a
+SELECT.
+
+Both ways use these functions, so that a row that a snapshot reads equals the row that the log tells. A value without
+canonical form (a zero date, the 31st of February) raises Unrepresentable; it never becomes NULL or a guess.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import date
+from decimal import Decimal
+from typing import Final
+
+import orjson
+
+from ingest.binlog.format.temporal import DATETIME_DAYS as DAYS_OF_DATETIME
+from ingest.binlog.format.temporal import date_text
+
+_LIMIT: Final = 1 << 17
+# Doubles between these are written without an exponent, as some writers do and others do not.
+_SMALL, _LARGE = 1e-20, 1e22
+# As the decoder's writer prints it; beginning with a plain letter, it is searched for much faster.
+_EXPONENT: Final = re.compile(r"e(?<=\de)[-+]?\d")
+_TOKEN: Final = re.compile(r'("(?:[^"\\]|\\.)*")|\s+|(-?\d+(?:\.\d+)?[eE][-+]?\d+)')
+
+
+class Unrepresentable(ValueError):
+    """A value that no canonical value can stand for; the message says which and why."""
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise Unrepresentable(f"{text} is not a day") from error
+
+
+class _Days(dict[str, str]):
+    """`YYYY-MM-DD` → the same with a T; only of days that exist."""
+
+    def __missing__(self, text: str) -> str:
+        if len(self) > _LIMIT:
+            self.clear()
+        found = self[text] = _day(text) + "T"
+        return found
+
+
+class _PackedDays(dict[bytes, str]):
+    """DATE's three bytes → `YYYY-MM-DDZ`; only of days that exist."""
+
+    def __missing__(self, stored: bytes) -> str:
+        if len(self) > _LIMIT:
+            self.clear()
+        packed = int.from_bytes(stored, "little")
+        found = self[stored] = day(date_text(packed >> 9, packed >> 5 & 15, packed & 31))
+        return found
+
+
+class _DatetimeDays(dict[int, str]):
+    """The first 23 of a DATETIME2's bits → `YYYY-MM-DD`; only of days that exist."""
+
+    def __missing__(self, packed: int) -> str:
+        if len(self) > _LIMIT:
+            self.clear()
+        found = self[packed] = _day(DAYS_OF_DATETIME[packed])
+        return found
+
+
+DATETIME_DAYS: Final = _DatetimeDays()
+_DAYS: Final = _Days()
+PACKED_DAYS: Final = _PackedDays()
+
+
+def day(text: str) -> str:
+    """Canonical form of `YYYY-MM-DD`."""
+    return _day(text) + "Z"
+
+
+def moment(text: str) -> str:
+    """Canonical form of `YYYY-MM-DD HH:MM:SS[.ffffff]`."""
+    if len(text) > 19:
+        return f"{_DAYS[text[:10]]}{text[11:].rstrip('0').rstrip('.')}Z"
+    return f"{_DAYS[text[:10]]}{text[11:]}Z"
+
+
+def clock(text: str) -> str:
+    """Canonical form of a TIME: without the trailing zeros of its fraction."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def bit(value: int, width: int) -> bool | str:
+    """Canonical form of BIT(width): a truth value, or base64 of little-endian bytes as Debezium has them."""
+    if width == 1:
+        return bool(value)
+    return base64.b64encode(value.to_bytes((width + 7) // 8, "little")).decode()
+
+
+def logged_json(text: str) -> str:
+    """Canonical form of the compact JSON text that the decoder writes: its doubles without exponents, see above."""
+    return json_text(text) if _EXPONENT.search(text) else text
+
+
+def json_text(text: str) -> str:
+    """Canonical form of JSON text as a server prints it: no blanks, numbers as the decoder of the log writes them."""
+    return _TOKEN.sub(_token, text)
+
+
+def _token(match: re.Match[str]) -> str:
+    if match[2] is None:
+        return match[1] or ""
+    number = float(match[2])
+    if not _SMALL <= abs(number) < _LARGE:
+        return orjson.dumps(number).decode()
+    plain = format(Decimal(repr(number)), "f")
+    return plain if "." in plain else plain + ".0"

@@ -1,0 +1,154 @@
+"""What is known of a table's columns: types from the TABLE_MAP, the rest from optional metadata or from a schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from ingest.binlog.format.codes import INTEGER_SIZES, ColumnType
+from ingest.binlog.format.errors import UndecodableValue
+
+T = ColumnType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a TABLE_MAP.
+
+    `size` is bytes of the length prefix or of the value, `width` the declared bytes of a string, `digits` the digits
+    of a fractional second (-1 unknown). None means "not known", and decoding what depends on it is refused or flagged:
+    `unsigned`, `charset` ("binary" = bytes), `labels` of ENUM and SET. `named` is False for ordinal names (`@1`).
+    `declared` is the SQL type where a schema gave it ("inet6", "uuid").
+    """
+
+    index: int
+    name: str
+    type: ColumnType
+    named: bool = False
+    nullable: bool = True
+    size: int = 0
+    width: int = 0
+    precision: int = 0
+    scale: int = 0
+    digits: int = 0
+    unsigned: bool | None = None
+    charset: str | None = None
+    labels: tuple[str, ...] | None = None
+    visible: bool = True
+    geometry: int | None = None
+    dimensions: int | None = None
+    declared: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnHint:
+    """A column as a schema knows it: `type` is information_schema's COLUMN_TYPE, e.g. `enum('a','b')`."""
+
+    name: str
+    type: str
+    charset: str | None = None
+
+
+class SchemaSource(Protocol):
+    """Whoever knows the columns that a table had at a position: a schema history, a server, a file."""
+
+    def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
+        """The columns in order, None where the table is not known there; `table` is (database, name)."""
+        ...
+
+
+NUMERIC: Final = frozenset({*INTEGER_SIZES, T.FLOAT, T.DOUBLE, T.DECIMAL, T.NEWDECIMAL})
+CHARACTER: Final = frozenset(
+    {T.STRING, T.VAR_STRING, T.VARCHAR, T.BLOB, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB}
+    | {T.MARIA_BLOB_COMPRESSED, T.MARIA_VARCHAR_COMPRESSED}
+)
+LABELLED: Final = frozenset({T.ENUM, T.SET})
+
+_HINT: Final = re.compile(r"^\s*([a-z]+\d?)\s*(?:\((.*)\))?\s*(.*)$", re.IGNORECASE | re.DOTALL)
+_FUNCTIONAL_INDEX: Final = re.compile(r"^(?:[0-9a-f]{32}|!hidden!.*)$")
+_LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'\s*,?\s*", re.DOTALL)
+# What a declared type may be in the binlog; a schema that says otherwise belongs to another position.
+_STORED_AS: Final[dict[str, frozenset[ColumnType]]] = {
+    "tinyint": frozenset({T.TINY}),
+    "boolean": frozenset({T.TINY}),
+    "smallint": frozenset({T.SHORT}),
+    "mediumint": frozenset({T.INT24}),
+    "int": frozenset({T.LONG}),
+    "integer": frozenset({T.LONG}),
+    "bigint": frozenset({T.LONGLONG}),
+    "float": frozenset({T.FLOAT}),
+    "double": frozenset({T.DOUBLE}),
+    "decimal": frozenset({T.NEWDECIMAL, T.DECIMAL}),
+    "numeric": frozenset({T.NEWDECIMAL, T.DECIMAL}),
+    "bit": frozenset({T.BIT}),
+    "year": frozenset({T.YEAR}),
+    "date": frozenset({T.DATE, T.NEWDATE}),
+    "time": frozenset({T.TIME, T.TIME2}),
+    "datetime": frozenset({T.DATETIME, T.DATETIME2}),
+    "timestamp": frozenset({T.TIMESTAMP, T.TIMESTAMP2}),
+    "enum": frozenset({T.ENUM}),
+    "set": frozenset({T.SET}),
+    "json": frozenset({T.JSON, *CHARACTER}),
+    "vector": frozenset({T.VECTOR, *CHARACTER}),
+    **dict.fromkeys(("inet4", "inet6", "uuid", "char", "binary"), frozenset({T.STRING, T.VAR_STRING})),
+    **dict.fromkeys(("varchar", "varbinary", "xmltype"), CHARACTER),
+    **dict.fromkeys(
+        (f"{size}{kind}" for size in ("tiny", "", "medium", "long") for kind in ("text", "blob")), CHARACTER
+    ),
+}
+
+
+def labels_of(arguments: str) -> tuple[str, ...]:
+    """The labels inside `enum(…)` or `set(…)`, quotes resolved."""
+    return tuple(
+        re.sub(r"''|\\(.)", lambda m: m[1] or "'", found, flags=re.DOTALL) for found in _LABEL.findall(arguments)
+    )
+
+
+def apply_hint(column: Column, hint: ColumnHint, table: str) -> Column:
+    """`column` with what the schema adds; what the binlog itself states stays. UndecodableValue: they contradict."""
+    match = _HINT.match(hint.type)
+    if not match:
+        raise UndecodableValue(f"the schema of {table} has an unreadable type {hint.type!r}")
+    kind, arguments, rest = match[1].lower(), match[2] or "", match[3].lower()
+    stored = _STORED_AS.get(kind)
+    if stored is not None and column.type not in stored:
+        raise UndecodableValue(
+            f"the schema says {table}.{hint.name} is {hint.type}, the binlog says {column.type.name}",
+            "the schema belongs to another position; give the one that was valid there",
+        )
+    changes: dict[str, Any] = {"declared": kind}
+    if not column.named:
+        changes |= {"name": hint.name, "named": True}
+    if column.unsigned is None and column.type in NUMERIC:
+        changes["unsigned"] = "unsigned" in rest or "zerofill" in rest
+    if column.charset is None and (column.type in CHARACTER or column.type in LABELLED):
+        binary = kind.endswith(("binary", "blob")) or kind in ("inet4", "inet6", "uuid", "vector")
+        changes["charset"] = "binary" if binary else hint.charset or ("utf8mb4" if kind == "json" else None)
+    if column.labels is None and column.type in LABELLED:
+        changes["labels"] = labels_of(arguments)
+    if column.type is T.DECIMAL:
+        precision, _, scale = arguments.partition(",")
+        changes |= {"precision": int(precision or 10), "scale": int(scale or 0)}
+    if column.type in (T.TIME, T.DATETIME, T.TIMESTAMP):
+        changes["digits"] = int(arguments or 0)
+    return replace(column, **changes)
+
+
+def apply_schema(columns: Sequence[Column], hints: Sequence[ColumnHint], table: str) -> tuple[Column, ...]:
+    """All columns with the schema's knowledge; UndecodableValue where it has another number of columns.
+
+    The hidden columns of functional indexes, which MySQL 8.0.13–8.0.17 maps last and never logs, need no hint.
+    """
+    hidden = [column for column in columns if column.named and _FUNCTIONAL_INDEX.match(column.name)]
+    if len(columns) - len(hints) == len(hidden) and list(columns[len(hints) :]) == hidden:
+        known = zip(columns[: len(hints)], hints, strict=True)
+        return (*(apply_hint(column, hint, table) for column, hint in known), *hidden)
+    if len(columns) != len(hints):
+        raise UndecodableValue(
+            f"the schema of {table} has {len(hints)} columns, the binlog {len(columns)}",
+            "the schema belongs to another position; give the one that was valid there",
+        )
+    return tuple(apply_hint(column, hint, table) for column, hint in zip(columns, hints, strict=True))

@@ -1,0 +1,122 @@
+"""Compressed events: MySQL's transaction payload (zstd) and MariaDB's query and rows events (zlib).
+
+Memory stays bounded by one inner event: a payload is inflated as a stream, its claimed sizes are never believed.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import zstandard
+
+from ingest.binlog.format.codes import HEADER_SIZE
+from ingest.binlog.format.errors import CorruptBinlog, UnsupportedEvent
+from ingest.binlog.format.packed import U32, length_encoded, take
+
+MAX_EVENT: Final = 1 << 30
+_ZSTD: Final = 0
+_PLAIN: Final = 255
+_CHUNK: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """A compressed transaction: `compression` 0 = zstd, 255 = none; `size` as claimed for the inflated events."""
+
+    compression: int
+    size: int
+    data: bytes
+
+
+def parse_payload(body: bytes) -> Payload:
+    """The fields of a TRANSACTION_PAYLOAD event."""
+    compression, size, claimed = _PLAIN, 0, None
+    at = 0
+    while True:
+        kind, at = length_encoded(body, at)
+        if kind == 0:
+            break
+        length, at = length_encoded(body, at)
+        field, at = take(body, at, length)
+        value, _ = length_encoded(field, 0)
+        if kind == 1:
+            claimed = value
+        elif kind == 2:
+            compression = value
+        elif kind == 3:
+            size = value
+    if claimed is not None and claimed != len(body) - at:
+        raise CorruptBinlog(f"a compressed transaction claims {claimed} bytes, its event has {len(body) - at}")
+    return Payload(compression=compression, size=size, data=body[at:])
+
+
+def payload_events(payload: Payload) -> Iterator[bytes]:
+    """The inner events, header included and without checksums, one at a time."""
+    if payload.compression == _PLAIN:
+        source: io.BufferedIOBase | zstandard.ZstdDecompressionReader = io.BytesIO(payload.data)
+    elif payload.compression == _ZSTD:
+        source = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
+            payload.data, read_across_frames=True
+        )
+    else:
+        raise UnsupportedEvent(f"a transaction is compressed by method {payload.compression}, only zstd is known")
+    try:
+        while header := _read(source, HEADER_SIZE):
+            if len(header) < HEADER_SIZE:
+                raise CorruptBinlog("a compressed transaction ends inside an event's header")
+            size = U32(header, 9)[0]
+            if not HEADER_SIZE <= size <= MAX_EVENT:
+                raise CorruptBinlog(f"a compressed transaction holds an event of {size} bytes")
+            body = _read(source, size - HEADER_SIZE)
+            if len(body) < size - HEADER_SIZE:
+                raise CorruptBinlog("a compressed transaction ends inside an event")
+            yield header + body
+    except zstandard.ZstdError as error:
+        raise CorruptBinlog(f"a compressed transaction does not inflate: {error}") from error
+
+
+def _read(source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, size: int) -> bytes:
+    """`size` bytes or what is left; grows with what really comes, not with what a header claims."""
+    first = source.read(min(size, _CHUNK))
+    if len(first) == size or not first:
+        return first
+    parts, have = [first], len(first)
+    while have < size:
+        part = source.read(min(size - have, _CHUNK))
+        if not part:
+            break
+        parts.append(part)
+        have += len(part)
+    return b"".join(parts)
+
+
+def _inflate(data: bytes, at: int) -> bytes:
+    """MariaDB's record: a byte 0x80 | method << 4 | bytes of length, the length big-endian, zlib's bytes."""
+    header = data[at]
+    if header & 0x70:
+        raise UnsupportedEvent(f"an event is compressed by method {header >> 4 & 7}, only zlib is known")
+    width = header & 7
+    size = int.from_bytes(data[at + 1 : at + 1 + width], "big")
+    if size > MAX_EVENT:
+        raise CorruptBinlog(f"a compressed event claims {size} bytes")
+    try:
+        text = zlib.decompressobj().decompress(data[at + 1 + width :], size + 1)
+    except zlib.error as error:
+        raise CorruptBinlog(f"a compressed event does not inflate: {error}") from error
+    if len(text) != size:
+        raise CorruptBinlog(f"a compressed event has {len(text)} bytes instead of {size}")
+    return text
+
+
+def inflate_rows(body: bytes, at: int) -> bytes:
+    """The rows of a MariaDB compressed rows event, from the offset behind its bitmaps."""
+    return _inflate(body, at)
+
+
+def inflate_query(body: bytes, at: int) -> bytes:
+    """The statement of a MariaDB compressed query event, from its offset."""
+    return _inflate(body, at)

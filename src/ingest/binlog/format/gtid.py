@@ -1,0 +1,192 @@
+"""Sets of transactions: MySQL's GTID sets (with tags) and MariaDB's position per domain.
+
+Both answer the same questions: which text names the set, what the set is after one more transaction, and whether it
+holds one. Values are immutable; a reader replaces its set at each transaction's end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from ingest.binlog.format.packed import I64, U64, encode_variable, take, variable_unsigned
+
+Intervals = tuple[tuple[int, int], ...]
+Source = tuple[str, str]
+
+_TAG: Final = re.compile(r"^[a-z_][a-z0-9_]{0,31}$")
+
+
+def _merge(intervals: Intervals, low: int, high: int) -> Intervals:
+    """`intervals` (half-open, sorted) with [low, high) added."""
+    if intervals and intervals[-1][1] == low:
+        return (*intervals[:-1], (intervals[-1][0], high))
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted((*intervals, (low, high))):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class GtidSet:
+    """A MySQL GTID set: half-open intervals by (server uuid, tag); the empty tag is an untagged GTID."""
+
+    intervals: Mapping[Source, Intervals] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> GtidSet:
+        """`uuid:1-3:5,uuid:tag:1-2`; ValueError names the part that is none."""
+        found: dict[Source, Intervals] = {}
+        for part in re.split(r"[,\s]+", text.strip()):
+            if not part:
+                continue
+            head, *rest = part.split(":")
+            source = str(UUID(head))
+            tag = ""
+            if not rest:
+                raise ValueError(f"no interval in {part!r}")
+            for piece in rest:
+                if _TAG.match(piece.lower()):
+                    tag = piece.lower()
+                    continue
+                low, _, high = piece.partition("-")
+                first, last = int(low), int(high or low)
+                if not 0 < first <= last:
+                    raise ValueError(f"no interval: {piece!r} in {part!r}")
+                found[source, tag] = _merge(found.get((source, tag), ()), first, last + 1)
+        return cls(found)
+
+    def add(self, source: str, tag: str, number: int, behind: int | None = None) -> GtidSet:
+        """The set with one more transaction, or with all from `number` to before `behind`."""
+        known = dict(self.intervals)
+        known[source, tag] = _merge(known.get((source, tag), ()), number, behind or number + 1)
+        return GtidSet(known)
+
+    def union(self, other: GtidSet) -> GtidSet:
+        """All transactions of both."""
+        known = dict(self.intervals)
+        for key, intervals in other.intervals.items():
+            for low, high in intervals:
+                known[key] = _merge(known.get(key, ()), low, high)
+        return GtidSet(known)
+
+    def contains(self, source: str, tag: str, number: int) -> bool:
+        """Whether the transaction is in the set."""
+        return any(low <= number < high for low, high in self.intervals.get((source, tag), ()))
+
+    def holds(self, identity: tuple[str, str, int] | tuple[int, int, int]) -> bool:
+        """Whether the transaction is in the set; identities of the other family never are."""
+        source, tag, number = identity
+        return isinstance(source, str) and isinstance(tag, str) and self.contains(source, tag, number)
+
+    def covers(self, other: GtidSet) -> bool:
+        """Whether every transaction of `other` is in this set."""
+        return all(
+            any(first <= low and high <= last for first, last in self.intervals.get(key, ()))
+            for key, intervals in other.intervals.items()
+            for low, high in intervals
+        )
+
+    def __str__(self) -> str:
+        texts: dict[str, str] = {}
+        for (source, tag), intervals in sorted(self.intervals.items()):
+            parts = [str(low) if high == low + 1 else f"{low}-{high - 1}" for low, high in intervals]
+            text = ":".join(([tag] if tag else []) + parts)
+            texts[source] = f"{texts[source]}:{text}" if source in texts else f"{source}:{text}"
+        return ",".join(texts.values())
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
+    def encode(self) -> bytes:
+        """The set as COM_BINLOG_DUMP_GTID wants it; the tagged form only where a tag needs it."""
+        tagged = any(tag for _, tag in self.intervals)
+        count = len(self.intervals)
+        head = (count << 8 | 1 | 1 << 56) if tagged else count
+        parts = [head.to_bytes(8, "little")]
+        for (source, tag), intervals in sorted(self.intervals.items()):
+            parts.append(UUID(source).bytes)
+            if tagged:
+                parts.append(encode_variable(len(tag)) + tag.encode())
+            parts.append(len(intervals).to_bytes(8, "little"))
+            parts += [low.to_bytes(8, "little") + high.to_bytes(8, "little") for low, high in intervals]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> GtidSet:
+        """The inverse of `encode`: the body of a PREVIOUS_GTIDS event."""
+        head = U64(data, 0)[0]
+        tagged = head >> 56 == 1
+        count = head >> 8 & 0xFFFFFFFFFFFF if tagged else head
+        at = 8
+        found: dict[Source, Intervals] = {}
+        if count > len(data):
+            raise ValueError(f"{count} sources in {len(data)} bytes")
+        for _ in range(count):
+            raw, at = take(data, at, 16)
+            tag = b""
+            if tagged:
+                size, at = variable_unsigned(data, at)
+                tag, at = take(data, at, size)
+            number = U64(data, at)[0]
+            at += 8
+            if number > len(data):
+                raise ValueError(f"{number} intervals in {len(data)} bytes")
+            key = (str(UUID(bytes=raw)), tag.decode())
+            for _ in range(number):
+                found[key] = _merge(found.get(key, ()), I64(data, at)[0], I64(data, at + 8)[0])
+                at += 16
+        return cls(found)
+
+
+@dataclass(frozen=True, slots=True)
+class MariaGtidSet:
+    """MariaDB's position: the last (server, sequence number) of each domain."""
+
+    domains: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> MariaGtidSet:
+        """`0-1-5,1-1-7`; ValueError names the part that is none."""
+        found: dict[int, tuple[int, int]] = {}
+        for part in re.split(r"[,\s]+", text.strip()):
+            if not part:
+                continue
+            numbers = part.split("-")
+            if len(numbers) != 3:
+                raise ValueError(f"no MariaDB GTID: {part!r}")
+            domain, server, sequence = map(int, numbers)
+            found[domain] = (server, sequence)
+        return cls(found)
+
+    def add(self, domain: int, server: int, sequence: int) -> MariaGtidSet:
+        """The position after one more transaction."""
+        return MariaGtidSet({**self.domains, domain: (server, sequence)})
+
+    def holds(self, identity: tuple[str, str, int] | tuple[int, int, int]) -> bool:
+        """Whether the transaction lies at or before its domain's position."""
+        domain, _, number = identity
+        return isinstance(domain, int) and number <= self.domains.get(domain, (0, -1))[1]
+
+    def __str__(self) -> str:
+        return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.domains.items()))
+
+    def __bool__(self) -> bool:
+        return bool(self.domains)
+
+
+AnyGtidSet = GtidSet | MariaGtidSet
+
+
+def parse_gtid_set(text: str) -> AnyGtidSet:
+    """A GTID set of either family: MySQL's begin with a uuid, MariaDB's with a domain number."""
+    head = text.strip().split(":", 1)[0]
+    if re.fullmatch(r"[\d\-,\s]+", text.strip()) and head.count("-") % 2 == 0 and len(head) != 36:
+        return MariaGtidSet.parse(text)
+    return GtidSet.parse(text)

@@ -1,0 +1,1 @@
+"""Packets → events, rows, batches; and the forms in which they are handed out."""

@@ -1,0 +1,202 @@
+"""Content handlers: a chain through which every event passes, and which may change, consume or inject events.
+
+A handler gets an event and returns the same one, a new one, or None when it consumed it. Handlers may be added and
+removed at run time, by handlers too. Injected events pass the whole chain before any new event is read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from ingest.binlog.format.tablemap import TableMap
+from ingest.binlog.reading import events as e
+from ingest.binlog.reading.effects import changes_rows
+
+MAX_TRANSACTION_EVENTS: Final = 10_000
+
+
+class ContentHandler:
+    """Routes each event to the method of its kind; the default of every method is to return the event unaffected.
+
+    Override what you need; `process` itself sees events that have no method of their own, unknown ones among them.
+    `injection` is set while the handler is in a pipeline: append events there to have them processed next.
+    """
+
+    injection: deque[e.Event]
+
+    def process_event(self, event: e.Event) -> e.Event | None:
+        """The chain's entry: dispatch by the event's class."""
+        match event:
+            case e.Query():
+                return self.process_query(event)
+            case e.Rows():
+                return self.process_rows(event)
+            case e.TableMapped():
+                return self.process_table_map(event)
+            case e.Xid():
+                return self.process_xid(event)
+            case e.UserVar():
+                return self.process_user_var(event)
+            case e.Incident():
+                return self.process_incident(event)
+            case e.Rotate():
+                return self.process_rotate(event)
+            case e.IntVar():
+                return self.process_int_var(event)
+            case e.Gtid() | e.MariaGtid():
+                return self.process_gtid(event)
+            case e.Transaction():
+                return self.process_transaction(event)
+        return self.process(event)
+
+    def process(self, event: e.Event) -> e.Event | None:
+        return event
+
+    def process_query(self, event: e.Query) -> e.Event | None:
+        return self.process(event)
+
+    def process_rows(self, event: e.Rows) -> e.Event | None:
+        return self.process(event)
+
+    def process_table_map(self, event: e.TableMapped) -> e.Event | None:
+        return self.process(event)
+
+    def process_xid(self, event: e.Xid) -> e.Event | None:
+        return self.process(event)
+
+    def process_user_var(self, event: e.UserVar) -> e.Event | None:
+        return self.process(event)
+
+    def process_incident(self, event: e.Incident) -> e.Event | None:
+        return self.process(event)
+
+    def process_rotate(self, event: e.Rotate) -> e.Event | None:
+        return self.process(event)
+
+    def process_int_var(self, event: e.IntVar) -> e.Event | None:
+        return self.process(event)
+
+    def process_gtid(self, event: e.Gtid | e.MariaGtid) -> e.Event | None:
+        return self.process(event)
+
+    def process_transaction(self, event: e.Transaction) -> e.Event | None:
+        return self.process(event)
+
+
+class Pipeline:
+    """The handlers in order, with the injection queue. A list of handlers taken at an event's start serves it whole."""
+
+    def __init__(self) -> None:
+        self._handlers: list[ContentHandler] = []
+        self.injection: deque[e.Event] = deque()
+
+    def append(self, handler: ContentHandler) -> None:
+        """Add a handler behind all others; it sees the next event first."""
+        handler.injection = self.injection
+        self._handlers.append(handler)
+
+    def insert(self, index: int, handler: ContentHandler) -> None:
+        """Add a handler before the one at `index`."""
+        handler.injection = self.injection
+        self._handlers.insert(index, handler)
+
+    def remove(self, handler: ContentHandler) -> None:
+        """Take a handler out; ValueError if it is not in."""
+        self._handlers.remove(handler)
+
+    def __iter__(self) -> Iterator[ContentHandler]:
+        return iter(tuple(self._handlers))
+
+    def __len__(self) -> int:
+        return len(self._handlers)
+
+    def run(self, event: e.Event) -> e.Event | None:
+        """Pass an event through all handlers; None when one consumed it."""
+        current: e.Event | None = event
+        for handler in tuple(self._handlers):
+            if current is None:
+                return None
+            current = handler.process_event(current)
+        return current
+
+
+class TransactionAggregator(ContentHandler):
+    """The default handler: consumes the events of a transaction and returns one `Transaction` at its end.
+
+    `tables` of a transaction are its table maps by id. A transaction of more than `limit` events comes in parts, of
+    which only the last is `complete`: memory stays bounded. Events between transactions pass unaffected.
+    """
+
+    def __init__(self, limit: int = MAX_TRANSACTION_EVENTS) -> None:
+        self._limit = limit
+        self._gtid = ""
+        self._events: list[e.Event] = []
+        self._tables: dict[int, TableMap] = {}
+        self._open = self._framed = False
+
+    def process_gtid(self, event: e.Gtid | e.MariaGtid) -> e.Event | None:
+        self._begin(event.gtid)
+        self._framed = isinstance(event, e.MariaGtid) and not event.standalone
+        return self._collect(event)
+
+    def process_query(self, event: e.Query) -> e.Event | None:
+        if event.text == "BEGIN" or event.text.upper().startswith(("XA START", "XA BEGIN")):
+            if not self._open:
+                self._begin("")
+            self._framed = True
+            return self._collect(event)
+        if not self._open:
+            return event
+        word = event.text[:16].upper().lstrip()
+        ends = word.startswith(("COMMIT", "ROLLBACK")) and not word.startswith("ROLLBACK TO")
+        if ends or (not self._framed and not changes_rows(event.text)):
+            return self._finish(event)
+        return self._collect(event)
+
+    def process_xid(self, event: e.Xid) -> e.Event | None:
+        return self._finish(event) if self._open else event
+
+    def process_table_map(self, event: e.TableMapped) -> e.Event | None:
+        if not self._open:
+            return event
+        self._tables[event.table.table_id] = event.table
+        return self._collect(event)
+
+    def process(self, event: e.Event) -> e.Event | None:
+        if isinstance(event, e.XaPrepare) and self._open:
+            return self._finish(event)
+        if not self._open or isinstance(event, e.Incident | e.Heartbeat | e.Rotate | e.FormatDescription):
+            return event
+        return self._collect(event)
+
+    def _begin(self, gtid: str) -> None:
+        self._gtid, self._open, self._framed = gtid, True, False
+        self._events, self._tables = [], {}
+
+    def _collect(self, event: e.Event) -> e.Event | None:
+        self._events.append(event)
+        if len(self._events) < self._limit:
+            return None
+        part = self._transaction(event, complete=False)
+        self._events = []
+        return part
+
+    def _finish(self, event: e.Event) -> e.Event:
+        self._events.append(event)
+        whole = self._transaction(event, complete=True)
+        self._open = self._framed = False
+        self._events, self._tables = [], {}
+        return whole
+
+    def _transaction(self, last: e.Event, *, complete: bool) -> e.Transaction:
+        return e.Transaction(
+            header=last.header,
+            file=self._events[0].file,
+            offset=self._events[0].offset,
+            gtid=self._gtid,
+            events=tuple(self._events),
+            complete=complete,
+            tables=dict(self._tables),
+        )

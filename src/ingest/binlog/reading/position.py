@@ -1,0 +1,243 @@
+"""Where a reader is, always "the next thing to read", and how it advances: only at the ends of transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from ingest.binlog.format.codes import HEADER_SIZE, EventType
+from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet, parse_gtid_set
+from ingest.binlog.format.packed import I64, U16, U32, U64
+from ingest.binlog.reading.events import RawEvent
+from ingest.binlog.reading.parse import (
+    maria_gtid_identity,
+    parse_event,
+    query_text,
+    tagged_identity,
+)
+
+T = EventType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A place to resume at without loss or repetition.
+
+    `file` and `position` name a transaction's first byte; `batches` rows events of that transaction are done already;
+    `gtids` are the transactions that are done, None where the start did not tell (then only file and position count).
+    """
+
+    file: str = ""
+    position: int = 4
+    gtids: AnyGtidSet | None = None
+    batches: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.file}:{self.position}" if self.file else str(self.gtids or "")
+        return f"{text}+{self.batches}" if self.batches else text
+
+
+def parse_position(text: str) -> Checkpoint:
+    """What people type: `binlog.000003:4711`, a bare position, or a GTID set. ValueError: none of these."""
+    if text.isdecimal():
+        return Checkpoint(position=int(text))
+    name, colon, number = text.rpartition(":")
+    if colon and number.isdecimal() and not _looks_like_uuid(text):
+        return Checkpoint(file=name, position=int(number))
+    return Checkpoint(gtids=parse_gtid_set(text))
+
+
+def _looks_like_uuid(text: str) -> bool:
+    return len(text.split(":", 1)[0]) == 36 and text[8:9] == "-" == text[13:14]
+
+
+Identity = tuple[str, str, int] | tuple[int, int, int]
+
+
+def gtid_text(identity: Identity | None) -> str:
+    """`uuid:number`, `uuid:tag:number` or `domain-server-number`; empty for an anonymous transaction."""
+    if identity is None:
+        return ""
+    first, second, third = identity
+    if isinstance(first, int):
+        return f"{first}-{second}-{third}"
+    return f"{first}:{second}:{third}" if second else f"{first}:{third}"
+
+
+class _Uuids(dict[bytes, str]):
+    """The texts of the few servers whose transactions are read."""
+
+    def __missing__(self, raw: bytes) -> str:
+        if len(self) > 1000:
+            self.clear()
+        text = self[raw] = str(UUID(bytes=raw))
+        return text
+
+
+UUIDS: Final = _Uuids()
+
+
+class Progress:
+    """Follows raw events and knows the checkpoint; one instance per connection or file set.
+
+    `observe` must see every event of the stream in order. `batches` counts the rows events handed out, `transactions`
+    those that ended; `framing` is True while the last event was a query that only begins a transaction. `identity` is
+    the open transaction's, `ended` the last one's that ended: (server, tag, number), (domain, server, number), or None.
+    """
+
+    def __init__(self, start: Checkpoint) -> None:
+        self.file = start.file
+        self.position = start.position
+        self.batches = start.batches
+        self.in_transaction = False
+        self.framing = False
+        self.transactions = 0
+        self.ended: Identity | None = None
+        self._known = start.gtids
+        self.identity: Identity | None = None
+        self._framed = False
+        # Transactions that ended since `_known` was last brought up to date: one run of numbers of one source.
+        self._run: tuple[str, str] | None = None
+        self._first = self._next = 0
+        self._domains: dict[int, tuple[int, int]] = {}
+
+    @property
+    def gtids(self) -> AnyGtidSet | None:
+        """All transactions that ended, None where the start did not tell them."""
+        if self._run is not None and isinstance(self._known, GtidSet):
+            self._known = self._known.add(*self._run, self._first, self._next)
+        self._run = None
+        if self._domains and isinstance(self._known, MariaGtidSet):
+            self._known = MariaGtidSet({**self._known.domains, **self._domains})
+            self._domains.clear()
+        return self._known
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(file=self.file, position=self.position, gtids=self.gtids, batches=self.batches)
+
+    @property
+    def gtid(self) -> str:
+        """The identity of the transaction being read, empty where it has none."""
+        return gtid_text(self.identity)
+
+    def observe(self, raw: RawEvent) -> None:
+        """Take note of one event; the checkpoint moves behind it if no transaction is open then."""
+        code, data, file, _, next_position = raw
+        if code in _INSIDE:
+            if not self.in_transaction and next_position:
+                self.file, self.position = file, next_position
+        elif code == 16 or code == 38:  # XID, XA_PREPARE
+            self.end(raw)
+        elif code == 33:  # GTID
+            self.in_transaction, self._framed = True, False
+            self.identity = (UUIDS[data[20:36]], "", I64(data, 36)[0])
+        elif code == 2 or code == 165:  # QUERY
+            self._query(raw)
+        elif code == T.ANONYMOUS_GTID:
+            self.begin(None)
+        elif code == T.GTID_TAGGED:
+            self.begin(tagged_identity(data[HEADER_SIZE:]))
+        elif code == T.MARIA_GTID:
+            domain, number, flags = maria_gtid_identity(data[HEADER_SIZE:])
+            self.begin((domain, U32(data, 5)[0], number))
+            self._framed = not flags & 1
+        elif code == T.ROTATE:
+            self.position, self.file = U64(data, HEADER_SIZE)[0], data[HEADER_SIZE + 8 :].rstrip(b"\0").decode()
+            self.in_transaction = False
+        elif code == T.FORMAT_DESCRIPTION and self.file in ("", file):
+            # A reader that starts inside a file gets the description first, and stays where it was told to start.
+            self.file, self.position = file, max(self.position, next_position)
+        elif code == T.PREVIOUS_GTIDS or code == T.MARIA_GTID_LIST:
+            self._known_before(raw)
+            self._advance(raw)
+        elif not self.in_transaction:
+            self._advance(raw)
+
+    def _advance(self, raw: RawEvent) -> None:
+        if raw.next_position:
+            self.file, self.position = raw.file, raw.next_position
+
+    def begin(self, identity: Identity | None) -> None:
+        """Take note that a transaction is open."""
+        self.in_transaction, self._framed, self.identity = True, False, identity
+
+    def _query(self, raw: RawEvent) -> None:
+        data = raw.data
+        text = data[HEADER_SIZE + 14 + U16(data, HEADER_SIZE + 11)[0] + data[HEADER_SIZE + 8] :]
+        self.framing = text == b"BEGIN"
+        if self.framing:
+            self.in_transaction = self._framed = True
+            return
+        if not self._framed:
+            statement = query_text(data[HEADER_SIZE:], raw.code != T.QUERY)[1].lstrip().upper()
+            if statement.startswith(("XA START", "XA BEGIN")):
+                self.framing = self.in_transaction = self._framed = True
+                return
+            self.end(raw)
+            return
+        word = text[:16].upper().lstrip()
+        if word.startswith((b"COMMIT", b"ROLLBACK")) and not word.startswith(b"ROLLBACK TO"):
+            self.end(raw)
+
+    def end(self, raw: RawEvent) -> None:
+        """Move behind a transaction whose last event this is."""
+        self._framed = False
+        self.close(self.identity, raw.file if raw.next_position else self.file, raw.next_position or self.position)
+
+    def close(self, identity: Identity | None, file: str, position: int) -> None:
+        """Move behind the transaction with this identity, to a position."""
+        if identity is not None and self._known is not None:
+            first, second, number = identity
+            if number == self._next and self._run is not None and self._run[0] == first and self._run[1] == second:
+                self._next = number + 1
+            elif isinstance(first, int):
+                self._domains[first] = (second, number)  # type: ignore[assignment]  # integers all, see Identity
+            else:
+                _ = self.gtids
+                self._run, self._first, self._next = (first, second), number, number + 1  # type: ignore[assignment]  # texts, see Identity
+        self.ended = identity
+        self.transactions += 1
+        self.identity = None
+        self.in_transaction = False
+        self.batches = 0
+        self.file, self.position = file, position
+
+    def _known_before(self, raw: RawEvent) -> None:
+        event = parse_event(raw)
+        known = self.gtids
+        if raw.code == T.PREVIOUS_GTIDS:
+            before: GtidSet = event.gtids  # type: ignore[attr-defined]  # parses to PreviousGtids
+            self._known = known.union(before) if isinstance(known, GtidSet) else before
+            return
+        if known:
+            return
+        found = MariaGtidSet()
+        for domain, number, server in event.gtids:  # type: ignore[attr-defined]  # parses to MariaGtidList
+            found = found.add(domain, server, number)  # the last of a domain is its newest
+        self._known = found
+
+
+_INSIDE: Final = frozenset(
+    {T.TABLE_MAP, T.ROWS_QUERY, T.MARIA_ANNOTATE_ROWS, T.INTVAR, T.RAND, T.USER_VAR}
+    | {20, 21, 22, 23, 24, 25, 30, 31, 32, 39, 166, 167, 168, 169, 170, 171}
+)
+
+GTID_EVENTS: Final = frozenset({T.GTID, T.GTID_TAGGED, T.MARIA_GTID, T.ANONYMOUS_GTID})
+BETWEEN_TRANSACTIONS: Final = frozenset(
+    {T.FORMAT_DESCRIPTION, T.ROTATE, T.STOP, T.PREVIOUS_GTIDS, T.MARIA_GTID_LIST, T.HEARTBEAT, T.HEARTBEAT_V2}
+)
+
+
+def identity_of(raw: RawEvent) -> Identity | None:
+    """The identity in a GTID event, None in an anonymous one."""
+    data = raw.data
+    if raw.code == T.GTID:
+        return UUIDS[data[20:36]], "", I64(data, 36)[0]
+    if raw.code == T.GTID_TAGGED:
+        return tagged_identity(data[HEADER_SIZE:])
+    if raw.code == T.MARIA_GTID:
+        domain, number, _ = maria_gtid_identity(data[HEADER_SIZE:])
+        return domain, U32(data, 5)[0], number
+    return None

@@ -1,0 +1,238 @@
+"""The fast way through a binlog: batches of rows, statements and transaction ends, with a checkpoint at every step.
+
+`Reader.changes` skips the typed events: it looks only into what a consumer of row changes needs. What a checkpoint
+says is done was handed out before; resuming at it repeats nothing and loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from struct import error as StructError
+from typing import Final, NamedTuple, Protocol
+
+from ingest.binlog.format.codes import HEADER_SIZE, ROWS_EVENTS, EventType
+from ingest.binlog.format.errors import BinlogError, ConnectionLost, UnsupportedEvent
+from ingest.binlog.format.gtid import AnyGtidSet
+from ingest.binlog.reading.effects import changes_rows
+from ingest.binlog.reading.events import RawEvent
+from ingest.binlog.reading.parse import query_text
+from ingest.binlog.reading.position import BETWEEN_TRANSACTIONS, GTID_EVENTS, Checkpoint, identity_of
+from ingest.binlog.reading.stream import Committed, EventStream, Packet, RowBatch, StreamOptions
+from ingest.binlog.reading.whole import WholeTransactions, Window
+
+T = EventType
+
+
+class Transport(Protocol):
+    """Where packets come from. `packets` begins at the checkpoint, or a little before it at a file's start."""
+
+    @property
+    def checksum(self) -> int:
+        """The checksum algorithm of packets before the first format description: 0 none, 1 CRC32."""
+        ...
+
+    @property
+    def reconnects(self) -> bool:
+        """Whether a reader should call `packets` again after ConnectionLost."""
+        ...
+
+    @property
+    def selects_gtids(self) -> bool:
+        """Whether `packets` itself leaves out the transactions of the checkpoint's GTID set, as servers do."""
+        ...
+
+    @property
+    def window(self) -> Window | None:
+        """What was received and not handed out yet, between two packets; None where it cannot be shown."""
+        ...
+
+    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+        """All packets from the checkpoint's transaction on."""
+        ...
+
+    def wait(self, attempt: int) -> None:
+        """Let time pass before `packets` is called for the `attempt`-th time after a loss."""
+        ...
+
+    def close(self) -> None:
+        """Release the connection or the file; `packets` ends."""
+        ...
+
+
+class Statement(NamedTuple):
+    """A statement that is no transaction control: DDL, account management and the like."""
+
+    database: str
+    text: str
+    raw: RawEvent
+
+
+Change = RowBatch | Statement | Committed
+_new = tuple.__new__
+_QUERIES: Final = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
+
+
+class Reader:
+    """Reads one transport from a checkpoint; not thread-safe; `checkpoint` may be asked between any two changes."""
+
+    def __init__(
+        self, transport: Transport, start: Checkpoint | None = None, options: StreamOptions | None = None
+    ) -> None:
+        self._transport = transport
+        self._start = start or Checkpoint()
+        self.stream = EventStream(self._start, options, checksum=transport.checksum)
+        self.whole = WholeTransactions(self.stream)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where to resume after everything that was handed out so far."""
+        return self.stream.progress.checkpoint
+
+    def raw_events(self) -> Iterator[RawEvent]:
+        """Every event, those inside compressed transactions included; the position follows each as it is yielded.
+
+        A lost connection is taken up again at the checkpoint, and what was handed out of the open transaction is not
+        handed out twice. ConnectionLost comes through only where the transport does not reconnect.
+        """
+        progress = self.stream.progress
+        attempt = 0
+        self._open_events = repeated = 0
+        self._ended = progress.transactions
+        start = self._start
+        stream, transport = self.stream, self._transport
+        receive, observe = stream.receive, progress.observe
+        while True:
+            done = None if transport.selects_gtids else start.gtids
+            try:
+                for packet in transport.packets(start):
+                    raw = receive(packet)
+                    del packet
+                    if done is not None and self._is_done(raw, done):
+                        continue
+                    if raw[0] == 40:  # TRANSACTION_PAYLOAD
+                        yield raw
+                        yield from self._unfolded(raw)
+                        continue
+                    try:
+                        observe(raw)
+                    except (StructError, IndexError, ValueError, BinlogError) as error:
+                        raise stream.broken(raw, error) from error
+                    attempt = 0
+                    if progress.transactions != self._ended:
+                        self._ended = progress.transactions
+                        self._open_events = repeated = 0
+                    elif not progress.in_transaction:
+                        pass  # a new connection begins with events of its own, before the transaction comes again
+                    elif repeated:
+                        repeated -= 1
+                        if raw[0] == 19:  # TABLE_MAP: its decoder went with the old connection
+                            stream.map_table(raw)
+                        continue
+                    else:
+                        self._open_events += 1
+                    yield raw
+                return
+            except ConnectionLost:
+                if not transport.reconnects:
+                    raise
+                attempt += 1
+                transport.wait(attempt)
+                start, repeated = replace(progress.checkpoint, batches=0), self._open_events
+                stream.checksum = transport.checksum
+
+    def whole_window(self) -> Window | None:
+        """Between transactions: where those may be taken whole that were received; None where each must be looked at.
+
+        Whoever takes some says so with `took_whole` before the next raw event is asked for.
+        """
+        selected = self._transport.selects_gtids or self._start.gtids is None
+        return self._transport.window if selected else None
+
+    def took_whole(self) -> None:
+        """Transactions were taken out of the window."""
+        self._ended = self.stream.progress.transactions
+
+    def _unfolded(self, raw: RawEvent) -> Iterator[RawEvent]:
+        """The events of a compressed transaction; one packet, so that no connection can be lost between them."""
+        for inner in self.stream.unfold(raw):
+            self.stream.observe(inner)
+            yield inner
+
+    def _is_done(self, raw: RawEvent, done: AnyGtidSet) -> bool:
+        """Whether the event belongs to a transaction that the start's GTID set holds; for files, which serve all."""
+        if raw.code in GTID_EVENTS:
+            identity = identity_of(raw)
+            self._skipping = identity is not None and done.holds(identity)
+        elif raw.code in BETWEEN_TRANSACTIONS:
+            self._skipping = False
+        return self._skipping
+
+    _skipping = False
+    _open_events = _ended = 0
+
+    def changes(self) -> Iterator[Change]:
+        """Row batches, statements and transaction ends in commit order.
+
+        UnsupportedEvent: the binlog holds row changes that are logged as statements, or in an unknown form.
+        """
+        stream, progress = self.stream, self.stream.progress
+        skip = self._start.batches
+        open_before = False
+        progress.batches = 0
+        for raw in self.raw_events():
+            code = raw.code
+            if code in ROWS_EVENTS:
+                progress.batches += 1
+                if skip:
+                    skip -= 1
+                    continue
+                decoder = stream.decoder_of(raw)
+                if decoder.wanted:
+                    yield stream.batch(raw, decoder)
+            elif code == 19:  # TABLE_MAP
+                stream.map_table(raw)
+            elif code == 16 or code == 38:  # XID, XA_PREPARE
+                open_before, skip = False, 0
+                yield _new(Committed, (progress.ended, raw))
+                window = self.whole_window()
+                if window is not None:
+                    del raw
+                    yield from self.whole.changes(window)
+                    self.took_whole()
+            elif code in _QUERIES:
+                if progress.framing:
+                    open_before = True
+                    continue
+                statement = self._statement(raw)
+                if statement is not None and not skip:
+                    yield statement
+                if not progress.in_transaction and (open_before or statement is not None):
+                    skip = 0
+                    yield _new(Committed, (progress.ended, raw))
+                open_before = progress.in_transaction
+            else:
+                stream.check_known(raw)
+                open_before = progress.in_transaction
+
+    def _statement(self, raw: RawEvent) -> Statement | None:
+        try:
+            database, text = query_text(raw.data[HEADER_SIZE:], raw.code != T.QUERY)
+        except (StructError, IndexError, ValueError, BinlogError) as error:
+            raise self.stream.broken(raw, error) from error
+        if text in ("BEGIN", "COMMIT"):
+            return None
+        if changes_rows(text):
+            raise UnsupportedEvent(
+                f"a statement changed rows without logging them: {text[:80]}",
+                "set binlog_format=ROW on the server, and start behind this position",
+                where=raw.where,
+            )
+        word = text[:12].lstrip().upper()
+        if word.startswith(("SAVEPOINT", "ROLLBACK", "RELEASE", "XA START", "XA END", "XA PREPARE")):
+            return None
+        return Statement(database, text, raw)
+
+    def close(self) -> None:
+        """End reading; the checkpoint stays."""
+        self._transport.close()

@@ -1,0 +1,236 @@
+"""Rows and values as the seed has them: one interface over a binlog's rows and a client's result set.
+
+`RowEventSet` iterates the rows of a rows event, before and after images in turn for an update; `ResultSet` the rows of
+a query. Both give `Row`s of `Value`s, and `Converter` turns a value into what is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from struct import iter_unpack
+from typing import Any, Final, overload
+
+from ingest.binlog.format.codes import ColumnType
+from ingest.binlog.format.columns import Column
+from ingest.binlog.format.errors import UndecodableValue
+from ingest.binlog.format.flavour import ABSENT
+from ingest.binlog.json.diff import JsonDiffs
+from ingest.binlog.json.jsonb import JSON_NULL
+from ingest.binlog.reading.events import Rows
+from ingest.binlog.reading.stream import RowBatch
+from ingest.binlog.rows.convert import json_dumps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A value with its type and metadata; equal when type, metadata and value are.
+
+    `raw` is the decoder's value; `metadata` is what a TABLE_MAP states of the column (length, precision and scale).
+    """
+
+    type: ColumnType
+    metadata: int
+    raw: Any
+
+    @property
+    def is_null(self) -> bool:
+        """SQL's NULL; a JSON null is not."""
+        return self.raw is None
+
+    @property
+    def is_absent(self) -> bool:
+        """The row image does not carry the column, which says nothing of its value."""
+        return self.raw is ABSENT
+
+    def as_integer(self) -> int:
+        """The value of an integer, BIT or YEAR column; UndecodableValue for anything else."""
+        if isinstance(self.raw, int) and not isinstance(self.raw, bool):
+            return int(self.raw)
+        raise UndecodableValue(f"{self.type.name} is no integer", "ask the Converter")
+
+    def as_float(self) -> float:
+        """The value of a FLOAT or DOUBLE column."""
+        if isinstance(self.raw, float):
+            return self.raw
+        raise UndecodableValue(f"{self.type.name} is no floating-point number", "ask the Converter")
+
+    def as_bytes(self) -> bytes:
+        """The bytes of a binary column, or of a text as UTF-8."""
+        if isinstance(self.raw, bytes):
+            return self.raw
+        if isinstance(self.raw, str):
+            return self.raw.encode()
+        raise UndecodableValue(f"{self.type.name} has no bytes", "ask the Converter")
+
+
+class Row(Sequence[Value]):
+    """The values of one row in column order, with their names."""
+
+    def __init__(self, names: Sequence[str], values: Sequence[Value]) -> None:
+        self.names = tuple(names)
+        self._values = tuple(values)
+
+    @overload
+    def __getitem__(self, index: int) -> Value: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Value]: ...
+    def __getitem__(self, index: int | slice) -> Value | Sequence[Value]:
+        return self._values[index]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def named(self, name: str) -> Value:
+        """The value of a column by its name; KeyError if there is none."""
+        try:
+            return self._values[self.names.index(name)]
+        except ValueError:
+            raise KeyError(name) from None
+
+
+def _metadata(column: Column) -> int:
+    if column.precision:
+        return column.precision << 8 | column.scale
+    return column.width or column.size or column.digits
+
+
+class RowEventSet:
+    """The rows of one rows event (typed or a batch); for an update, the before image and then the after image."""
+
+    def __init__(self, event: Rows | RowBatch) -> None:
+        self._event = event
+        self.table = event.table if isinstance(event, Rows) else event.decoder.table
+        self.operation = event.operation
+        self._names = [column.name for column in self.table.columns]
+        self._shape = [(column.name, column.type, _metadata(column)) for column in self.table.columns]
+
+    def __iter__(self) -> Iterator[Row]:
+        rows = self._event.rows() if isinstance(self._event, Rows) else self._event.rows
+        for row in rows:
+            if self.operation == "update":
+                yield self._row(row[0])
+                yield self._row(row[1])
+            else:
+                yield self._row(row)
+
+    def pairs(self) -> Iterator[tuple[Row | None, Row | None]]:
+        """(before, after) of every change: None where an insert has no before and a delete no after."""
+        images = iter(self)
+        for image in images:
+            if self.operation == "update":
+                yield image, next(images)
+            else:
+                yield (None, image) if self.operation == "insert" else (image, None)
+
+    def _row(self, row: Any) -> Row:
+        cells = row if isinstance(row, tuple) else tuple(row.get(name, ABSENT) for name in self._names)
+        return Row(
+            self._names,
+            [Value(type=kind, metadata=size, raw=raw) for (_, kind, size), raw in zip(self._shape, cells, strict=True)],
+        )
+
+
+# The codes of the client protocol that have another name in a TABLE_MAP.
+_CLIENT_TYPES: Final = {7: ColumnType.TIMESTAMP2, 12: ColumnType.DATETIME2, 11: ColumnType.TIME2}
+
+
+class ResultSet:
+    """The same over a client's result: `description` and rows of any DB-API cursor for MySQL."""
+
+    def __init__(self, description: Iterable[Sequence[Any]], rows: Iterable[Sequence[Any]]) -> None:
+        self._shape = [
+            (str(d[0]), _CLIENT_TYPES.get(d[1], None) or ColumnType(d[1]), int(d[3] or 0)) for d in description
+        ]
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        names = [name for name, _, _ in self._shape]
+        for cells in self._rows:
+            values = [
+                Value(type=kind, metadata=size, raw=cell)
+                for (_, kind, size), cell in zip(self._shape, cells, strict=True)
+            ]
+            yield Row(names, values)
+
+
+class Converter:
+    """Interprets values: text as the server prints it, integers, floating-point numbers, decimals, Python objects.
+
+    NULL becomes None everywhere. UndecodableValue where a value has no such meaning; nothing is truncated in silence.
+    """
+
+    def to_text(self, value: Value) -> str | None:
+        """Text as the server prints it."""
+        raw = self._present(value)
+        if raw is None or isinstance(raw, str):
+            return None if raw is None else (json_dumps(raw) if value.type is ColumnType.JSON else raw)
+        if isinstance(raw, bytes):
+            try:
+                return raw.decode()
+            except UnicodeDecodeError as error:
+                raise UndecodableValue(f"{value.type.name}: the bytes are no UTF-8 text", "take as_bytes()") from error
+        if raw is JSON_NULL:
+            return "null"
+        if isinstance(raw, JsonDiffs):
+            raise UndecodableValue("a partial JSON update is no text", "apply it to the old document first")
+        if isinstance(raw, dict | list | bool):
+            return json_dumps(raw)
+        return str(raw)
+
+    def to_integer(self, value: Value) -> int | None:
+        """An integer; a decimal or floating-point number only if it is whole."""
+        raw = self._present(value)
+        if raw is None:
+            return None
+        if isinstance(raw, bytes) and value.type is ColumnType.BIT:
+            return int.from_bytes(raw, "big")
+        try:
+            number = Decimal(raw if isinstance(raw, int | float | Decimal) else str(raw))
+        except ArithmeticError as error:
+            raise UndecodableValue(f"{raw!r:.40} is no number") from error
+        if number != number.to_integral_value():
+            raise UndecodableValue(f"{raw!r:.40} is no integer", "ask for a decimal")
+        return int(number)
+
+    def to_float(self, value: Value) -> float | None:
+        """The nearest floating-point number."""
+        raw = self._present(value)
+        try:
+            return None if raw is None else float(raw)
+        except (TypeError, ValueError) as error:
+            raise UndecodableValue(f"{raw!r:.40} is no number") from error
+
+    def to_decimal(self, value: Value) -> Decimal | None:
+        """The exact number."""
+        raw = self._present(value)
+        try:
+            return None if raw is None else Decimal(raw if isinstance(raw, int | float | Decimal) else str(raw))
+        except ArithmeticError as error:
+            raise UndecodableValue(f"{raw!r:.40} is no number") from error
+
+    def to_floats(self, value: Value) -> list[float] | None:
+        """The numbers of a VECTOR."""
+        raw = self._present(value)
+        if raw is None:
+            return None
+        if not isinstance(raw, bytes) or len(raw) % 4:
+            raise UndecodableValue(f"{value.type.name} is no vector")
+        return [number for (number,) in iter_unpack("<f", raw)]
+
+    def to_json(self, value: Value) -> Any:
+        """A JSON document as Python objects (None for NULL and for a JSON null)."""
+        raw = self._present(value)
+        if raw is None or raw is JSON_NULL:
+            return None
+        return json.loads(raw) if isinstance(raw, str | bytes) and value.type is not ColumnType.JSON else raw
+
+    @staticmethod
+    def _present(value: Value) -> Any:
+        if value.raw is ABSENT:
+            raise UndecodableValue(
+                "the row image does not carry this column", "set binlog_row_image=FULL on the server, or ask is_absent"
+            )
+        return value.raw

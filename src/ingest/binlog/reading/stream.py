@@ -1,0 +1,309 @@
+"""From packets to events and rows: the state machine of one binlog stream, without any input or output.
+
+A transport delivers packets (header, body, checksum) with their place; `EventStream` verifies the checksum, unfolds
+compressed transactions, keeps the table maps by id and turns rows events into rows. It never skips what could carry
+rows: an event type it does not know stops the stream unless the server itself marked it as ignorable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from struct import error as StructError
+from typing import Any, Final, Literal, NamedTuple
+from zlib import crc32
+
+from ingest.binlog.format.codes import (
+    CHECKSUM_SIZE,
+    DELETES,
+    FLAG_IGNORABLE,
+    FLAG_IN_USE,
+    HEADER_SIZE,
+    INSERTS,
+    KNOWN_WITHOUT_ROWS,
+    ROWS_EVENTS,
+    STATEMENT_ROWS,
+    EventType,
+    event_name,
+)
+from ingest.binlog.format.columns import SchemaSource, apply_schema
+from ingest.binlog.format.compressed import parse_payload, payload_events
+from ingest.binlog.format.dialect import MYSQL, Dialect, dialect_of
+from ingest.binlog.format.errors import BinlogError, CorruptBinlog, MissingTableMap, UndecodableValue, UnsupportedEvent
+from ingest.binlog.format.flavour import NATIVE, Flavour
+from ingest.binlog.format.packed import U16, U32
+from ingest.binlog.format.tablemap import TableMap, parse_table_map, table_name
+from ingest.binlog.reading import events as e
+from ingest.binlog.reading.events import RawEvent
+from ingest.binlog.reading.parse import format_description, parse_event, parse_header
+from ingest.binlog.reading.position import Checkpoint, Identity, Progress, gtid_text
+from ingest.binlog.rows.rows import TableDecoder
+
+T = EventType
+Operation = Literal["insert", "update", "delete"]
+CRC32: Final = 1
+# The CRC32 of any bytes followed by their own CRC32.
+CRC_RESIDUE: Final = 0x2144DF1C
+_OPERATION: Final[dict[int, Operation]] = {
+    code: "insert" if code in INSERTS else "delete" if code in DELETES else "update" for code in ROWS_EVENTS
+}
+# Bytes of fixed post-header: a TABLE_MAP of six has ids of four bytes (MySQL 5.1's early formats).
+_OLD_TABLE_MAP: Final = 6
+
+
+# One event as a transport received it: data, file, offset, next position (0 where the transport cannot know it).
+# A bare tuple, because millions are made.
+Packet = tuple[bytes, str, int, int]
+_new = tuple.__new__
+
+
+class RowBatch(NamedTuple):
+    """All rows of one rows event: rows, or (before, after) pairs for an update."""
+
+    operation: Operation
+    decoder: TableDecoder
+    rows: list[Any]
+    raw: RawEvent
+
+
+class Committed(NamedTuple):
+    """A transaction's end: the checkpoint behind it is now the reader's."""
+
+    identity: Identity | None
+    raw: RawEvent
+
+    @property
+    def gtid(self) -> str:
+        """Its GTID, empty for an anonymous transaction."""
+        return gtid_text(self.identity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """`verify` checks checksums (where the file has them); `schema` adds what the binlog does not tell.
+
+    `tables(database, table)` says whose rows are wanted; the others are not decoded at all, and may be of types that
+    this library does not know.
+    """
+
+    flavour: Flavour = NATIVE
+    verify: bool = True
+    schema: SchemaSource | None = None
+    tables: Callable[[str, str], bool] | None = None
+
+
+class EventStream:
+    """The decoder's state between events: writer's dialect, checksum algorithm, table maps, position."""
+
+    def __init__(
+        self, start: Checkpoint | None = None, options: StreamOptions | None = None, *, checksum: int = 0
+    ) -> None:
+        self.options = options or StreamOptions()
+        self.progress = Progress(start or Checkpoint())
+        self.dialect: Dialect = MYSQL
+        self.checksum = checksum
+        self._verify = self.options.verify
+        self.id_size = 6
+        self._decoders: dict[bytes, TableDecoder] = {}
+        self._maps: dict[bytes, bytes] = {}
+        # The same decoders by the whole body of the last TABLE_MAP of each id.
+        self.decoders_by_map: dict[bytes, TableDecoder] = {}
+        # A map serves its own transaction only: an older one with the same id would hide that one was lost.
+        self._mapped_in: dict[bytes, int] = {}
+        self.description: e.FormatDescription | None = None
+
+    def receive(self, packet: Packet) -> RawEvent:
+        """The event of one packet, its checksum verified and removed; CorruptBinlog names file and offset."""
+        data, file, offset, next_position = packet
+        if len(data) < HEADER_SIZE:
+            raise CorruptBinlog("an event is shorter than its header", where=f"{file}:{offset}")
+        code = data[4]
+        if code == T.FORMAT_DESCRIPTION:
+            data = self._describe(packet)
+        elif self.checksum:
+            if self._verify and crc32(data) != CRC_RESIDUE:
+                raise _bad_checksum(code, file, offset)
+            data = data[:-CHECKSUM_SIZE]
+        return _new(RawEvent, (code, data, file, offset, next_position))
+
+    def _describe(self, packet: Packet) -> bytes:
+        """Learn the writer's dialect and the checksum algorithm of the rest of the file."""
+        data, file, offset, next_position = packet
+        where = f"{file}:{offset}"
+        try:
+            server = data[HEADER_SIZE + 2 : HEADER_SIZE + 52].split(b"\0", 1)[0].decode("latin-1")
+            self.dialect = dialect_of(server)
+            algorithm = 0
+            if self.dialect.checksums:
+                algorithm = data[-CHECKSUM_SIZE - 1]
+                crc = U32(data, len(data) - CHECKSUM_SIZE)[0]
+                data = data[:-CHECKSUM_SIZE]
+                if algorithm not in (0, CRC32):
+                    raise CorruptBinlog(f"checksum algorithm {algorithm} is none of 0 and 1", where=where)
+                flags = U16(data, 17)[0] & ~FLAG_IN_USE
+                # The server sets the in-use flag after it computed the checksum.
+                if (
+                    self.options.verify
+                    and algorithm
+                    and crc32(data[:17] + flags.to_bytes(2, "little") + data[19:]) != crc
+                ):
+                    raise _bad_checksum(T.FORMAT_DESCRIPTION, file, offset)
+                data = data[:-1]
+            body = data[HEADER_SIZE:]
+            facts = format_description(body, algorithm)
+        except (StructError, IndexError) as error:
+            raise CorruptBinlog("the format description is too short", where=where) from error
+        if facts["header_length"] != HEADER_SIZE or facts["binlog_version"] != 4:
+            raise UnsupportedEvent(
+                f"binlog version {facts['binlog_version']} (before MySQL 5.0)", "only version 4 is read", where=where
+            )
+        lengths: bytes = facts["post_header_lengths"]
+        self.id_size = 4 if len(lengths) >= T.TABLE_MAP and lengths[T.TABLE_MAP - 1] == _OLD_TABLE_MAP else 6
+        self.checksum = algorithm
+        self._decoders.clear()
+        self._maps.clear()
+        self.decoders_by_map.clear()
+        header = parse_header(packet[0], next_position)
+        self.description = e.FormatDescription(header=header, file=file, offset=offset, **facts)
+        return data
+
+    def unfold(self, raw: RawEvent) -> Iterator[RawEvent]:
+        """The events inside a compressed transaction; they share its place."""
+        try:
+            payload = parse_payload(raw.data[HEADER_SIZE:])
+            for data in payload_events(payload):
+                if data[4] == T.TRANSACTION_PAYLOAD:
+                    raise CorruptBinlog("a compressed transaction inside a compressed transaction")
+                yield RawEvent(data[4], data, raw.file, raw.offset, raw.next_position)
+        except BinlogError as error:
+            raise error.at(raw.where) from error
+        except (StructError, IndexError, ValueError) as error:
+            raise CorruptBinlog(f"a compressed transaction does not decode: {error}", where=raw.where) from error
+
+    def map_table(self, raw: RawEvent) -> TableDecoder:
+        """Take note of a TABLE_MAP; its decoder is made anew only when the bytes differ from the id's last ones."""
+        body = raw.data[HEADER_SIZE:]
+        key = body[: self.id_size]
+        self._mapped_in[key] = self.progress.transactions
+        if self._maps.get(key) == body:
+            return self._decoders[key]
+        refusal: BinlogError | None = None
+        try:
+            database, name = table_name(body, self.id_size)
+            wanted = self.options.tables is None or self.options.tables(database, name)
+            try:
+                table = self._table(body)
+            except (UnsupportedEvent, UndecodableValue) as error:
+                if wanted:
+                    raise
+                # Nobody asked for its rows: what cannot be known of them stops nobody.
+                table = TableMap(table_id=int.from_bytes(key, "little"), database=database, table=name)
+                refusal = error.at(raw.where)
+        except BinlogError as error:
+            raise error.at(raw.where) from error
+        except (StructError, IndexError, ValueError, KeyError) as error:
+            raise CorruptBinlog(f"a TABLE_MAP does not decode: {error}", where=raw.where) from error
+        decoder = TableDecoder(table, self.options.flavour, wanted=wanted, refusal=refusal)
+        self.decoders_by_map.pop(self._maps.get(key, b""), None)
+        self._maps[key], self._decoders[key], self.decoders_by_map[body] = body, decoder, decoder
+        return decoder
+
+    def _table(self, body: bytes) -> TableMap:
+        """The table of a TABLE_MAP's body, with what the schema adds."""
+        table = parse_table_map(body, self.dialect, self.id_size)
+        if self.options.schema is not None:
+            hints = self.options.schema.schema_at((table.database, table.table), self.progress.checkpoint)
+            if hints is not None:
+                table = replace(table, columns=apply_schema(table.columns, hints, table.name))
+        return table
+
+    def decoder_of(self, raw: RawEvent) -> TableDecoder:
+        """The decoder for a rows event's table id, which the same transaction must have mapped."""
+        key = raw.data[HEADER_SIZE : HEADER_SIZE + self.id_size]
+        decoder = self._decoders.get(key)
+        if decoder is None or self._mapped_in[key] != self.progress.transactions:
+            raise MissingTableMap(
+                f"rows of table id {int.from_bytes(key, 'little')} without its TABLE_MAP",
+                "start at the beginning of a transaction",
+                where=raw.where,
+            )
+        return decoder
+
+    def batch(self, raw: RawEvent, decoder: TableDecoder) -> RowBatch:
+        """The rows of a rows event, by the decoder of its table."""
+        try:
+            rows = decoder.decode(raw.code, raw.data, self.id_size)
+        except BinlogError as error:
+            raise error.at(raw.where) from error
+        return _new(RowBatch, (_OPERATION[raw.code], decoder, rows, raw))
+
+    def check_known(self, raw: RawEvent) -> None:
+        """UnsupportedEvent for an event that may carry rows in a form that is not understood."""
+        code = raw.code
+        if code in KNOWN_WITHOUT_ROWS or code in ROWS_EVENTS:
+            return
+        if code in STATEMENT_ROWS:
+            raise UnsupportedEvent(
+                f"{event_name(code)} loads rows by statement", "set binlog_format=ROW on the server", where=raw.where
+            )
+        if code == T.MARIA_START_ENCRYPTION:
+            raise UnsupportedEvent(
+                "the rest of the file is encrypted", "read it over a connection to the server", where=raw.where
+            )
+        if code == T.UNKNOWN or not U16(raw.data, 17)[0] & FLAG_IGNORABLE:
+            raise UnsupportedEvent(
+                f"{event_name(code)} is not known and may carry rows", "report the server's version", where=raw.where
+            )
+
+    def typed(self, raw: RawEvent) -> e.Event:
+        """The typed event of a raw one; TABLE_MAP and rows events take note of, and use, the table maps."""
+        try:
+            if raw.code == T.TABLE_MAP:
+                return e.TableMapped(
+                    header=self._header(raw), file=raw.file, offset=raw.offset, table=self.map_table(raw).table
+                )
+            if raw.code in ROWS_EVENTS:
+                return e.Rows(
+                    header=self._header(raw),
+                    file=raw.file,
+                    offset=raw.offset,
+                    operation=_OPERATION[raw.code],
+                    flags=U16(raw.data, HEADER_SIZE + self.id_size)[0],
+                    data=raw.data,
+                    decoder=self.decoder_of(raw),
+                    id_size=self.id_size,
+                )
+            if raw.code == T.FORMAT_DESCRIPTION and self.description is not None:
+                return self.description
+            self.check_known(raw)
+            return parse_event(raw)
+        except BinlogError as error:
+            raise error.at(raw.where) from error
+        except (StructError, IndexError, ValueError, KeyError) as error:
+            raise CorruptBinlog(f"{event_name(raw.code)} does not decode: {error}", where=raw.where) from error
+
+    @staticmethod
+    def _header(raw: RawEvent) -> e.EventHeader:
+        return parse_header(raw.data, raw.next_position)
+
+    def observe(self, raw: RawEvent) -> None:
+        """Let the position follow an event that was handed out."""
+        try:
+            self.progress.observe(raw)
+        except (StructError, IndexError, ValueError, BinlogError) as error:
+            raise self.broken(raw, error) from error
+
+    @staticmethod
+    def broken(raw: RawEvent, error: Exception) -> BinlogError:
+        """The error for an event that does not decode, with its place."""
+        if isinstance(error, BinlogError):
+            return error.at(raw.where)
+        return CorruptBinlog(f"{event_name(raw.code)} does not decode: {error}", where=raw.where)
+
+
+def _bad_checksum(code: int, file: str, offset: int) -> CorruptBinlog:
+    return CorruptBinlog(
+        f"the checksum of {event_name(code)} does not match its bytes",
+        "the file or the connection damaged it; fetch the file again from the server",
+        where=f"{file}:{offset}",
+    )

@@ -1,0 +1,81 @@
+"""Which tables a statement writes that was logged as text: never fewer than it does, as far as its text tells.
+
+Who meets such a statement cannot tell its rows, and reads these tables again. What a trigger or a stored function of
+the statement writes does not stand in the text.
+"""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+from ingest.binlog.reading.effects import MOST_TOKENS, Statement
+
+_SKIPPED = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "CONCURRENT", "LOCAL", "XML", "DATA")
+Names = frozenset[tuple[str, str]]
+
+
+def written(database: str, statement: str) -> Names | None:
+    """(database, table) pairs, in lower case, among which all tables are that the statement names as its targets.
+
+    None: they cannot be known (CALL, a function in a SELECT, what is not understood). `database` is the default one.
+    """
+    s = Statement(statement, database)
+    if s.take("SET", "STATEMENT") and not s.seek("FOR"):
+        return None
+    if s.take("WITH"):
+        return _named(s, database)
+    if s.take("UPDATE"):
+        return _named(s, database, "SET")
+    if s.take("DELETE"):
+        return _named(s, database, "WHERE")
+    if s.take("LOAD"):
+        return _target(s) if s.seek("INTO", "TABLE") else None
+    if s.take("INSERT") or s.take("REPLACE"):
+        while any(s.take(word) for word in _SKIPPED):
+            pass
+        return _target(s)
+    if s.take("CREATE"):
+        s.take("OR", "REPLACE")
+        if not s.take("TABLE"):
+            return None
+        s.take("IF", "NOT", "EXISTS")
+        return _target(s)
+    return None
+
+
+def fills(statement: str) -> bool:
+    """Whether a CREATE TABLE takes its rows from a SELECT, which only a log of statements writes in one."""
+    s = Statement(statement, "")
+    if not s.take("CREATE"):
+        return False
+    s.take("OR", "REPLACE")
+    if not s.take("TABLE"):
+        return False
+    return "SELECT" in s.rest() or s.seek("VALUES", "ROW")
+
+
+def loaded(data: bytes) -> tuple[str, str]:
+    """(database, statement) of the event that ends a LOAD DATA logged by statement; ValueError if it is cut short."""
+    # Source: Execute_load_query_log_event: a query event with 13 more bytes in its head
+    _, _, size, _, status = unpack_from("<IIBHH", data)
+    at = 13 + 13 + status
+    if len(data) < at + size + 1:
+        raise ValueError("the event ends before its statement")
+    return data[at : at + size].decode(), data[at + size + 1 :].decode(errors="replace")
+
+
+def _target(s: Statement) -> Names:
+    database, table = s.table()
+    return frozenset({(database.lower(), table.lower())})
+
+
+def _named(s: Statement, database: str, end: str = "") -> Names | None:
+    """Whatever could be the name of a table up to a word outside parentheses, or to the end."""
+    words = [text for text, _ in s.until(end)]
+    if len(words) >= MOST_TOKENS:
+        return None
+    qualified = zip(words, words[1:], words[2:], strict=False)
+    return frozenset(
+        {(database.lower(), word.lower()) for word in words}
+        | {(left.lower(), right.lower()) for left, dot, right in qualified if dot == "."}
+    )

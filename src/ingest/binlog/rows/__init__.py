@@ -1,0 +1,1 @@
+"""Images of rows → values: decoders generated per table."""

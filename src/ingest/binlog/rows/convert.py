@@ -1,0 +1,135 @@
+"""Functions that generated row decoders call for values which need more than a struct or a slice."""
+
+from __future__ import annotations
+
+import zlib
+from binascii import b2a_base64
+from collections.abc import Callable
+from decimal import Decimal
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from ingest.binlog.format.canonical import logged_json
+from ingest.binlog.format.columns import Column
+from ingest.binlog.format.errors import UndecodableValue
+from ingest.binlog.format.temporal import timestamp_text
+from ingest.binlog.json.jsonb import JSON_NULL
+
+MAX_INFLATED: Final = 1 << 30
+
+
+def refuse_sign(column: Column) -> NoReturn:
+    """An integer that could be negative or large: guessing is refused."""
+    raise UndecodableValue(
+        f"column {column.name} ({column.type.name}): the value is negative if signed and large if unsigned",
+        "the binlog has no signs (binlog_row_metadata=MINIMAL before 8.0); give a schema, or say which sign to assume",
+    )
+
+
+def require_digits(column: Column) -> None:
+    """Refuse a temporal column of MariaDB whose fraction nobody has told."""
+    if column.digits < 0:
+        raise UndecodableValue(
+            f"column {column.name} is a {column.type.name} in MariaDB's old format: its fraction is not stated",
+            "give a schema, or rebuild the table with ALTER TABLE … FORCE under mysql56_temporal_format=ON",
+        )
+
+
+def timestamp(packed: bytes) -> str:
+    """TIMESTAMP without a fraction, four bytes big-endian."""
+    return timestamp_text(int.from_bytes(packed, "big"))
+
+
+def base64_text(raw: bytes) -> str:
+    """Bytes as base64 text."""
+    return b2a_base64(raw, newline=False).decode("ascii")
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(format(value, "f"))
+    raise TypeError(f"{type(value).__name__} inside JSON")
+
+
+def json_dumps(value: Any) -> str:
+    """Compact JSON text of a decoded document; decimals keep their digits."""
+    if value is JSON_NULL:  # an Enum, which orjson would write by its value
+        return "null"
+    return orjson.dumps(value, default=_default).decode()
+
+
+def canonical_json(value: Any) -> str:
+    """The same in canonical form."""
+    return logged_json(json_dumps(value))
+
+
+def inflate(raw: bytes) -> bytes:
+    """A value of a MariaDB COMPRESSED column: a header byte, the length, and zlib's or plain bytes."""
+    if not raw:
+        return b""
+    header = raw[0]
+    if header == 0:
+        return raw[1:]
+    method, size_of_length = header >> 4, header & 7
+    if method != 8:
+        raise ValueError(f"a compressed column uses method {method}, only zlib is known")
+    length = int.from_bytes(raw[1 : 1 + size_of_length], "big")
+    if length > MAX_INFLATED:
+        raise ValueError(f"a compressed column claims {length} bytes")
+    # Bit 3 says that zlib's own wrapping is absent (column_compression_zlib_wrap=OFF, the default).
+    window = -zlib.MAX_WBITS if header & 8 else zlib.MAX_WBITS
+    text = zlib.decompressobj(window).decompress(raw[1 + size_of_length :], length or 1)
+    if len(text) != length:
+        raise ValueError(f"a compressed column has {len(text)} bytes instead of {length}")
+    return text
+
+
+def inet4(raw: bytes) -> str:
+    """MariaDB INET4: four bytes, trailing zeros stripped in the binlog."""
+    return str(IPv4Address(raw.ljust(4, b"\0")))
+
+
+def inet6(raw: bytes) -> str:
+    """MariaDB INET6, printed as the server does (mapped IPv4 addresses in dotted form)."""
+    address = IPv6Address(raw.ljust(16, b"\0"))
+    mapped = address.ipv4_mapped
+    if mapped:
+        return f"::ffff:{mapped}"
+    packed = int(address)
+    if 0xFFFF < packed < 1 << 32:
+        return f"::{IPv4Address(packed)}"
+    return str(address)
+
+
+def maria_uuid(raw: bytes) -> str:
+    """MariaDB UUID; the binlog holds its bytes in the order of its text."""
+    text = raw.ljust(16, b"\0").hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class SetLabels(dict[int, str]):
+    """SET values by their mask, filled as masks appear; labels are joined by commas as the server prints them."""
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        super().__init__()
+        self._labels = labels
+
+    def __missing__(self, mask: int) -> str:
+        if mask >> len(self._labels):
+            raise ValueError(f"a SET has bits beyond its {len(self._labels)} labels")
+        if len(self) > 1 << 16:
+            self.clear()
+        text = self[mask] = ",".join(label for i, label in enumerate(self._labels) if mask >> i & 1)
+        return text
+
+
+def old_decimal(raw: bytes) -> str:
+    """DECIMAL before MySQL 5.0: text padded with blanks on the left."""
+    text = raw.decode("ascii").strip()
+    Decimal(text)
+    return text
+
+
+DECLARED_BYTES: Final[dict[str, Callable[[bytes], str]]] = {"inet4": inet4, "inet6": inet6, "uuid": maria_uuid}

@@ -1,0 +1,1 @@
+"""Where the bytes of a binlog come from: files, servers, a thread between."""

@@ -1,0 +1,356 @@
+"""Reads the binlog of a MySQL or MariaDB server as a replica does, on PyMySQL's connection.
+
+GTID auto-position where the checkpoint has a GTID set (MySQL's tagged sets, MariaDB's domains), file and position
+otherwise. A lost connection is `ConnectionLost`: the reader comes back with its own checkpoint, so that nothing is read
+twice or missed. Heartbeats tell a silent server from a dead one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, Final
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from cdc.words.errors import UsageError
+from ingest.binlog.format.codes import HEADER_SIZE, EventType
+from ingest.binlog.format.errors import BinlogError, ConnectionLost, CorruptBinlog, PositionGone
+from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet
+from ingest.binlog.format.packed import U16, U64
+from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.stream import CRC32, Packet
+from ingest.binlog.reading.whole import PACKET_GAP, Window
+from ingest.binlog.transports.uri import ServerAddress, Ssl
+
+_DUMP: Final = 0x12
+_DUMP_GTID: Final = 0x1E
+_NON_BLOCK: Final = 0x01
+_ANNOTATE: Final = 0x02
+_THROUGH_GTID: Final = 0x04
+_BUFFER: Final = 1 << 18
+_WRAP: Final = 1 << 32
+# Of an event's header: its length, and the position behind it.
+_PLACE: Final = Struct("<9xII").unpack_from
+# Of a rotate event: where the name of the next file begins.
+_ROTATE_NAME: Final = HEADER_SIZE + 8
+_COMMAND: Final = Struct("<BIHI")
+_COMMAND_GTID: Final = Struct("<BHII")
+_NOT_SERVED: Final = 1236
+# what MySQL and MariaDB say with it where their log does not continue the position, in small letters
+_GONE: Final = (
+    "purged", "could not find first log", "could not find gtid", "more gtids", "not in the master's binlog",
+    "position > file size", "impossible position",
+)  # fmt: skip
+_LONGEST_WAIT: Final = 30.0
+# Seconds: a busy machine may take so long to deliver a heartbeat, however often they come.
+_LEAST_SILENCE: Final = 5.0
+_ACCESS: Final = frozenset(
+    {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1045, 1227, 1251}
+)
+
+
+def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Connection[Any]:
+    """An ordinary client connection to the address; UsageError for refused ones, ConnectionLost for absent servers."""
+    try:
+        return pymysql.connect(
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=address.password,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=max(1, int(address.timeout)),
+            **tls_options(address.ssl, address.ca, address.cert, address.key),
+            **options,
+        )
+    except pymysql.err.OperationalError as error:
+        code = error.args[0] if error.args else 0
+        if code in _ACCESS:
+            raise UsageError(
+                f"{address.host}:{address.port} refuses the user {address.user!r}",
+                "check the password; reading binlogs takes REPLICATION SLAVE and REPLICATION CLIENT",
+            ) from error
+        raise ConnectionLost(f"{address.host}:{address.port} cannot be reached: {error.args[-1]}") from error
+    except (OSError, RuntimeError, ssl.SSLError) as error:
+        raise ConnectionLost(f"{address.host}:{address.port} cannot be reached: {error}") from error
+
+
+def tls_options(mode: Ssl, ca: str = "", cert: str = "", key: str = "") -> dict[str, Any]:
+    """PyMySQL's arguments for a way to encrypt; it prefers to, where nothing is said."""
+    if mode == "preferred":
+        return {}
+    if mode == "off":
+        return {"ssl_disabled": True}
+    context = ssl.create_default_context(cafile=ca or None)
+    if mode == "required" and not ca:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if cert:
+        context.load_cert_chain(cert, key or None)
+    return {"ssl": context}
+
+
+class MysqlTransport:
+    """The packets of one server. It connects at once, so that a wrong address fails where it was given."""
+
+    selects_gtids = True
+
+    def __init__(self, address: ServerAddress) -> None:
+        self.address = address
+        self.reconnects = address.reconnect
+        self._server_id = address.server_id or random.randrange(1 << 30, 1 << 31)
+        self._connection: pymysql.connections.Connection[Any] | None = None
+        self._closed = False
+        self.checksum = 0
+        self.maria = False
+        self.window = Window(PACKET_GAP)
+        self._prepare()
+
+    def head(self) -> Checkpoint:
+        """The server's newest position, with its GTID set: where a reader without a checkpoint begins."""
+        rows = self._query("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
+        if not rows:
+            raise UsageError("the server writes no binlog", "start it with --log-bin and --binlog-format=ROW")
+        file, position = rows[0][0], int(rows[0][1])
+        gtids: AnyGtidSet | None = None
+        if self.maria:
+            found = self._query(f"SELECT BINLOG_GTID_POS('{file}', {position})")
+            gtids = MariaGtidSet.parse(found[0][0] or "") if found else None
+        elif len(rows[0]) > 4 and self._query("SELECT @@global.gtid_mode")[0][0] == "ON":
+            gtids = GtidSet.parse(rows[0][4].replace("\n", ""))
+        return Checkpoint(file=file, position=position, gtids=gtids)
+
+    def first(self) -> Checkpoint:
+        """The oldest position that the server still has."""
+        rows = self._query("SHOW BINARY LOGS")
+        if not rows:
+            raise UsageError("the server has no binlogs", "start it with --log-bin and --binlog-format=ROW")
+        return Checkpoint(file=rows[0][0], position=4)
+
+    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+        """Events from the checkpoint on; ends at the newest one unless the address says to follow."""
+        if self._connection is None:
+            self._prepare()
+        connection = self._connection
+        assert connection is not None
+        if not start.file and start.gtids is None:
+            start = self.head()
+        self._send_dump(connection, start)
+        self._connection = None  # the connection serves the dump from now on
+        sock: socket.socket = connection._sock  # type: ignore[attr-defined]  # PyMySQL has no public way to its socket
+        silence = max(self.address.heartbeat * 3, _LEAST_SILENCE) if self.address.heartbeat else None
+        sock.settimeout(silence)
+        self._dumping = connection
+        self.window = Window(PACKET_GAP)
+        self._source = _Source(sock, self.window)
+        try:
+            yield from self._events(self._source, start)
+        except (TimeoutError, OSError, ssl.SSLError) as error:
+            if self._closed:
+                return
+            raise ConnectionLost(f"the connection to {self.address.host} was lost: {error}") from error
+        finally:
+            with contextlib.suppress(OSError, pymysql.err.Error):
+                connection._force_close()  # type: ignore[attr-defined]  # a dump cannot be ended politely
+
+    _dumping: pymysql.connections.Connection[Any] | None = None
+    _source: _Source | None = None
+
+    def idle(self, patience: float = 0.0) -> bool:
+        """Whether nothing more arrives of the log within so many seconds: the next event is to be waited for."""
+        return self._source is None or self._source.empty(patience)
+
+    def _events(self, source: _Source, start: Checkpoint) -> Iterator[Packet]:
+        window = self.window
+        window.file, window.position = start.file, 0
+        high = start.position & ~(_WRAP - 1)
+        while True:
+            first, event = source.packet()
+            if first:
+                if first == 0xFF:
+                    self._refused(event)
+                if first == 0xFE and len(event) < 8:
+                    if self.address.follow and not self._closed:
+                        raise ConnectionLost(f"{self.address.host} ended the stream")
+                    return
+            last = window.position
+            if len(event) < _ROTATE_NAME and (len(event) < HEADER_SIZE or event[4] == EventType.ROTATE):
+                raise CorruptBinlog("an event is shorter than its header", where=f"{window.file}:{last}")
+            length, stated = _PLACE(event)
+            if event[4] == EventType.ROTATE:
+                size = len(event) - (4 if self.checksum else 0)
+                yield event, window.file, last, stated
+                window.file = event[_ROTATE_NAME:size].rstrip(b"\0").decode()
+                window.position = U64(event, HEADER_SIZE)[0]
+                high = window.position & ~(_WRAP - 1)
+                continue
+            if not stated:
+                yield event, window.file, last, 0
+                continue
+            if high + stated < last and last - (high + stated) > _WRAP // 2:
+                high += _WRAP
+            window.position = last = high + stated
+            yield event, window.file, last - length, last
+
+    def _refused(self, data: bytes) -> None:
+        code = U16(data, 0)[0]
+        text = data[8:].decode("utf-8", "replace")
+        if code == _NOT_SERVED:
+            said = f"{self.address.host} cannot serve this position: {text}"
+            if any(sign in text.lower() for sign in _GONE):
+                raise PositionGone(said, "its binlogs were purged or reset since; take a new snapshot")
+            if "server_id" in text or "server_uuid" in text:
+                raise BinlogError(said, "give each reader of the server a server_id of its own")
+            raise BinlogError(said, "look into the server's error log")
+        if code in _ACCESS:
+            raise UsageError(f"{self.address.host}: {text}", "grant REPLICATION SLAVE, REPLICATION CLIENT")
+        raise ConnectionLost(f"{self.address.host}: error {code}: {text}")
+
+    def wait(self, attempt: int) -> None:
+        """Wait before the given attempt to connect again: from a tenth of a second to half a minute."""
+        time.sleep(min(_LONGEST_WAIT, 0.1 * 2 ** min(attempt, 10)) * (0.5 + random.random() / 2))
+
+    def close(self) -> None:
+        """End `packets`, from another thread too."""
+        self._closed = True
+        for connection in (self._connection, self._dumping):
+            sock = getattr(connection, "_sock", None)
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):
+                    sock.close()
+        self._connection = None
+
+    def _query(self, *statements: str) -> tuple[Any, ...]:
+        """The rows of the first of the statements that this server's version knows."""
+        if self._connection is None:
+            self._prepare()
+        assert self._connection is not None
+        for statement in statements[:-1]:
+            with contextlib.suppress(pymysql.err.ProgrammingError), self._connection.cursor() as cursor:
+                cursor.execute(statement)
+                return tuple(cursor.fetchall())
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(statements[-1])
+                return tuple(cursor.fetchall())
+        except pymysql.err.OperationalError as error:
+            if error.args[0] in _ACCESS:
+                raise UsageError(f"{self.address.host}: {error.args[-1]}", "grant REPLICATION CLIENT") from error
+            if error.args[0] in (CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR):
+                raise ConnectionLost(f"{self.address.host}: {error.args[-1]}") from error
+            raise UsageError(f"{self.address.host}: {error.args[-1]}", f"the statement was {statements[-1]}") from error
+
+    def _prepare(self) -> None:
+        """Connect, and tell the server what kind of replica this is."""
+        connection = connect(self.address)
+        self._connection = connection
+        self.maria = "mariadb" in str(self._query("SELECT @@version")[0][0]).lower()
+        nanoseconds = int(self.address.heartbeat * 1_000_000_000)
+        settings = ["@master_binlog_checksum=@@global.binlog_checksum", f"@master_heartbeat_period={nanoseconds}"]
+        if self.maria:
+            settings.append("@mariadb_slave_capability=4")
+        else:
+            settings += [
+                "@source_binlog_checksum=@@global.binlog_checksum",
+                f"@source_heartbeat_period={nanoseconds}",
+            ]
+        self._query("SET " + ", ".join(settings))
+        self.checksum = CRC32 if self._query("SELECT @@global.binlog_checksum")[0][0] == "CRC32" else 0
+
+    def _send_dump(self, connection: Any, start: Checkpoint) -> None:
+        flags = 0 if self.address.follow else _NON_BLOCK
+        name = start.file.encode()
+        if isinstance(start.gtids, GtidSet) and not self.maria:
+            gtids = start.gtids.encode()
+            command = _COMMAND_GTID.pack(_DUMP_GTID, flags | _THROUGH_GTID, self._server_id, 0)
+            command += (4).to_bytes(8, "little") + len(gtids).to_bytes(4, "little") + gtids
+        else:
+            if isinstance(start.gtids, MariaGtidSet) and self.maria:
+                self._query(f"SET @slave_connect_state='{start.gtids}', @slave_gtid_strict_mode=0")
+                name, position = b"", 4
+            else:
+                position = start.position
+            if position >= _WRAP:
+                raise UsageError(f"position {position} is beyond 4 GiB", "start at a GTID set")
+            flags |= _ANNOTATE if self.maria else 0
+            command = _COMMAND.pack(_DUMP, position, flags, self._server_id) + name
+        try:
+            connection._write_bytes(len(command).to_bytes(3, "little") + b"\0" + command)
+        except (OSError, pymysql.err.Error) as error:
+            raise ConnectionLost(f"the connection to {self.address.host} was lost: {error}") from error
+
+
+class _Source:
+    """Cuts the packets of MySQL's protocol from blocks that a socket delivers."""
+
+    def __init__(self, sock: socket.socket, window: Window) -> None:
+        self._sock, self._window = sock, window
+        self._encrypted = isinstance(sock, ssl.SSLSocket)
+
+    def empty(self, patience: float) -> bool:
+        """Whether reading would block, for longer than so many seconds."""
+        if self._window.at < len(self._window.block):
+            return False
+        return not self._arrived(patience)
+
+    def _arrived(self, patience: float = 0.0) -> bool:
+        """Whether more is at hand, or is within so many seconds."""
+        pending = self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
+        return bool(pending or select.select([self._sock], [], [], patience)[0])
+
+    def packet(self) -> tuple[int, bytes]:
+        """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""
+        window = self._window
+        at, block = window.at, window.block
+        if len(block) - at < 4:
+            at, block = 0, self._fill(4)
+        size = block[at] | block[at + 1] << 8 | block[at + 2] << 16
+        if not size:
+            raise ConnectionError("an empty packet")
+        end = at + 4 + size
+        if end > len(block):
+            block = self._fill(4 + size)
+            at, end = 0, 4 + size
+        window.at = end
+        if size == 0xFFFFFF:
+            return block[at + 4], block[at + 5 : end] + self._more()
+        return block[at + 4], block[at + 5 : end]
+
+    def _more(self) -> bytes:
+        """The packets that continue one of the largest size."""
+        parts: list[bytes] = []
+        size = 0xFFFFFF
+        while size == 0xFFFFFF:
+            head = self._fill(4)
+            size = head[0] | head[1] << 8 | head[2] << 16
+            block = self._fill(4 + size)
+            parts.append(block[4 : 4 + size])
+            self._window.at = 4 + size
+        return b"".join(parts)
+
+    def _fill(self, size: int) -> bytes:
+        """Have at least `size` unread bytes at the block's beginning."""
+        window = self._window
+        parts = [window.block[window.at :]]
+        have = len(parts[0])
+        window.block, window.at = b"", 0
+        # TLS delivers a record of 16 KiB at most at a time: too few for whole transactions to be taken from.
+        while have < size or (self._encrypted and have < _BUFFER and self._arrived()):
+            part = self._sock.recv(max(_BUFFER, min(size - have, 1 << 24)))
+            if not part and have < size:
+                raise ConnectionError("the server closed the connection")
+            if not part:  # what came before is whole; the next reading meets the end again
+                break
+            parts.append(part)
+            have += len(part)
+        window.block = b"".join(parts)
+        return window.block

@@ -1,0 +1,105 @@
+"""Addresses of binlogs: `mysql://user:pw@host:port?…`, `mariadb://…`, `file:///…/binlog.000001`, a bare path.
+
+Parameters of servers: `ssl=required|verify|off` (default: the server's choice), `ca`, `cert`, `key` (paths),
+`server_id`, `heartbeat` and `timeout` (seconds), `follow=0` (end at the server's newest event), `reconnect=0`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cdc.words.errors import UsageError
+
+Ssl = Literal["preferred", "required", "verify", "off"]
+_EXAMPLES: Final = "write mysql://user:password@host:3306, mariadb://…, file:///path/binlog.000001 or a path"
+_PORT: Final = 3306
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAddress:
+    """A server and how to talk to it; `server_id` 0 lets the transport choose one. The password is never shown."""
+
+    host: str
+    port: int = _PORT
+    user: str = ""
+    password: str = field(default="", repr=False)
+    ssl: Ssl = "preferred"
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    server_id: int = 0
+    heartbeat: float = 10.0
+    timeout: float = 10.0
+    follow: bool = True
+    reconnect: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAddress:
+    """A binlog file, or the index of a set of them."""
+
+    path: str
+
+
+def _number(text: str, name: str, uri: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise UsageError(f"{name}={text} in {uri} is no number", f"write {name}=10")
+    return value
+
+
+def _flag(text: str, name: str) -> bool:
+    if text.lower() in ("1", "true", "yes"):
+        return True
+    if text.lower() in ("0", "false", "no"):
+        return False
+    raise UsageError(f"{name}={text} is neither 0 nor 1", f"write {name}=1 or {name}=0")
+
+
+def parse_uri(uri: str) -> ServerAddress | FileAddress:
+    """The address behind a URI. UsageError names what is wrong with it."""
+    parts = urlsplit(uri)
+    if "://" not in uri:
+        return FileAddress(path=uri)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError(f"{uri} names the host {parts.netloc}", "write file:///path with three slashes")
+        return FileAddress(path=unquote(parts.path))
+    if parts.scheme not in ("mysql", "mariadb"):
+        raise UsageError(f"{parts.scheme}:// is no address of a binlog", _EXAMPLES)
+    shown = f"{parts.scheme}://{parts.hostname or ''}"
+    try:
+        port = parts.port or _PORT
+    except ValueError as error:
+        raise UsageError(f"the port in {shown} is no number", _EXAMPLES) from error
+    if not parts.hostname:
+        raise UsageError(f"{shown} has no host", _EXAMPLES)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = sorted(
+        set(options) - {"ssl", "ca", "cert", "key", "server_id", "heartbeat", "timeout", "follow", "reconnect"}
+    )
+    if unknown:
+        raise UsageError(f"unknown parameter {unknown[0]} in {shown}", "see the help for the known ones")
+    ssl = options.get("ssl", "verify" if "ca" in options else "preferred")
+    if ssl not in ("preferred", "required", "verify", "off"):
+        raise UsageError(f"ssl={ssl} in {shown}", "write ssl=off, required or verify")
+    return ServerAddress(
+        host=parts.hostname,
+        port=port,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        ssl=ssl,  # type: ignore[arg-type]  # checked above
+        ca=options.get("ca", ""),
+        cert=options.get("cert", ""),
+        key=options.get("key", ""),
+        server_id=int(_number(options.get("server_id", "0"), "server_id", shown)),
+        heartbeat=_number(options.get("heartbeat", "10"), "heartbeat", shown),
+        timeout=_number(options.get("timeout", "10"), "timeout", shown),
+        follow=_flag(options.get("follow", "1"), "follow"),
+        reconnect=_flag(options.get("reconnect", "1"), "reconnect"),
+    )

@@ -1,0 +1,1 @@
+"""Binlogs written from values: the inverse of reading."""

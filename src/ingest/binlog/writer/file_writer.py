@@ -1,0 +1,83 @@
+"""Binlog files on disk: create one, or copy a transport's events into one with events injected on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+
+from ingest.binlog.format.codes import EventType
+from ingest.binlog.reading.events import RawEvent
+from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.reader import Transport
+from ingest.binlog.reading.stream import EventStream
+from ingest.binlog.writer.writer import BinlogWriter
+
+# Events that belong to a file or a connection, not to what was logged.
+_OF_THE_FILE = frozenset({EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventType.STOP, EventType.HEARTBEAT, 41})
+
+
+class BinlogFile:
+    """A binlog file being written; a context manager that closes it. `writer` makes the bytes."""
+
+    def __init__(self, path: str | Path, writer: BinlogWriter) -> None:
+        self.writer = writer
+        # Never over a binlog that exists.
+        self._file = Path(path).open("xb")  # noqa: SIM115  # closed by close(), which __exit__ calls
+
+    def append(self, data: bytes) -> None:
+        """Add bytes that the writer made, in the order in which it made them."""
+        self._file.write(data)
+
+    def __enter__(self) -> BinlogFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def copy_binlog(
+    transport: Transport,
+    path: str | Path,
+    *,
+    start: Checkpoint | None = None,
+    inject: Callable[[BinlogWriter, RawEvent], Iterable[bytes]] | None = None,
+) -> int:
+    """Copy all events of a transport into a new file; returns how many were copied.
+
+    The file keeps the version and the checksum algorithm of its origin. `inject` is called before each event with the
+    writer and the event, and what it returns is written before the event.
+    """
+    stream = EventStream(start, checksum=transport.checksum)
+    count = 0
+    output: BinlogFile | None = None
+    try:
+        for packet in transport.packets(start or Checkpoint()):
+            raw = stream.receive(packet)
+            description = stream.description
+            if output is None:
+                if raw.code != EventType.FORMAT_DESCRIPTION or description is None:
+                    continue
+                writer = BinlogWriter(
+                    server_id=description.header.server_id,
+                    server_version=description.server_version,
+                    checksum=bool(description.checksum),
+                )
+                output = BinlogFile(path, writer)
+                lengths = description.post_header_lengths
+                output.append(writer.begin(description.header.timestamp, lengths=lengths))
+            elif raw.code not in _OF_THE_FILE:
+                for data in inject(output.writer, raw) if inject else ():
+                    output.append(data)
+                output.append(output.writer.copy(raw))
+                count += 1
+    finally:
+        if output is not None:
+            output.close()
+    return count

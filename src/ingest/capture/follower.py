@@ -1,0 +1,252 @@
+"""The loop of a session: facts of one stream → records in the log, with turns of snapshots and mends between; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from cdc.words.errors import Fatal, Skippable
+from cdc.words.event import Position
+from cdc.words.history import Record as HistoryRecord
+from cdc.words.schema import TableId
+from ingest.capture.groups import Group, Limits
+from ingest.capture.marks import REPLAYED, SLACK, reached_before
+from ingest.capture.observer import Observer
+from ingest.capture.signals import Signals
+from ingest.facts.facts import (
+    CaughtUp,
+    StatementLogged,
+    TableDescribed,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+)
+from ingest.facts.redecode import waiting
+from ingest.facts.tables import Tables
+from ingest.mend.mending import MendingTransactions
+from ingest.mend.rounds import Rounds, Shared
+from ingest.records.seams import ChangeLog, Checkpoint, Source, Stream
+
+BUSY = 10.0  # seconds that a stream is kept ready for mends behind the last one
+
+
+class Following(Protocol):
+    """What the loop needs of its session."""
+
+    @property
+    def source(self) -> Source: ...
+    @property
+    def log(self) -> ChangeLog: ...
+    @property
+    def clock(self) -> Callable[[], float]: ...
+    @property
+    def stopped(self) -> Callable[[], bool]: ...
+    @property
+    def observer(self) -> Observer: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def signals(self) -> Signals | None: ...
+
+    def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
+        """Commit what was appended."""
+
+    def tidied(
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds
+    ) -> Checkpoint:
+        """Restate the history where most of it is superfluous."""
+
+
+class Follower:
+    """Follows one stream and groups what it tells into commits; a transaction that waits alone is committed at once."""
+
+    def __init__(self, session: Following, stream: Stream, transactions: MendingTransactions, mends: Rounds) -> None:
+        self._session, self._stream = session, stream
+        self._transactions, self._mends = transactions, mends
+        self._snapshots = snapshots = mends.snapshots
+        self._changes, self._quarantined = snapshots.rows, snapshots.quarantined
+        self._progressed = False
+        self._last = session.clock()
+        self._group = Group(session.limits, self._last)
+        self._signals: int | None = None
+        self._asked = self._learned = 0.0
+        self._reopen = False
+        self._replayed: Position | None = None
+
+    def follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Until told to stop (None), or until the stream is to be opened anew at the checkpoint returned."""
+        try:
+            return self._follow(chunks, checkpoint)
+        except Fatal:
+            if self._transactions.clean and self._group.size:  # what came before the trouble is whole: publish it
+                self._commit()
+            raise
+
+    def _follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
+        session, limits, clock = self._session, self._session.limits, self._session.clock
+        extend, records_of, snapshots = session.log.extend, self._transactions.records, self._snapshots
+        session_tables = self._transactions.tables
+        group, mends, now = self._group, self._mends, clock()
+        busy, quiet = bool(snapshots or mends), now + BUSY if mends else 0.0
+        self._signals = checkpoint.state.get("signals")
+        self._replayed = reached_before(checkpoint)
+        for fact in self._stream:
+            kind = type(fact)
+            if kind is TransactionBegan or kind is TransactionLogged:
+                now = clock()
+                group.begin()
+            records = records_of(fact, int(now * 1000))
+            if records:
+                extend(records)
+                group.add(len(records), now)
+            if kind is TransactionLogged:
+                if group.size and not (group.due(now) or snapshots or mends or self._replayed):
+                    continue  # nothing is to be done yet: what most transactions of a busy source come to
+                whole = True
+            else:
+                whole = kind is TransactionEnded or kind is CaughtUp
+                # a statement is never told apart from its transaction's end: it would be folded twice
+                if not whole and (not group.huge or kind is StatementLogged):
+                    continue
+                now = clock()
+            if whole:
+                if self._replayed is not None and self._stream.reached(self._replayed):
+                    self._transactions.count_on(self._replayed.sequence)
+                    self._replayed = None
+                idle = kind is CaughtUp
+                self._take_turn(chunks, now, signalled=idle or now - self._last > limits.idle_commit, caught_up=idle)
+            stopped = session.stopped()
+            if self._due(now, kind is CaughtUp, stopped, whole):
+                checkpoint = self._commit()
+                if mends:
+                    quiet = now + BUSY
+                if whole and not stopped and (self._reopen or busy != (bool(snapshots) or bool(mends) or now < quiet)):
+                    return checkpoint
+            elif kind is CaughtUp:
+                session.observer.lag(0.0)
+                if session_tables.written > SLACK:
+                    checkpoint = session.tidied(checkpoint, session.log.history(), session_tables, mends)
+            if stopped:
+                return None
+        return None
+
+    def _take_turn(self, chunks: Shared, now: float, *, signalled: bool, caught_up: bool) -> None:
+        """Between transactions: obey signals, publish chunks, ask for more."""
+        session, snapshots = self._session, self._snapshots
+        if signalled and session.signals is not None:
+            self._obey(session.signals)
+        if caught_up:
+            self._transactions.rest(self._stream)
+            self._ask_the_server(now)
+        self._learn(now, caught_up=caught_up)
+        if not snapshots and not self._mends:
+            return
+        stream, place = self._stream, self._transactions.place
+        going = set(snapshots.state)
+        records = self._mends.turn(chunks, session.log, lambda: place(stream), stream.reached, int(now * 1000))
+        records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
+        self._mends.marked(going - set(snapshots.state))
+        if records:
+            session.log.extend(records)
+            self._group.add(len(records), now)
+        if snapshots.moved:
+            snapshots.moved, self._progressed = False, True
+            session.observer.snapshot(snapshots.progress())
+        if self._mends.moved:
+            self._mends.moved, self._progressed = False, True
+
+    def _learn(self, now: float, *, caught_up: bool) -> None:
+        """Ask for the foreign keys: at once where the log makes or drops some, and again where no older log is left."""
+        mends, source = self._mends, self._session.source
+        if mends.asks:
+            mends.learn(source.relations(), exactly=False)
+        elif mends.unsure and caught_up and now - self._learned >= self._session.limits.ask:
+            self._learned = now
+            found, head = source.relations(), source.head()
+            mends.learn(found, exactly=self._stream.reached(head))
+
+    def _obey(self, signals: Signals) -> None:
+        found, behind = signals.read(self._signals)
+        if behind != self._signals:
+            self._signals, self._transactions.moved = behind, True
+        for signal in found:
+            if signal.type == "schema-set":
+                why = self._told(signal.described(self._transactions.tables))
+            else:
+                why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
+            self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
+
+    def _told(self, fact: TableDescribed) -> str:
+        """Somebody says what a table's columns are: publish what was kept of it; the reason why not, or an empty text.
+
+        The stream is opened anew then, since its decoders were made without that knowledge.
+        """
+        session, transactions, table = self._session, self._transactions, fact.table
+        name = f"{table.database}.{table.table}"
+        if not transactions.tables.captured(table.database, table.table):
+            return f"{name} is not captured"
+        records = transactions.tell(fact)
+        self._reopen = True
+        if name in transactions.kept:
+            self._commit()  # what was kept in the open commit must be readable
+            letters = waiting(session.log.kept(), table, transactions.kept[name])
+            try:
+                records += transactions.replay(letters, table, int(session.clock() * 1000))
+            except Skippable as error:
+                session.log.extend(records)
+                self._group.add(len(records), session.clock())
+                return str(error)
+        session.log.extend(records)
+        self._group.add(len(records), session.clock())
+        return ""
+
+    def _ask_the_server(self, now: float) -> None:
+        """Nothing waits in the log: what the server shows of tables in quarantine are the columns of what was kept."""
+        kept, transactions = self._transactions.kept, self._transactions
+        if not kept or now - self._asked < self._session.limits.ask:
+            return
+        self._asked = now
+        seen, head = self._session.source.seen(), self._session.source.head()
+        if not self._stream.reached(head):
+            return
+        for name in list(kept):
+            database, _, table = name.partition(".")
+            found = seen.catalog.tables.get((database, table))
+            if found is not None:
+                shown = found.schema(TableId(source=transactions.tables.source, database=database, table=table), 0)
+                why = self._told(TableDescribed(shown.table_id, shown.columns, shown.primary_key))
+                self._session.observer.phase("quarantine", table=name, still=why)
+
+    def _due(self, now: float, caught_up: bool, stopped: bool, whole: bool) -> bool:
+        limits = self._session.limits
+        if self._group.size:
+            return caught_up or stopped or not whole or self._group.due(now)
+        if self._progressed:
+            return True
+        if limits.heartbeat and caught_up and now - self._last >= limits.heartbeat:
+            return True
+        return self._transactions.moved and now - self._last >= limits.idle_commit
+
+    def _commit(self) -> Checkpoint:
+        session, transactions = self._session, self._transactions
+        checkpoint = transactions.checkpoint(self._stream)
+        if transactions.kept or "kept" in checkpoint.state:
+            checkpoint = replace(checkpoint, state={**checkpoint.state, "kept": dict(transactions.kept)})
+        if self._replayed is None and REPLAYED in checkpoint.state:
+            checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
+        checkpoint = session.commit(checkpoint, self._mends, self._signals)
+        changes = transactions.changes + self._snapshots.rows
+        session.observer.captured(changes - self._changes)
+        self._changes = changes
+        session.observer.quarantined(transactions.quarantined + self._snapshots.quarantined - self._quarantined)
+        self._quarantined = transactions.quarantined + self._snapshots.quarantined
+        for why, table in self._mends.told():
+            session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)
+        session.observer.mended(self._mends.counted(), self._mends.waiting)
+        self._last = session.clock()
+        lag = max(0.0, self._last - checkpoint.ts_ms / 1000) if self._group.size else 0.0
+        session.observer.lag(lag)
+        self._group.committed(lag)
+        self._progressed = False
+        return checkpoint

@@ -1,0 +1,36 @@
+"""What a session of capture reports as it goes: the seam to metrics, log lines and health."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc.words.event import Position
+from ingest.records.seams import Checkpoint
+
+
+class Observer:
+    """What a session reports as it goes; the base class ignores it."""
+
+    def resumed(self, position: Position) -> None:
+        """The log is read from here; what is before is committed."""
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """So far the log holds everything."""
+
+    def phase(self, what: str, **details: object) -> None:
+        """The session begins something: a snapshot, the stream."""
+
+    def captured(self, changes: int) -> None:
+        """So many changes were committed."""
+
+    def quarantined(self, images: int) -> None:
+        """So many row images went to the dead letters."""
+
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """So many rows were read of each table whose snapshot is under way."""
+
+    def mended(self, counts: Mapping[str, int], waiting: int) -> None:
+        """So many more changes were not told by the log, by their kind, and so many `rows` mended; how many wait."""
+
+    def lag(self, seconds: float) -> None:
+        """How far behind the source's commits the committed log is; 0 when caught up."""

@@ -1,0 +1,217 @@
+"""One session of capture: recover, then follow the log until told to stop, with snapshots interleaved; pure wiring.
+
+Exactly once: records and the position behind them are one commit of the log, and a session begins by reading back
+what is committed. So whatever ends a session (an error, kill -9), the next one neither loses nor repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from cdc.topology.topology import SnapshotMode
+from cdc.words.errors import Retriable, UsageError
+from cdc.words.event import Position
+from cdc.words.history import Record as HistoryRecord
+from cdc.words.naming import change_topic
+from ingest.capture.follower import Follower
+from ingest.capture.groups import Limits
+from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, restated
+from ingest.capture.observer import Observer
+from ingest.capture.signals import Signals
+from ingest.facts.tables import Tables
+from ingest.mend.mending import MendingTransactions
+from ingest.mend.rounds import Rounds, Shared
+from ingest.records.records import Recorder
+from ingest.records.seams import ChangeLog, Checkpoint, PositionLost, Recovered, Seen, Source
+from ingest.records.snapshots import ChunkReader, Snapshots
+
+
+class Snapshotted(Source, Protocol):
+    """A source whose tables can be read beside its log."""
+
+    def chunks(self) -> AbstractContextManager[ChunkReader]:
+        """The reader of snapshots' chunks, for one session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Everything that one session works with; `clock` gives seconds since 1970, `stopped` whether to end.
+
+    `position_lost` says what becomes of a position that the source's log does not continue: `fail`, or all tables are
+    read again; `cascades`, whether rows that foreign keys change are looked for.
+    """
+
+    source: Snapshotted
+    log: ChangeLog
+    recorder: Recorder
+    tables: Callable[[Seen], Tables]
+    mode: SnapshotMode
+    clock: Callable[[], float]
+    stopped: Callable[[], bool]
+    observer: Observer
+    limits: Limits = field(default_factory=Limits)
+    position_lost: Literal["fail", "resnapshot"] = "fail"
+    signals: Signals | None = None
+    parallel: int = 2
+    cascades: Literal["follow", "ignore"] = "follow"
+    marks: Marks = field(default_factory=Marks)
+    committed: list[Checkpoint] = field(default_factory=list)  # the newest one of this session
+
+    def run(self) -> None:
+        """Capture until stopped; raises what source and log raise, with everything uncommitted given up."""
+        try:
+            self._run()
+        finally:
+            self.log.abort()
+
+    def _run(self) -> None:
+        recovered = self.log.recover()
+        checkpoint = recovered.checkpoint
+        seen, head = self._beginning() if checkpoint is None else (self.source.seen(), None)
+        tables = self.tables(seen)
+        self.marks.restore(tables.source, recovered.history)
+        stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
+        partial = checkpoint.state.get("partial", ()) if checkpoint else ()
+        snapshots = Snapshots(tables.source, self.recorder, tables, stored, partial=partial, parallel=self.parallel)
+        known = checkpoint.state.get("mends", {}) if checkpoint else {}
+        mends = Rounds(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
+        if mends.unsure:
+            mends.learn(self.source.relations(), exactly=False)
+        if checkpoint is None or not recovered.history:
+            checkpoint = self._first(checkpoint, head, recovered, tables, mends, seen)
+        else:
+            check_replay(checkpoint, self.source.holds)
+            tables.restore(recovered.history, checkpoint.position)
+            checkpoint = self.tidied(checkpoint, recovered.history, tables, mends)
+            checkpoint = self._added(recovered, checkpoint, tables, snapshots)
+        with self.source.chunks() as chunks:
+            while True:
+                began = list(self.committed)
+                try:
+                    self._stream(checkpoint, tables, mends, Shared(chunks))
+                    return
+                except PositionLost as lost:
+                    if self.position_lost == "fail":
+                        raise
+                    if self.committed != began:  # only who begins knows where the next numbers are
+                        raise Retriable(f"{lost.message}; the session begins anew, to read all tables again") from lost
+                    self.observer.phase("position lost: all tables are read again", why=str(lost))
+                    checkpoint = self._again(checkpoint, tables, mends)
+
+    def _beginning(self) -> tuple[Seen, Position]:
+        """What the server shows, and a place in its log where that is what it shows."""
+        for _ in range(20):
+            before, head, after = self.source.seen(), self.source.head(), self.source.seen()
+            if before.catalog == after.catalog:
+                return after, head
+        raise Retriable("the tables were altered again and again while the capture began")
+
+    def _first(
+        self,
+        checkpoint: Checkpoint | None,
+        head: Position | None,
+        recovered: Recovered,
+        tables: Tables,
+        mends: Rounds,
+        seen: Seen,
+    ) -> Checkpoint:
+        """Begin the history with what the server shows, and a snapshot of every table."""
+        change = tables.begin(seen.catalog)
+        for why in (change.refused or {}).values():
+            raise UsageError(why)
+        self.log.extend(self.recorder.history(change.history))
+        self.log.extend(self.recorder.schema(s) for s in change.schemas if recovered.schemas.get(s.table_id) != s)
+        if checkpoint is None:
+            assert head is not None, "a first start knows where the log ended"
+            checkpoint = Checkpoint(position=head, snapshot="running" if self.mode == "initial" else "done", ts_ms=0)
+        if checkpoint.snapshot == "running":
+            for schema in change.schemas:
+                mends.snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
+        elif self.mode == "never":
+            mends.snapshots.partial.update(schema.table_id for schema in change.schemas)
+        return self.commit(checkpoint, mends)
+
+    def _added(self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots) -> Checkpoint:
+        """Tables that the topology names since: their schemas are published, their rows read beside the log.
+
+        Rows are read again of tables that the log has lost or that were not captured for a time.
+        """
+        number = checkpoint.position.sequence + (REPLAYED not in checkpoint.state)
+        for schema in tables.schemas():
+            table, where = schema.table_id, tables.where(schema.table_id)
+            if table not in recovered.schemas:
+                self.log.append(self.recorder.schema(schema))
+                snapshots.start(table, where=where)
+            elif change_topic(self.recorder.topology, table) in recovered.behind:
+                self.observer.phase("the log lacks what was captured of a table: it is read again", table=str(table))
+                snapshots.start(table, initial=True, where=where, marker=number)
+                checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
+        return checkpoint
+
+    def _again(self, checkpoint: Checkpoint, tables: Tables, mends: Rounds) -> Checkpoint:
+        """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
+        seen, head = self._beginning()
+        self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
+        mends.clear()
+        number = replayed(checkpoint)["sequence"] + 1
+        checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
+        place = replace(head, sequence=number)
+        change = tables.adopt(seen.catalog, place)
+        self.log.extend(self.recorder.history(change.history))
+        self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
+        for schema in tables.schemas():
+            mends.snapshots.start(schema.table_id, initial=True, marker=number)
+        return self.commit(replace(checkpoint, position=place, open=None), mends)
+
+    def tidied(
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds
+    ) -> Checkpoint:
+        """Forget what the source cannot be read from any more; restate a history most of which is superfluous."""
+        forgotten = self.marks.forget(self.source.holds)
+        self.log.extend(self.recorder.history(forgotten))
+        known, tables.written = self.marks.known, 0
+        oldest = known[0].position if known else checkpoint.position
+        anew = restated(found, tables.source, oldest, known)
+        if len(found) <= 2 * len(anew.records) + SLACK:
+            # at once: an idle source's next commit may be later than Kafka lets a transaction stay open
+            return self.commit(checkpoint, mends, checkpoint.state.get("signals")) if forgotten else checkpoint
+        self.observer.phase("history restated", records=len(found), now=len(anew.records))
+        self.log.extend(self.recorder.history(anew.gone))
+        self.log.restate(self.recorder.history(anew.records))
+        tables.forget(oldest)
+        return self.commit(checkpoint, mends, checkpoint.state.get("signals"))
+
+    def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
+        """Everything appended so far, and what is under way, with the checkpoint; it is returned as it was written."""
+        partial = sorted(f"{table.database}.{table.table}" for table in mends.snapshots.partial)
+        state: dict[str, Any] = {**checkpoint.state, "snapshots": mends.snapshots.state, "partial": partial}
+        state.pop("mends", None)
+        if mends.state:
+            state["mends"] = mends.state
+        if signals is not None:
+            state["signals"] = signals
+        checkpoint = replace(checkpoint, snapshot="running" if mends.snapshots.initial else "done", state=state)
+        self.log.extend(self.recorder.history(self.marks.due(checkpoint, self.clock())))
+        self.log.commit(checkpoint)
+        self.committed[:] = [checkpoint]
+        mends.committed()
+        self.observer.committed(checkpoint)
+        return checkpoint
+
+    def _stream(self, checkpoint: Checkpoint, tables: Tables, mends: Rounds, chunks: Shared) -> None:
+        """Follow the log until stopped; it is opened anew when snapshots begin or are done, to be busy or quiet."""
+        going: Checkpoint | None = checkpoint
+        snapshots = mends.snapshots
+        while going is not None:
+            position = going.position
+            self.observer.resumed(position)
+            self.observer.phase(
+                "stream", gtid_set=position.gtid_set, sequence=position.sequence, snapshots=len(snapshots.state)
+            )
+            with self.source.stream(going, tables, busy=bool(snapshots or mends)) as stream:
+                transactions = MendingTransactions(self.recorder, tables, going, snapshots, mends)
+                follower = Follower(self, stream, transactions, mends)
+                going = follower.follow(chunks, going)

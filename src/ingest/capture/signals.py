@@ -1,0 +1,87 @@
+"""Signals to a running capture, as Debezium's Kafka signal channel has them; pure.
+
+A signal is a record of the topic `…signals`: key = `<topology>.<source>`, value = `{"type": …, "data": {…}}`. Types:
+`execute-snapshot`, `stop-snapshot` (data-collections: tables; additional-conditions: filters), `pause-snapshot`,
+`resume-snapshot`; and of our own `schema-set` (columns, primary-key), which ends a quarantine. How far they were obeyed
+is committed with the position, so each is obeyed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cdc.words.schema import Column, TableId, column_from_json
+from ingest.facts.facts import TableDescribed
+from ingest.facts.tables import Tables
+from ingest.records.snapshots import MENDS_ONLY, Snapshots
+
+TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One signal; `tables` are `database.table`, `filters` conditions by table."""
+
+    type: str
+    tables: tuple[str, ...] = ()
+    filters: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    primary_key: tuple[str, ...] = ()
+
+    def described(self, tables: Tables) -> TableDescribed:
+        """What a `schema-set` says of its one table."""
+        database, _, table = self.tables[0].rpartition(".")
+        found = TableId(source=tables.source, database=database, table=table)
+        return TableDescribed(found, self.columns, self.primary_key)
+
+    def obey(self, snapshots: Snapshots, tables: Tables, number: Callable[[], int]) -> str:
+        """Do as it says; the reason why not, or an empty text. `number` gives the next one of the sequence."""
+        if self.type in ("pause-snapshot", "resume-snapshot"):
+            snapshots.paused = self.type == "pause-snapshot"
+            return ""
+        if self.type not in TYPES:
+            return f"type {self.type} is none of {', '.join(TYPES)}"
+        refused = []
+        for name in self.tables:
+            database, _, table = name.rpartition(".")
+            if not tables.captured(database, table):
+                refused.append(f"{name} is not captured")
+                continue
+            found = TableId(source=tables.source, database=database, table=table)
+            if self.type == "execute-snapshot":
+                where = self.filters.get(name, "")
+                snapshots.start(found, where=where, marker=MENDS_ONLY if where else number())
+            else:
+                snapshots.stop(found)
+        return "; ".join(refused)
+
+
+class Signals(Protocol):
+    """Where signals come from."""
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        """Signals from an offset on (None: those that come from now on), and the offset behind them; never waits."""
+
+
+def signal_of(value: Mapping[str, Any]) -> Signal:
+    """A record's value as a signal; KeyError, TypeError or ValueError when it is none."""
+    data = value.get("data") or {}
+    filters = {c["data-collection"]: c["filter"] for c in data.get("additional-conditions", ())}
+    tables = tuple(data.get("data-collections", ()))
+    if not isinstance(value["type"], str) or not all(isinstance(name, str) for name in tables):
+        raise ValueError("a signal's type and tables are texts")
+    columns = tuple(column_from_json(column) for column in data.get("columns", ()))
+    key = tuple(data.get("primary-key", ()))
+    if value["type"] == "schema-set" and (len(tables) != 1 or not columns):
+        raise ValueError("schema-set takes one table and its columns")
+    return Signal(type=value["type"], tables=tables, filters=filters, columns=columns, primary_key=key)
+
+
+def signal_value(kind: str, tables: tuple[str, ...], where: str = "") -> dict[str, Any]:
+    """The value of a record that carries a signal."""
+    data: dict[str, Any] = {"data-collections": list(tables), "type": "incremental"}
+    if where:
+        data["additional-conditions"] = [{"data-collection": name, "filter": where} for name in tables]
+    return {"type": kind, "data": data}

@@ -1,0 +1,143 @@
+"""What a source's log tells, in commit order: the facts that a source yields and `transactions` turns into records.
+
+A source yields, per transaction, one TransactionBegan, any number of the others, and one TransactionEnded, or one
+TransactionLogged for all of these; CaughtUp stands between transactions wherever nothing more is waiting at the
+moment. A transaction that is cut off (a lost connection) never gets its TransactionEnded: whoever reads the facts drops
+what belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from cdc.words.schema import Column, TableId
+from cdc.words.types import Canonical
+
+Row = dict[str, Canonical]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A row image that has no canonical form, such as one with the date 0000-00-00.
+
+    `values` are its columns as far as they can be shown, `why` names the column and the reason. It is quarantined:
+    downstream the row counts as absent until it gets an image that can be told.
+    """
+
+    values: dict[str, Any]
+    why: str
+
+
+Image = Row | Refused
+Operation = Literal["insert", "update", "delete"]
+
+
+class TransactionBegan(NamedTuple):
+    """A source transaction; `gtid` is empty where it has none, `commit_us` its commit time at the source (UTC)."""
+
+    gtid: str
+    commit_us: int
+    server_id: int
+    file: str
+    pos: int
+
+
+class StatementLogged(NamedTuple):
+    """A statement that may change tables as a whole; `session` owns temporary tables, `sql_mode` its bits."""
+
+    database: str
+    sql: str
+    session: int
+    sql_mode: int
+
+
+class TableDescribed(NamedTuple):
+    """The columns that the log itself states for the rows that follow, and the primary key (empty: none)."""
+
+    table: TableId
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+
+
+class RowsLogged(NamedTuple):
+    """Rows of one table that one event changed: images, or (before, after) pairs for an update.
+
+    `plain` says that none of them is Refused. `file` and `pos` are where the event begins in the source's log.
+    """
+
+    table: TableId
+    operation: Operation
+    rows: Sequence[Any]
+    plain: bool
+    file: str
+    pos: int
+
+
+class RowsKept(NamedTuple):
+    """Rows that cannot be decoded (yet): the event and its TABLE_MAP as the `server` (a version) sent them."""
+
+    table: TableId
+    why: str
+    server: str
+    table_map: bytes
+    event: bytes
+    file: str
+    pos: int
+
+
+class RowsPartial(NamedTuple):
+    """Rows of one table whose images lack columns, in the shape of RowsLogged: they tell the keys, and what was set."""
+
+    table: TableId
+    operation: Operation
+    rows: Sequence[Any]
+    file: str
+    pos: int
+
+
+class RowsUntold(NamedTuple):
+    """Rows that a statement changed without the log's telling them; `tables` are (database, table), None: any table."""
+
+    tables: tuple[tuple[str, str], ...] | None
+    sql: str
+
+
+class TransactionEnded(NamedTuple):
+    """The transaction is committed at the source; `file` and `pos` name the event behind it."""
+
+    file: str
+    pos: int
+
+
+class TransactionLogged(NamedTuple):
+    """A whole transaction of one event of rows; the same as its three facts one by one."""
+
+    began: TransactionBegan
+    rows: RowsLogged
+    ended: TransactionEnded
+
+
+class CaughtUp(NamedTuple):
+    """Nothing more is waiting: what has been read may be committed at once. Repeated while the source is idle."""
+
+
+CAUGHT_UP = CaughtUp()
+Fact = (
+    TransactionBegan
+    | StatementLogged
+    | TableDescribed
+    | RowsLogged
+    | RowsKept
+    | RowsPartial
+    | RowsUntold
+    | TransactionEnded
+    | TransactionLogged
+    | CaughtUp
+)
+
+
+def one_by_one(fact: Fact) -> tuple[Fact, ...]:
+    """The facts that a fact stands for."""
+    return fact if isinstance(fact, TransactionLogged) else (fact,)

@@ -1,0 +1,262 @@
+"""What is known of a source's tables at the place where its log is being read; the schema history, kept in step.
+
+The decoder asks here for columns that the log does not name, the publisher for schemas and keys. Statements and the
+log's own metadata are folded in as they are read, each in force from its number of the source's `sequence` on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cdc.words.errors import Skippable
+from cdc.words.event import Position
+from cdc.words.filters import TableRule, shape_of
+from cdc.words.history import History, SchemaChange, history_from_records, records
+from cdc.words.history import Record as HistoryRecord
+from cdc.words.schema import Column, TableId, TableSchema
+from ingest.binlog.format.columns import ColumnHint
+from ingest.binlog.reading.effects import TableEffect, effects
+from ingest.ddl.catalog import Catalog, Key
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.follow import Followed, adopted, begun, catalog_at, follow, told
+from ingest.facts.columns import same_columns
+from ingest.facts.facts import Row, StatementLogged, TableDescribed
+
+_WORD = re.compile(r"[\w$]+")
+_BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What became of a statement or of metadata: records of the history, schemas to publish, effects on whole tables.
+
+    `numbered` says whether it took a number of the sequence; `refused` maps captured tables that are in quarantine from
+    here on to the reason.
+    """
+
+    history: tuple[HistoryRecord, ...] = ()
+    schemas: tuple[TableSchema, ...] = ()
+    effects: tuple[TableEffect, ...] = ()
+    refused: Mapping[TableId, str] | None = None
+    numbered: bool = False
+
+
+def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
+    """The columns that leave: without ignored ones; what is masked is a text."""
+    for column in schema.columns:
+        if column.name in rule.masks:
+            known = column.default_known and column.default is None  # NULL is masked as NULL
+            yield replace(
+                column,
+                column_type="varchar(255)",
+                charset="utf8mb4",
+                collation=None,
+                default=None,
+                default_known=known,
+            )
+        elif column.name not in rule.ignored_columns:
+            yield column
+
+
+class Tables:
+    """The tables of one source. `captured` says which tables' rows are wanted, `databases` are those it follows."""
+
+    def __init__(
+        self,
+        source: str,
+        databases: Iterable[str],
+        captured: Callable[[str, str], bool],
+        dialect: Dialect,
+        default_charset: str | None = None,
+        rules: Mapping[TableId, TableRule] | None = None,
+    ) -> None:
+        self._rules = rules or {}
+        self.source, self.captured = source, captured
+        self.databases = frozenset(database.lower() for database in databases)
+        self._dialect, self._default_charset = dialect, default_charset
+        self.history, self.catalog = History(), Catalog(default_charset=default_charset)
+        self.written = 0  # records of the history since it was last read or restated
+
+    def begin(self, catalog: Catalog) -> Change:
+        """Take what the server shows now as the beginning of the history."""
+        change = begun(catalog, self.source, _BEGINNING)
+        self.history, self.catalog = History().record(change), catalog
+        return self._changed(change)
+
+    def restore(self, found: Iterable[HistoryRecord], position: Position) -> None:
+        """Take the history that a log holds, and stand where the position is."""
+        self.history = history_from_records(found, self.source)
+        self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
+
+    def forget(self, position: Position) -> None:
+        """Nobody returns to a place before the position any more."""
+        self.history, self.written = self.history.since(position), 0
+
+    def concerns(self, database: str, sql: str) -> bool:
+        """Whether a statement is about a followed database, at first sight."""
+        return database.lower() in self.databases or any(
+            word.lower() in self.databases for word in _WORD.findall(sql[:100_000])
+        )
+
+    def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
+        """The decoder's question (`ingest.binlog.SchemaSource`): a table's columns where the log is being read."""
+        known = self.catalog.tables.get(table) if self.captured(*table) else None
+        if known is None:
+            return None
+        return [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in known.columns]
+
+    def schema(self, table: TableId) -> TableSchema:
+        """The schema that rows have here. Skippable, with the reason, when they cannot be published under any."""
+        state = self.history.last_state(table)
+        if state is None or state.schema is None:
+            why = state.unknown if state and state.unknown else "it is not known"
+            raise Skippable(f"the columns of table {table} are not known: {why}", "`tailorbird schema set`")
+        return self._published(state.schema)
+
+    def read_schema(self, table: TableId) -> TableSchema:
+        """The same with the types of masked columns: what a snapshot reads before it masks. Skippable as `schema`."""
+        published = self.schema(table)
+        kept = {column.name for column in published.columns}
+        return replace(published, columns=tuple(c for c in self.catalog_columns(table) if c.name in kept))
+
+    def catalog_columns(self, table: TableId) -> tuple[Column, ...]:
+        """All columns of a table here, ignored ones too. Skippable as `schema`."""
+        self.schema(table)
+        state = self.history.last_state(table)
+        assert state is not None, "it has a schema"
+        assert state.schema is not None, "it has a schema"
+        return state.schema.columns
+
+    def exists(self, table: TableId) -> bool:
+        """Whether there is such a table here, its columns known or not."""
+        name = (table.database, table.table)
+        return name in self.catalog.tables or name in self.catalog.unknown
+
+    def shape(self, table: TableId) -> Callable[[Row], None] | None:
+        """What takes ignored columns away and masks others, in place; None where nothing is to be done."""
+        rule = self._rules.get(table)
+        return shape_of(rule) if rule else None  # type: ignore[return-value]  # masks make texts, which rows hold
+
+    def where(self, table: TableId) -> str:
+        """What limits the rows that a first snapshot reads; empty where nothing does."""
+        rule = self._rules.get(table)
+        return rule.where if rule else ""
+
+    def adopt(self, catalog: Catalog, position: Position) -> Change:
+        """Take what the server shows now as what holds from a position on, whatever was known before."""
+        change = adopted(self.history, self.catalog, catalog, source=self.source, position=position)
+        self.history, self.catalog = self.history.record(change), catalog
+        return self._changed(change)
+
+    def schemas(self) -> Iterator[TableSchema]:
+        """Schemas of all captured tables that can be published."""
+        for database, name in sorted(self.catalog.tables):
+            if self.captured(database, name):
+                try:
+                    yield self.schema(TableId(source=self.source, database=database, table=name))
+                except Skippable:
+                    continue
+
+    def statement(self, fact: StatementLogged, position: Position) -> Change:
+        """Fold a statement; `position` is the one behind it, with the number it takes if it changes anything."""
+        dialect = self._dialect.in_mode_bits(fact.sql_mode)
+        known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
+        followed = follow(
+            self.history, self.catalog, fact.sql, source=self.source, position=position, database=fact.database,
+            dialect=dialect, session=fact.session,
+        )  # fmt: skip
+        touched = tuple(
+            effect
+            for effect in effects(fact.database, fact.sql)
+            if effect.kind != "create" and (self._ours(effect, known) or effect.kind == "drop_database")
+        )
+        return replace(self._took(followed), effects=touched)
+
+    def described(self, fact: TableDescribed, position: Position) -> Change:
+        """Fold the log's metadata; it ends a quarantine, and changes nothing where it says what is known."""
+        known = self.catalog.tables.get((fact.table.database, fact.table.table))
+        if known is not None and (known.primary_key == fact.primary_key or not fact.primary_key):
+            held = known.schema(fact.table, 0)
+            if same_columns(held.columns, fact.columns):
+                return Change()
+        return self._took(
+            told(self.history, self.catalog, fact.table, fact.columns, fact.primary_key, position=position)
+        )
+
+    def _ours(self, effect: TableEffect, known: set[tuple[str, str]]) -> bool:
+        return (effect.database, effect.table) in known or (effect.to is not None and self.captured(*effect.to))
+
+    def _took(self, followed: Followed) -> Change:
+        self.history, self.catalog = followed.history, followed.catalog
+        return self._changed(followed.change) if followed.change else Change()
+
+    def _changed(self, change: SchemaChange) -> Change:
+        schemas: list[TableSchema] = []
+        refused: dict[TableId, str] = {}
+        for state in change.tables:
+            if not self.captured(state.table_id.database, state.table_id.table):
+                continue
+            if state.schema is None and not state.unknown:
+                continue
+            try:
+                schemas.append(self.schema(state.table_id))
+            except Skippable as error:
+                refused[state.table_id] = str(error)
+        written = tuple((key, value) for key, value in records(change))
+        self.written += len(written)
+        return Change(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
+
+    def _published(self, schema: TableSchema) -> TableSchema:
+        unseen = self._rules[schema.table_id].ignored_columns if schema.table_id in self._rules else ()
+        for column in schema.columns:
+            if column.name in unseen:
+                continue
+            try:
+                _ = column.type
+            except ValueError as error:
+                raise Skippable(
+                    f"table {schema.table_id}: column {column.name} has type {column.column_type}, "
+                    "which is not captured",
+                    "leave its table out of `tables:`",
+                ) from error
+        rule = self._rules.get(schema.table_id)
+        key = (rule.message_key_columns if rule else ()) or schema.primary_key or self._unique_key(schema)
+        if not key:
+            raise Skippable(
+                f"table {schema.table_id} has no primary key",
+                f"ALTER TABLE {schema.table_id.database}.{schema.table_id.table} ADD PRIMARY KEY (…), or name the "
+                "columns that identify a row (message_key_columns), or do not capture it (`tables:`)",
+            )
+        if missing := [name for name in key if schema.column(name) is None]:
+            raise Skippable(
+                f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"
+            )
+        if rule is None or rule.empty:
+            return replace(schema, primary_key=key) if key != schema.primary_key else schema
+        if hidden := set(key) & {*rule.ignored_columns, *rule.masks}:
+            raise Skippable(
+                f"table {schema.table_id}: {sorted(hidden)[0]} is part of its key", "neither ignore nor mask it"
+            )
+        return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
+
+    def is_unique(self, schema: TableSchema) -> bool:
+        """Whether no two rows share the key that a table is captured under, so that a walk along it misses none."""
+        known = self.catalog.tables.get((schema.table_id.database, schema.table_id.table))
+        nullable = {column.name for column in schema.columns if column.nullable}
+        return not nullable & set(schema.primary_key) and any(
+            key.kind in ("primary", "unique") and set(key.columns) == set(schema.primary_key)
+            for key in (known.keys if known else ())
+        )
+
+    def _unique_key(self, schema: TableSchema) -> tuple[str, ...]:
+        """The first unique key without NULLs, where a table has no primary key."""
+        nullable = {column.name for column in schema.columns if column.nullable}
+        known = self.catalog.tables.get((schema.table_id.database, schema.table_id.table))
+        keys: tuple[Key, ...] = known.keys if known else ()
+        for key in keys:
+            if key.kind == "unique" and all(key.columns) and not nullable & set(key.columns):
+                return key.columns
+        return ()

@@ -1,0 +1,1 @@
+"""Where changes go: Kafka's topics, one transaction a commit; and the same in memory."""

@@ -1,0 +1,399 @@
+"""Kafka as the log of changes: one transactional producer per source; implements `seams.ChangeLog`.
+
+Exactly once for read_committed readers: records and the checkpoint behind them are one Kafka transaction, and
+initTransactions runs before the checkpoint is read back, so that no predecessor can commit anything any more.
+A KafkaLog is used for one session; after an error a new one recovers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError as Code
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
+
+from cdc.topology.topology import Source, Topology
+from cdc.words import naming
+from cdc.words.errors import Fatal, Retriable, TailorbirdError
+from cdc.words.history import Record as HistoryRecord
+from cdc.words.schema import TableId, TableSchema, schema_from_json
+from ingest.log.kafka_search import KafkaSearch
+from ingest.log.kafka_topics import (
+    MAX_MESSAGE,
+    PATIENCE,
+    SourceTopics,
+    client_settings,
+    make_change_topic,
+)
+from ingest.records.findings import Search
+from ingest.records.records import checkpoint_value, history_start, read_checkpoint
+from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
+
+_FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+# How long a transaction may stay open: the broker's default limit. It bounds the largest source transaction.
+TRANSACTION_TIMEOUT_MS = 900_000
+# Records that are appended before the client is asked for delivery reports.
+_POLL_EVERY = 200
+
+
+class KafkaLog:
+    """The log of one source, for one session."""
+
+    def __init__(self, topology: Topology, source: Source, topics: SourceTopics) -> None:
+        self._topics, self._topology = topics, topology
+        self._source = source.name
+        self._id = naming.transactional_id(topology.name, source.name)
+        self._bootstrap = topology.log.bootstrap_servers
+        self._ends: dict[str, dict[int, int]] = {
+            name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
+        }
+        self._ensured = set(topics.changes)
+        self._searches: list[Search] = []
+        self._open = False
+        self._unpolled = 0
+        self._failure: Any = None
+        # Where the history is read from: the offset of the first record that was restated last.
+        self._history_start = 0
+        self._restating = False
+        self._producer = Producer(
+            client_settings(
+                self._bootstrap,
+                transactional_id=self._id,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                acks="all",
+                enable_idempotence=True,
+                compression_type="lz4",
+                partitioner="murmur2_random",
+                linger_ms=20,  # a commit waits for nothing: its flush sends at once
+                message_max_bytes=MAX_MESSAGE,
+                queue_buffering_max_messages=100_000,
+                queue_buffering_max_kbytes=32 * 1024,
+            )
+        )
+
+    def recover(self) -> Recovered:
+        """See `seams.ChangeLog`: lock out predecessors first, then read back what they committed."""
+        with self._translated("begin"):
+            self._producer.init_transactions(PATIENCE)
+        with self._translated("read back the position"):
+            stored = self._last_position()
+        return self._recovered(stored)
+
+    def peek(self) -> Recovered:
+        """What is committed at the moment, as `recover` tells it, without locking anybody out."""
+        with self._translated("read back the position"):
+            stored = self._last_position()
+        return self._recovered(stored)
+
+    def _recovered(self, stored: bytes | None) -> Recovered:
+        self._history_start = history_start(stored)
+        with self._translated("read back the schemas"):
+            schemas = self._schemas()
+        history = self.history()
+        if stored is None:
+            return Recovered(schemas=schemas, history=history)
+        checkpoint, ends = read_checkpoint(stored)
+        behind = {topic for topic in self._topics.changes if topic not in ends}
+        for topic, offsets in ends.items():
+            if topic in self._ends or self._topics.open_ended:
+                self._ends.setdefault(topic, {}).update(offsets)
+        with self._translated("compare the topics' ends with the position"):
+            lost = self._lost()
+        for topic in lost:
+            self._ends[topic] = dict.fromkeys(range(self._topics.partitions), 0)
+        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history, behind=frozenset(behind | lost))
+
+    def _lost(self) -> set[str]:
+        """Topics that end before what is committed of them: they were deleted, and are there anew or not at all."""
+        admin = AdminClient(client_settings(self._bootstrap))
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+        there = admin.list_topics(timeout=PATIENCE).topics
+        lost = {topic for topic in self._ends if topic not in there}
+        wanted = [TopicPartition(t, p) for t, ends in self._ends.items() if t not in lost for p in ends]
+        found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=PATIENCE) if wanted else {}
+        return lost | {t.topic for t, told in found.items() if told.result().offset < self._ends[t.topic][t.partition]}
+
+    def ensure_topic(self, name: str) -> None:
+        """Have the topic of a table's changes, which may have appeared only now; Retriable when Kafka is away."""
+        if name not in self._ensured:
+            make_change_topic(self._topology.log, name)
+            self._ensured.add(name)
+            self._ends.setdefault(name, dict.fromkeys(range(self._topics.partitions), 0))
+
+    def append(self, record: Record) -> None:
+        """See `seams.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
+        self.extend((record,))
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`; waits while 100,000 records or 32 MiB are in flight."""
+        produce, delivered = self._producer.produce, self._delivered
+        try:
+            self._begin()
+            for record in records:
+                self._unpolled += 1
+                topic, key, value, partition = record
+                if partition is None:
+                    try:
+                        produce(topic, value, key, on_delivery=delivered)
+                    except BufferError:  # full: let the brokers take some first
+                        self._patiently(record, -1)
+                else:
+                    every = partition == EVERY_PARTITION
+                    for one in range(self._topics.partitions) if every else (partition,):
+                        self._patiently(record, one)
+            if self._unpolled >= _POLL_EVERY:
+                self._unpolled = 0
+                self._producer.poll(0)
+        except (KafkaException, SystemError) as exception:
+            raise self._translation(exception, "append") from exception
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """See `seams.ChangeLog`; the checkpoint's record also holds where each change topic ends behind this commit."""
+        with self._translated("commit"):
+            self._begin()
+            if self._producer.flush(PATIENCE):
+                raise Retriable(f"Kafka at {self._bootstrap} did not take the records within {PATIENCE:.0f} s")
+            if self._failure is not None:
+                raise KafkaException(self._failure)
+            self._producer.produce(
+                self._topics.positions,
+                checkpoint_value(checkpoint, self._source, self._ends, self._history_start),
+                self._id.encode(),
+                partition=self._topics.positions_partition,
+            )
+            self._producer.commit_transaction(PATIENCE)
+            self._open = False
+
+    def abort(self) -> None:
+        """See `seams.ChangeLog`."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            self._producer.abort_transaction(PATIENCE)
+        except (KafkaException, SystemError):  # the next session's initTransactions aborts it
+            self._drop()
+
+    def close(self) -> None:
+        """Give up what is uncommitted and forget the connections; safe to call at any time."""
+        for search in self._searches:
+            search.given_up = True
+        self.abort()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Forget what is still in flight."""
+        with suppress(KafkaException, SystemError):
+            self._producer.purge()
+            self._producer.flush(0)
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._producer.begin_transaction()
+            self._open = True
+
+    def _patiently(self, record: Record, partition: int) -> None:
+        """Produce to a partition (-1: the key's) as soon as there is room."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic, record.value, record.key, partition=partition, on_delivery=self._delivered
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka at {self._bootstrap} takes no records") from None
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failure = self._failure or error
+            return
+        if self._restating and message.topic() == self._topics.history:
+            self._history_start, self._restating = message.offset(), False
+        ends = self._ends.get(message.topic())
+        if ends is not None:
+            partition, behind = message.partition(), message.offset() + 1
+            if behind > ends.get(partition, 0):
+                ends[partition] = behind
+
+    def _last_position(self) -> bytes | None:
+        """Newest committed record of this source: from its own partition, else from where an older file had it."""
+        own = self._topics.positions_partition
+        with self._reader() as consumer:
+            metadata = consumer.list_topics(self._topics.positions, timeout=PATIENCE)
+            others = [p for p in metadata.topics[self._topics.positions].partitions if p != own]
+            for partition in (own, *others):
+                found = self._last_of(consumer, partition)
+                if found is not None:
+                    return found
+        return None
+
+    def _last_of(self, consumer: Any, partition: int) -> bytes | None:
+        """Newest record of this source in a partition of positions, searched backwards in growing steps."""
+        wait_for_others = partition == self._topics.positions_partition
+        end = self._stable_end(self._topics.positions, partition, wait=wait_for_others)
+        low, _ = consumer.get_watermark_offsets(TopicPartition(self._topics.positions, partition), timeout=PATIENCE)
+        step, high = 64, end
+        while high > low:
+            start = max(low, high - step)
+            found: bytes | None = None
+            for key, value in self._between(consumer, self._topics.positions, partition, start, end):
+                if key == self._id.encode():
+                    found = value
+            if found is not None:
+                return found
+            step, high = step * 8, start
+        return None
+
+    def _schemas(self) -> Mapping[TableId, TableSchema]:
+        """Newest schema of each of this source's tables."""
+        found: dict[TableId, TableSchema] = {}
+        end = self._stable_end(self._topics.schemas, 0, wait=True)
+        with self._reader() as consumer:
+            for _, value in self._between(consumer, self._topics.schemas, 0, OFFSET_BEGINNING, end):
+                if value is not None:
+                    schema = schema_from_json(orjson.loads(value))
+                    if schema.table_id.source == self._source:
+                        found[schema.table_id] = schema
+        return found
+
+    def restate(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`: the next checkpoint says where these records begin."""
+        with self._translated("append"):
+            if self._producer.flush(PATIENCE):
+                raise Retriable(f"Kafka at {self._bootstrap} did not take the records within {PATIENCE:.0f} s")
+            self._restating = True
+        self.extend(records)
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        """See `seams.ChangeLog`."""
+        found: list[HistoryRecord] = []
+        with self._translated("read back the history"), self._reader() as consumer:
+            end = self._stable_end(self._topics.history, 0, wait=True)
+            start = self._history_start or OFFSET_BEGINNING
+            for key, value in self._between(consumer, self._topics.history, 0, start, end):
+                name = (key or b"[]").decode()
+                if orjson.loads(name)[1:2] == [self._source]:
+                    found.append((name, None if value is None else orjson.loads(value)))
+        return tuple(found)
+
+    def kept(self) -> list[Mapping[str, Any]]:
+        """See `seams.ChangeLog`."""
+        found: list[Mapping[str, Any]] = []
+        with self._translated("read the quarantine"), self._reader() as consumer:
+            end = self._stable_end(self._topics.quarantine, 0, wait=True)
+            for _, value in self._between(consumer, self._topics.quarantine, 0, OFFSET_BEGINNING, end):
+                letter = orjson.loads(value or b"{}")
+                if letter.get("source") == self._source:
+                    found.append(letter)
+        return found
+
+    def search(self, search: Search) -> None:
+        """See `seams.ChangeLog`; a thread of its own reads."""
+        if search.topic not in self._ensured and search.topic not in self._ends:
+            search.done = True
+            return
+        self._searches = [*(one for one in self._searches if not one.done), search]
+        KafkaSearch(client_settings(self._bootstrap), self._id, search, range(self._topics.partitions)).start()
+
+    def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
+        """The partition's end once no transaction is open in it; Retriable when that takes too long.
+
+        Records of ours may stand behind another producer's open transaction, where read_committed cannot see them.
+        """
+        admin = AdminClient(client_settings(self._bootstrap))
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            at = TopicPartition(topic, partition)
+            stable, end = (
+                admin.list_offsets({at: newest}, isolation_level=level, request_timeout=PATIENCE)[at].result().offset
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            )
+            if stable == end or not wait:
+                return int(stable)
+            if time.monotonic() > deadline:
+                raise Retriable(
+                    f"a transaction of another capture is open in {topic} since more than {PATIENCE:.0f} s",
+                    "start that source's capture again: it ends the transaction that its predecessor left",
+                )
+            time.sleep(0.02)
+
+    def _between(
+        self, consumer: Any, topic: str, partition: int, start: int, end: int
+    ) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Committed records from `start` up to the offset `end`."""
+        if end == 0:
+            return
+        consumer.assign([TopicPartition(topic, partition, start)])
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            message = consumer.poll(1.0)
+            if message is None:
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka at {self._bootstrap} does not answer")
+            elif message.error() is None:
+                yield message.key(), message.value()
+                deadline = time.monotonic() + PATIENCE
+            elif message.error().code() == Code._PARTITION_EOF:
+                if message.offset() >= end:
+                    return
+            elif not message.error().retriable():
+                raise KafkaException(message.error())
+
+    @contextmanager
+    def _reader(self) -> Iterator[Any]:
+        consumer = Consumer(
+            client_settings(
+                self._bootstrap,
+                group_id=self._id,
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                enable_partition_eof=True,
+                fetch_wait_max_ms=10,
+            )
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaException, SystemError) as exception:
+            raise self._translation(exception, doing) from exception
+
+    def _translation(self, exception: KafkaException | SystemError, doing: str) -> TailorbirdError:
+        error = exception.args[0] if isinstance(exception, KafkaException) else self._behind(exception)
+        if error is None:
+            return Fatal(f"Kafka at {self._bootstrap}: {doing}: {exception}")
+        if error.code() in _FENCED:
+            return Fatal(
+                f"another capture of source {self._source} has taken over",
+                "run one capture per source; the newest one goes on",
+            )
+        return Retriable(f"Kafka at {self._bootstrap}: {doing}: {error.str()}")
+
+    def _behind(self, exception: SystemError) -> Any:
+        """The error that the client lost: one that strikes while callbacks run ends in a SystemError, at times bare.
+
+        Then a record's delivery report has it, or the producer, which answers with a fatal error to every later call.
+        """
+        if isinstance(exception.__cause__, KafkaException):
+            return exception.__cause__.args[0]
+        try:
+            self._producer.abort_transaction(PATIENCE)
+        except KafkaException as told:
+            return told.args[0]
+        except SystemError as again:
+            return again.__cause__.args[0] if isinstance(again.__cause__, KafkaException) else self._failure
+        return self._failure

@@ -1,0 +1,53 @@
+"""Sets the capture of a source back in Kafka: to a mark of its own, with the schema history as it was there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdc.topology.topology import Source, Topology
+from cdc.words.errors import UsageError
+from ingest.capture.marks import marks_of, rewound
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint
+
+
+def kept_positions(topology: Topology, source: Source) -> list[Checkpoint]:
+    """The positions that the capture can be set back to, oldest first; a capture that runs is not disturbed."""
+    with _log(topology, source) as log:
+        return marks_of(log.peek().history, source.name)
+
+
+def set_back(topology: Topology, source: Source, sequence: int | None, ts_ms: float | None) -> Checkpoint:
+    """Set the capture back to the newest mark of at most `sequence`, committed at the source before `ts_ms`.
+
+    One Kafka transaction, which locks out a capture that runs. UsageError when no mark is old enough.
+    """
+    with _log(topology, source) as log:
+        recovered = log.recover()
+        if recovered.checkpoint is None:
+            raise UsageError(f"source {source.name} was never captured", "tailorbird capture")
+        marks = [
+            mark
+            for mark in marks_of(recovered.history, source.name)
+            if (sequence is None or mark.position.sequence <= sequence) and (ts_ms is None or mark.ts_ms < ts_ms)
+        ]
+        if not marks:
+            raise UsageError(f"no position of source {source.name} that is kept is so old", "list them without a place")
+        back = rewound(recovered.history, source.name, recovered.checkpoint, marks[-1])
+        recorder = Recorder(topology.name, source.type)
+        log.extend(recorder.history(back.history.gone))
+        log.restate(recorder.history(back.history.records))
+        log.commit(back.checkpoint)
+        return back.checkpoint
+
+
+@contextmanager
+def _log(topology: Topology, source: Source) -> Iterator[KafkaLog]:
+    log = KafkaLog(topology, source, make_topics(topology, source))
+    try:
+        yield log
+    finally:
+        log.close()

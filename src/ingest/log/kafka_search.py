@@ -1,0 +1,90 @@
+"""A search of a change topic in a thread of its own, beside the producer that goes on writing it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as Code
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
+
+from cdc.words.errors import Fatal, Retriable
+from ingest.log.kafka_topics import PATIENCE
+from ingest.records.findings import Search
+
+_BATCH = 500
+
+
+class KafkaSearch:
+    """Shows a search what is committed in its topic up to now, then sets its `done`, or `failed` to what is wrong."""
+
+    def __init__(self, settings: Mapping[str, Any], group: str, search: Search, partitions: Iterable[int]) -> None:
+        self._settings, self._group, self._search, self._partitions = settings, group, search, list(partitions)
+
+    def start(self) -> None:
+        """Begin to read; what is committed by now is read in any case."""
+        threading.Thread(target=self._run, name="search", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except KafkaException as exception:
+            error = exception.args[0]
+            self._search.failed = Retriable(f"Kafka: search {self._search.topic}: {error.str()}")
+        except Retriable as error:
+            self._search.failed = error
+        except BaseException as error:  # noqa: BLE001  # raised by whoever waits for the search
+            failed = Fatal(f"search {self._search.topic}: {error!r}", "report it")
+            failed.__cause__ = error
+            self._search.failed = failed
+
+    def _read(self) -> None:
+        search, ends = self._search, self._ends()
+        begins = {p: search.begin.get(p, OFFSET_BEGINNING) for p in self._partitions}
+        waiting = {p for p, end in ends.items() if end > max(begins[p], 0)}
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(search.topic, p, begins[p]) for p in sorted(waiting)])
+            deadline = time.monotonic() + PATIENCE
+            while waiting and not search.given_up and not search.full:
+                messages = consumer.consume(_BATCH, 0.2)
+                if messages:
+                    deadline = time.monotonic() + PATIENCE
+                elif time.monotonic() > deadline:
+                    raise Retriable(f"Kafka does not answer while {search.topic} is searched")
+                for message in messages:
+                    error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
+                    if error is None:
+                        if offset < ends[partition]:
+                            search.see(partition, message.key() or b"", message.value())
+                        else:
+                            waiting.discard(partition)
+                    elif error.code() == Code._PARTITION_EOF:
+                        if offset >= ends[partition]:
+                            waiting.discard(partition)
+                    elif not error.retriable():
+                        raise KafkaException(error)
+        finally:
+            consumer.close()
+        search.begin, search.done = ends, True
+
+    def _ends(self) -> dict[int, int]:
+        """Where each partition ends for who reads what is committed."""
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+        asked = {TopicPartition(self._search.topic, p): newest for p in self._partitions}
+        # kept in a variable: a client that is let go of answers no more
+        admin = AdminClient(dict(self._settings))
+        found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE)
+        return {at.partition: int(one.result().offset) for at, one in found.items()}

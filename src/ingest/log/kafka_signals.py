@@ -1,0 +1,88 @@
+"""Signals from the topic `…signals`, as Debezium's Kafka signal channel, and their sender."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import structlog
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError as Code
+
+from cdc.topology.topology import Topology
+from cdc.words import naming
+from cdc.words.errors import Retriable
+from ingest.capture.signals import Signal, signal_of
+from ingest.log.kafka_topics import PATIENCE, client_settings
+
+_log = structlog.get_logger()
+
+
+class KafkaSignals:
+    """Implements `signals.Signals` for one source of a topology; partition 0 of the topic counts."""
+
+    def __init__(self, topology: Topology, source: str) -> None:
+        self._topic = naming.signals_topic(topology.name)
+        self._key = naming.transactional_id(topology.name, source).encode()
+        self._bootstrap = topology.log.bootstrap_servers
+        self._consumer: Any = None
+        self._next: int | None = None
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        """See `signals.Signals`; what is no signal is passed over with a warning. Retriable while Kafka is away."""
+        found: list[Signal] = []
+        try:
+            if self._consumer is None:
+                self._open(start)
+            while (message := self._consumer.poll(0)) is not None:
+                error = message.error()
+                if error is not None:
+                    if error.code() != Code._PARTITION_EOF and not error.retriable():
+                        raise KafkaException(error)
+                    continue
+                self._next = message.offset() + 1
+                if message.key() != self._key or message.value() is None:
+                    continue
+                try:
+                    found.append(signal_of(orjson.loads(message.value())))
+                except (KeyError, TypeError, ValueError) as problem:
+                    _log.warning("no signal", topic=self._topic, offset=message.offset(), why=str(problem))
+        except KafkaException as exception:
+            raise Retriable(f"Kafka at {self._bootstrap}: signals: {exception.args[0].str()}") from exception
+        return found, self._next
+
+    def _open(self, start: int | None) -> None:
+        self._consumer = Consumer(
+            client_settings(
+                self._bootstrap,
+                group_id=self._key.decode(),
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",
+            )
+        )
+        at = TopicPartition(self._topic, 0)
+        if start is None:
+            _, start = self._consumer.get_watermark_offsets(at, timeout=PATIENCE)
+        self._next = start
+        self._consumer.assign([TopicPartition(self._topic, 0, start)])
+
+    def close(self) -> None:
+        """Forget the connection."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def send(topology: Topology, source: str, value: dict[str, Any]) -> None:
+    """Send a signal to the capture of a source; returns when Kafka has it. Retriable when Kafka is away."""
+    bootstrap = topology.log.bootstrap_servers
+    failed: list[Any] = []
+    producer = Producer(client_settings(bootstrap, acks="all", message_timeout_ms=int(PATIENCE * 1000)))
+    key = naming.transactional_id(topology.name, source).encode()
+    producer.produce(
+        naming.signals_topic(topology.name), orjson.dumps(value), key, partition=0,
+        on_delivery=lambda error, _: failed.append(error) if error else None,
+    )  # fmt: skip
+    if producer.flush(PATIENCE) or failed:
+        why = failed[0].str() if failed else "no answer"
+        raise Retriable(f"Kafka at {bootstrap}: the signal was not taken: {why}", "is Kafka running, the topic made?")

@@ -1,0 +1,152 @@
+"""Makes the topics of a source, as the design has them; idempotent, and safe beside another source's capture."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in __all__
+
+from cdc.topology.topology import Log, Source, Topology
+from cdc.words import naming
+from cdc.words.errors import Retriable, UsageError
+
+MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
+_SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
+PATIENCE = 30.0  # seconds that one call waits for the brokers
+_WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTopics:
+    """A source's topics: its change topics by name, their partitions, and its own partition of `…positions`.
+
+    `open_ended` says that there may be more change topics: of tables that are not listed.
+    """
+
+    changes: tuple[str, ...]
+    partitions: int
+    schemas: str
+    history: str
+    quarantine: str
+    positions: str
+    positions_partition: int
+    open_ended: bool = False
+
+
+def source_topics(topology: Topology, source: Source) -> SourceTopics:
+    """Names and partitions of a source's topics; the positions partition is the source's place in the file."""
+    return SourceTopics(
+        changes=tuple(naming.change_topic(topology.name, table) for table in source.tables),
+        partitions=topology.log.partitions,
+        schemas=naming.schemas_topic(topology.name),
+        history=naming.history_topic(topology.name),
+        quarantine=naming.quarantine_topic(topology.name),
+        positions=naming.positions_topic(topology.name),
+        positions_partition=list(topology.sources).index(source.name),
+        open_ended=source.filter_policy == "accept",
+    )
+
+
+def make_topics(topology: Topology, source: Source) -> SourceTopics:
+    """Make what is missing; Retriable when Kafka is away, UsageError when a topic's partitions are not the file's."""
+    topics = source_topics(topology, source)
+    log = topology.log
+    compacted = _compacted(log)
+    letters = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(4 * _WEEK_MS),
+        "max.message.bytes": str(MAX_MESSAGE),
+    }
+    wanted: dict[str, tuple[int, dict[str, str]]] = dict.fromkeys(topics.changes, (log.partitions, compacted))
+    wanted[topics.schemas] = wanted[topics.history] = (1, compacted)
+    wanted[topics.positions] = (len(topology.sources), compacted)
+    wanted[naming.dead_letter_topic(topology.name)] = wanted[naming.quarantine_topic(topology.name)] = (1, letters)
+    wanted[naming.signals_topic(topology.name)] = (1, letters)
+    # librdkafka's admin, not kafka-python's, whose failed attempts keep their sockets while a broker is away
+    admin = AdminClient(client_settings(log.bootstrap_servers))
+    try:
+        found = _partition_counts(admin)
+        for name, (partitions, config) in wanted.items():
+            if name not in found:
+                _make(admin, NewTopic(name, partitions, log.replication_factor, config=config))
+        if found.get(topics.positions, len(topology.sources)) < len(topology.sources):
+            grown = NewPartitions(topics.positions, len(topology.sources))
+            admin.create_partitions([grown])[topics.positions].result(PATIENCE)
+        found = _when_ready(admin, wanted)
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {log.bootstrap_servers}: {error.args[0].str()}", retry_after=2.0) from error
+    for name in topics.changes:
+        _check_partitions(log, name, found[name])
+    return topics
+
+
+def make_change_topic(log: Log, name: str) -> None:
+    """Make the topic of a table that is not listed; no fault if it is there. Retriable when Kafka is away."""
+    admin = AdminClient(client_settings(log.bootstrap_servers))
+    try:
+        if name not in _partition_counts(admin):
+            _make(admin, NewTopic(name, log.partitions, log.replication_factor, config=_compacted(log)))
+        found = _when_ready(admin, {name: None})
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {log.bootstrap_servers}: {error.args[0].str()}", retry_after=2.0) from error
+    _check_partitions(log, name, found[name])
+
+
+def _check_partitions(log: Log, name: str, found: int) -> None:
+    if found != log.partitions:
+        raise UsageError(
+            f"topic {name} has {found} partitions, the topology says {log.partitions}",
+            "a topic keeps its partitions for ever: correct log.partitions, or use a new topology name",
+        )
+
+
+def _compacted(log: Log) -> dict[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(int(log.min_compaction_lag * 1000)),
+        "delete.retention.ms": str(_WEEK_MS),
+        "max.message.bytes": str(MAX_MESSAGE),
+    }
+
+
+def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:
+    """Settings of any client of librdkafka, dots written as underscores.
+
+    Its own complaints are dropped: what matters comes back as an error of the call that it concerns.
+    """
+    settings = {name.replace("_", "."): value for name, value in more.items()}
+    return {"bootstrap.servers": bootstrap, "error_cb": lambda error: None, "logger": _SILENT, **settings}
+
+
+def _partition_counts(admin: AdminClient) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=5.0).topics.items()}
+
+
+def _make(admin: AdminClient, topic: NewTopic) -> None:
+    try:
+        admin.create_topics([topic])[topic.topic].result(PATIENCE)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # the capture of another source was faster
+            raise
+
+
+def _when_ready(admin: AdminClient, wanted: Mapping[str, object]) -> dict[str, int]:
+    """Partitions by topic, once every wanted topic has a leader for each of them."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        topics = admin.list_topics(timeout=PATIENCE).topics
+        ready = {
+            name: len(topic.partitions)
+            for name, topic in topics.items()
+            if topic.partitions and all(partition.leader >= 0 for partition in topic.partitions.values())
+        }
+        if ready.keys() >= wanted.keys():
+            return ready
+        if time.monotonic() > deadline:
+            raise Retriable(f"Kafka has no leader for {', '.join(sorted(wanted.keys() - ready.keys()))}")
+        time.sleep(0.05)

@@ -1,0 +1,112 @@
+"""A log in memory, held to the same conformance suite as Kafka's: what laws and simulations run capture against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from cdc.words.errors import Fatal
+from cdc.words.history import Record as HistoryRecord
+from cdc.words.schema import TableId, TableSchema, schema_from_json
+from ingest.records.findings import Search
+from ingest.records.seams import Checkpoint, Record, Recovered
+
+
+@dataclass(slots=True)
+class Broker:
+    """What outlives a process: committed records in order, the newest checkpoint, and who may write."""
+
+    records: list[Record] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    epoch: int = 0
+    history: int = 0  # the history begins behind so many records
+    lost: set[str] = field(default_factory=set)
+
+    def lose(self, topic: str) -> None:
+        """A topic is deleted, and made anew; one that holds nothing is not missed."""
+        if all(record.topic != topic for record in self.records):
+            return
+        self.history = sum(record.topic != topic for record in self.records[: self.history])
+        self.records = [record for record in self.records if record.topic != topic]
+        self.lost.add(topic)
+
+
+class MemoryLog:
+    """Implements `seams.ChangeLog` over a Broker, for one session; schemas and history are found in their topics."""
+
+    def __init__(self, broker: Broker, schemas_topic: str, history_topic: str = "") -> None:
+        self._broker, self._schemas_topic, self._history_topic = broker, schemas_topic, history_topic
+        self._epoch = -1
+        self._pending: list[Record] = []
+        self._restated: int | None = None
+
+    def recover(self) -> Recovered:
+        """See `seams.ChangeLog`."""
+        self._broker.epoch += 1
+        self._epoch = self._broker.epoch
+        schemas: dict[TableId, TableSchema] = {}
+        for record in self._broker.records:
+            if record.topic == self._schemas_topic and record.value is not None:
+                schema = schema_from_json(orjson.loads(record.value))
+                schemas[schema.table_id] = schema
+        newest = self._broker.checkpoints[-1] if self._broker.checkpoints else None
+        return Recovered(
+            checkpoint=newest, schemas=schemas, history=self.history(), behind=frozenset(self._broker.lost)
+        )
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        """See `seams.ChangeLog`."""
+        return tuple(
+            (record.key.decode(), None if record.value is None else orjson.loads(record.value))
+            for record in self._broker.records[self._broker.history :]
+            if record.topic == self._history_topic
+        )
+
+    def restate(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`."""
+        self._restated = len(self._broker.records) + len(self._pending)
+        self.extend(records)
+
+    def append(self, record: Record) -> None:
+        """See `seams.ChangeLog`."""
+        self._check()
+        self._pending.append(record)
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """See `seams.ChangeLog`."""
+        for record in records:
+            self.append(record)
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """See `seams.ChangeLog`."""
+        self._check()
+        self._broker.records += self._pending
+        self._broker.checkpoints.append(checkpoint)
+        self._broker.lost.clear()
+        self._pending = []
+        if self._restated is not None:
+            self._broker.history, self._restated = self._restated, None
+
+    def kept(self) -> list[Mapping[str, Any]]:
+        """See `seams.ChangeLog`."""
+        found = (r.value for r in self._broker.records if r.topic.endswith(".quarantine") and r.value is not None)
+        return [orjson.loads(value) for value in found]
+
+    def search(self, search: Search) -> None:
+        """See `seams.ChangeLog`; it is done at once."""
+        records = self._broker.records
+        for offset in range(search.begin.get(0, 0), len(records)):
+            if records[offset].topic == search.topic:
+                search.see(0, records[offset].key, records[offset].value)
+        search.begin, search.done = {0: len(records)}, True
+
+    def abort(self) -> None:
+        """See `seams.ChangeLog`."""
+        self._pending, self._restated = [], None
+
+    def _check(self) -> None:
+        if self._epoch != self._broker.epoch:
+            raise Fatal("another capture of this source has taken over", "run one capture per source")

@@ -1,0 +1,1 @@
+"""Rows that changed without the log's telling how: found, read again, set right."""

@@ -1,0 +1,133 @@
+"""Transactions of a log that does not tell all: what it hides goes to the mends, what is held is kept back; pure."""
+
+from __future__ import annotations
+
+import re
+
+from cdc.words.schema import TableId
+from ingest.binlog.reading.effects import effects
+from ingest.facts.facts import (
+    Fact,
+    Image,
+    Refused,
+    Row,
+    RowsLogged,
+    RowsPartial,
+    RowsUntold,
+    StatementLogged,
+    TransactionLogged,
+)
+from ingest.facts.tables import Tables
+from ingest.mend.mends import Mends
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record
+from ingest.records.snapshots import Snapshots
+from ingest.records.transactions import Transactions
+
+# What may make, change or drop a foreign key.
+_DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
+
+
+class Watching:
+    """Whom `Transactions` tells what the log does to tables: the snapshots and the mends."""
+
+    def __init__(self, snapshots: Snapshots, mends: Mends, tables: Tables) -> None:
+        self.windows, self.partial = snapshots.windows, snapshots.partial
+        self._snapshots, self._mends, self._tables = snapshots, mends, tables
+
+    def void(self, table: TableId) -> None:
+        """See `transactions.Watcher`."""
+        self._snapshots.void(table)
+        self._mends.void(table)
+
+    def restart(self, table: TableId) -> None:
+        """See `transactions.Watcher`."""
+        self._snapshots.restart(table)
+        self._mends.rekeyed(table, self._tables.schema(table).primary_key)
+
+    def start(self, table: TableId, *, marker: int | None = None) -> None:
+        """See `transactions.Watcher`."""
+        self._mends.dissolve(table)
+        self._snapshots.start(table, marker=marker)
+
+    def gone(self, table: TableId) -> None:
+        """See `transactions.Watcher`."""
+        self._mends.dissolve(table)
+        self._snapshots.gone(table)
+
+
+class MendingTransactions(Transactions):
+    """Transactions whose untold rows are mended."""
+
+    def __init__(
+        self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, mends: Mends
+    ) -> None:
+        super().__init__(recorder, tables, start, Watching(snapshots, mends, tables))
+        self._mends, self._open_mends = mends, mends.open
+        mends.number = self.number
+
+    def records(self, fact: Fact, now_ms: int) -> list[Record]:
+        """See `Transactions.records`."""
+        if isinstance(fact, TransactionLogged | RowsLogged):
+            return super().records(fact, now_ms)
+        if isinstance(fact, RowsPartial):
+            self._told_in_part(fact)
+            return []
+        if isinstance(fact, RowsUntold):
+            self._touched = True
+            self._mends.untold(self._named(fact.tables), "statement", self.number())
+            return []
+        return super().records(fact, now_ms)
+
+    def _rows(self, fact: RowsLogged, now_ms: int) -> list[Record]:
+        table = fact.table
+        if table in self._mends.relations.by_parent:
+            self._mends.follow(fact)
+        records = super()._rows(fact, now_ms)
+        if table in self._open_mends:
+            records = self._mends.hold_back(table, records)
+        return records
+
+    def _told_in_part(self, fact: RowsPartial) -> None:
+        skipped = min(self._skip, len(fact.rows))
+        self._skip -= skipped
+        self._row += len(fact.rows)
+        if skipped == len(fact.rows):
+            return
+        sure = fact.operation != "update" or not self._mends.relations.unsure(fact.table, *map(_values, fact.rows[0]))
+        writer = self._writer(fact.table)
+        if writer.shape is not None:
+            for change in fact.rows:
+                for image in change if fact.operation == "update" else (change,):
+                    writer.shape(_values(image))
+        self._touched = True
+        rest = fact._replace(rows=fact.rows[skipped:])
+        self._mends.partial(rest, writer.schema.primary_key, self.number(), sure=sure)
+
+    def _statement(self, fact: StatementLogged, now_ms: int) -> list[Record]:
+        records = super()._statement(fact, now_ms)
+        emptied = [
+            TableId(source=self.tables.source, database=effect.database, table=effect.table)
+            for effect in effects(fact.database, fact.sql)
+            if effect.kind == "truncate"
+        ]
+        if below := [table for table in self._mends.relations.below(emptied) if table not in emptied]:
+            self._mends.untold(below, "statement", self.number())
+        if _DEFINES.search(fact.sql[:1000]):
+            self._mends.doubt()
+        return records
+
+    def _named(self, tables: tuple[tuple[str, str], ...] | None) -> list[TableId]:
+        """Captured tables among these, and others with foreign keys; all where nobody knows which."""
+        known = {name for name in self.tables.catalog.tables if self.tables.captured(*name)}
+        known |= {name for name in self.tables.catalog.unknown if self.tables.captured(*name)}
+        known |= {(table.database, table.table) for table in self._mends.relations.by_parent}
+        return [
+            TableId(source=self.tables.source, database=database, table=table)
+            for database, table in sorted(known)
+            if tables is None or (database.lower(), table.lower()) in tables
+        ]
+
+
+def _values(image: Image) -> Row:
+    return image.values if isinstance(image, Refused) else image

@@ -1,0 +1,119 @@
+"""Connections to a MySQL server, whose errors come out grouped by what may be done about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR, ER
+from pymysql.converters import conversions
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
+from ingest.binlog.transports.mysql_transport import tls_options
+from ingest.binlog.transports.uri import Ssl
+
+# Values stay the text that the server sent; only parameters are converted.
+_TEXT_ONLY: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
+_DENIED = {
+    ER.ACCESS_DENIED_ERROR,
+    ER.DBACCESS_DENIED_ERROR,
+    ER.SPECIFIC_ACCESS_DENIED_ERROR,
+    ER.TABLEACCESS_DENIED_ERROR,
+}
+_AWAY = {
+    CR.CR_CONN_HOST_ERROR,
+    CR.CR_CONNECTION_ERROR,
+    CR.CR_SERVER_GONE_ERROR,
+    CR.CR_SERVER_LOST,
+    ER.SERVER_SHUTDOWN,
+    ER.CON_COUNT_ERROR,
+    ER.LOCK_WAIT_TIMEOUT,
+    ER.LOCK_DEADLOCK,
+    ER.TABLE_DEF_CHANGED,
+    ER.QUERY_INTERRUPTED,
+    # a table that was altered or dropped since its columns were read: reading them again tells
+    ER.BAD_FIELD_ERROR,
+    ER.NO_SUCH_TABLE,
+}
+_LOG_REFUSED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
+_LOG_REMEDIES = {
+    "server_id": "give each reader of the server a server_id of its own",
+    "max_allowed_packet": "raise max_allowed_packet at the server",
+    "purged": "raise binlog_expire_logs_seconds, then start over under a new topology name to take a new snapshot",
+}
+
+
+Connection = pymysql.connections.Connection
+
+
+def ssl_of(source: Source) -> Ssl:
+    """How connections to a source are encrypted."""
+    return "off" if source.ssl_mode == "disabled" else source.ssl_mode
+
+
+def settings(source: Source) -> dict[str, Any]:
+    """Keyword arguments of a connection to a source; the caller adds timeouts."""
+    return {
+        "host": source.hostname,
+        "port": source.port,
+        "user": source.username,
+        "password": source.password,
+        "charset": "utf8mb4",
+        "connect_timeout": 10,
+        "autocommit": True,
+        **tls_options(ssl_of(source)),
+    }
+
+
+@contextmanager
+def translated(source: Source, doing: str) -> Iterator[None]:
+    """Turns PyMySQL's errors into Retriable, UsageError or Fatal, naming the source and what was being done."""
+    try:
+        yield
+    except TailorbirdError:
+        raise
+    except pymysql.MySQLError as error:
+        raise _translate(error, source, doing) from error
+    except OSError as error:
+        raise Retriable(f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error}") from error
+
+
+@contextmanager
+def connected(source: Source, *, read_timeout: float | None = 60.0) -> Iterator[Connection]:
+    """A connection whose values are text and whose session is in UTC; closed at the end."""
+    with translated(source, "connect"):
+        connection = pymysql.connect(**settings(source), conv=_TEXT_ONLY, read_timeout=read_timeout)
+    try:
+        with translated(source, "set up the session"), connection.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00', sql_mode = ''")
+        yield connection
+    finally:
+        if connection.open:
+            connection.close()
+
+
+def query(connection: Connection, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
+    """All rows of a small query, values as text."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, arguments or None)
+        return list(cursor.fetchall())
+
+
+def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> TailorbirdError:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    said = str(error.args[1]) if len(error.args) > 1 else str(error)
+    message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {said}"
+    if code in _DENIED:
+        grant = f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{source.username}'@'%'"
+        return UsageError(message, f"check username and password, then {grant}")
+    if code == _LOG_REFUSED:
+        for sign, remedy in _LOG_REMEDIES.items():
+            if sign in said:
+                return Fatal(message, remedy)
+        return Fatal(message, "look into the server's error log")
+    if code in _AWAY or isinstance(error, pymysql.err.InterfaceError):
+        return Retriable(message)
+    return Fatal(message)

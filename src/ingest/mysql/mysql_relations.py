@@ -1,0 +1,36 @@
+"""The foreign keys of a MySQL server that change rows below its log."""
+
+from __future__ import annotations
+
+from cdc.topology.topology import Source
+from cdc.words.schema import TableId
+from ingest.facts.relations import Relation, Relations
+from ingest.mysql.mysql_connection import Connection, query, translated
+
+_KEYS = """SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.COLUMN_NAME,
+k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME, r.DELETE_RULE, r.UPDATE_RULE
+FROM information_schema.KEY_COLUMN_USAGE k JOIN information_schema.REFERENTIAL_CONSTRAINTS r
+ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME AND r.TABLE_NAME = k.TABLE_NAME
+WHERE k.REFERENCED_TABLE_NAME IS NOT NULL AND (k.TABLE_SCHEMA IN ({0}) OR k.REFERENCED_TABLE_SCHEMA IN ({0}))
+ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION"""
+
+
+def relations(connection: Connection, source: Source) -> Relations:
+    """Foreign keys to or from tables of the captured databases that cascade or set NULL."""
+    databases = sorted(source.databases)
+    sql = _KEYS.format(", ".join(["%s"] * len(databases)))
+    found: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
+    with translated(source, "read the foreign keys"):
+        for row in query(connection, sql, *databases, *databases):
+            found.setdefault((str(row[0]), str(row[1]), str(row[2])), []).append(tuple(map(str, row[3:])))
+    return Relations(
+        Relation(
+            child=TableId(source=source.name, database=database, table=table),
+            columns=tuple(row[0] for row in rows),
+            parent=TableId(source=source.name, database=rows[0][1], table=rows[0][2]),
+            referenced=tuple(row[3] for row in rows),
+            on_delete=rows[0][4],
+            on_update=rows[0][5],
+        )
+        for (database, table, _), rows in found.items()
+    )

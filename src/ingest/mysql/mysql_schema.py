@@ -1,0 +1,217 @@
+"""What a MySQL server must be for its log to be captured, where its log ends, and what its tables look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Fatal, UsageError
+from cdc.words.event import Position
+from cdc.words.schema import TableId, TableSchema
+from ingest.ddl.dialect import Dialect
+from ingest.ddl.follow import catalog_of
+from ingest.facts.columns import same_columns
+from ingest.facts.tables import Tables
+from ingest.mysql.mysql_connection import Connection, query, translated
+from ingest.records.seams import PositionLost, Seen
+
+# variable → the value that capture relies on; an absent variable counts as the empty text
+_REQUIRED = {
+    "log_bin": "ON",
+    "binlog_format": "ROW",
+    "binlog_row_image": "FULL",
+    "binlog_row_value_options": "",
+}
+_STATIC = {"log_bin"}
+
+
+def check_server(connection: Connection, source: Source) -> None:
+    """Fatal unless the server logs whole rows, each with the statement that makes it so."""
+    with translated(source, "read the server's variables"):
+        marks = ", ".join(["%s"] * len(_REQUIRED))
+        found = dict(query(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", *_REQUIRED))
+    for name, wanted in _REQUIRED.items():
+        value = str(found.get(name, ""))
+        if value.upper() != wanted:
+            remedy = f"SET PERSIST {name} = {wanted or repr('')}"
+            if name in _STATIC:
+                remedy = f"set {name}={wanted} in my.cnf and restart the server"
+            raise Fatal(
+                f"source {source.name}: {name} is {value or 'not there'}, capture needs {wanted or 'it empty'}", remedy
+            )
+
+
+def head(connection: Connection, source: Source) -> Position:
+    """Where the log ends; every transaction in its GTID set is visible to statements that begin later."""
+    with translated(source, "read the log's end"):
+        version = str(query(connection, "SELECT VERSION()")[0][0])
+        maria = "mariadb" in version.lower()
+        newer = not maria and tuple(int(n) for n in re.findall(r"\d+", version)[:2]) >= (8, 2)
+        rows = query(connection, "SHOW BINARY LOG STATUS" if newer else "SHOW MASTER STATUS")
+        if not rows:
+            raise Fatal(
+                f"source {source.name}: the server writes no binary log", "set log_bin in my.cnf and restart it"
+            )
+        file, pos = str(rows[0][0]), int(rows[0][1])
+        if maria:
+            gtids = str(query(connection, "SELECT BINLOG_GTID_POS(%s, %s)", file, pos)[0][0] or "")
+        else:
+            gtids = str(rows[0][4]).replace("\n", "") if len(rows[0]) > 4 else ""
+    return Position(file=file, pos=pos, gtid_set=gtids, sequence=0)
+
+
+def check_position(connection: Connection, source: Source, position: Position) -> None:
+    """PositionLost when the server's log no longer continues a position, or never was the log that was read."""
+    over = "start over under a new topology name to take a new snapshot"
+    gtid_set = position.gtid_set
+    if not gtid_set or re.fullmatch(r"[\d,-]+", gtid_set):  # MariaDB's server compares its own
+        _check_file(connection, source, position, over)
+        return
+    with translated(source, "compare the stored position with the log"):
+        purged, ahead = query(
+            connection,
+            "SELECT GTID_SUBTRACT(@@GLOBAL.gtid_purged, %s), GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)",
+            gtid_set,
+            gtid_set,
+        )[0]
+    if ahead:
+        raise PositionLost(
+            f"source {source.name}: transactions that were read are unknown to this server: {_one_line(ahead)} "
+            "(it was reset, restored or replaced)",
+            f"point the source at the right server, or {over}",
+        )
+    if purged:
+        raise PositionLost(
+            f"source {source.name}: the server has purged transactions that were never read: {_one_line(purged)}",
+            f"raise binlog_expire_logs_seconds, and {over}",
+        )
+
+
+def _check_file(connection: Connection, source: Source, position: Position, over: str) -> None:
+    with translated(source, "list the server's binary logs"):
+        files = {str(row[0]): int(row[1]) for row in query(connection, "SHOW BINARY LOGS")}
+    if position.file not in files and not position.gtid_set:
+        raise PositionLost(
+            f"source {source.name}: the server has no binary log {position.file} (purged, reset or replaced)",
+            f"raise the retention of its binary logs, and {over}",
+        )
+    if not position.gtid_set and files[position.file] < position.pos:
+        raise PositionLost(
+            f"source {source.name}: {position.file} ends at {files[position.file]}, {position.pos} was read already "
+            "(the server was reset or replaced)",
+            f"point the source at the right server, or {over}",
+        )
+
+
+def holds(connection: Connection, source: Source, position: Position) -> bool:
+    """Whether the server's log can be read from a position on; MariaDB's by the file that it stands in."""
+    if position.gtid_set and not re.fullmatch(r"[\d,-]+", position.gtid_set):
+        try:
+            check_position(connection, source, position)
+        except PositionLost:
+            return False
+        return True
+    with translated(source, "list the server's binary logs"):
+        return position.file in {str(row[0]) for row in query(connection, "SHOW BINARY LOGS")}
+
+
+_COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME,
+COLLATION_NAME, COLUMN_DEFAULT, EXTRA
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN ({}) ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
+_STATISTICS = """SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE
+FROM information_schema.STATISTICS WHERE TABLE_SCHEMA IN ({})
+ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"""
+_TABLES = """SELECT t.TABLE_SCHEMA, t.TABLE_NAME, c.CHARACTER_SET_NAME, t.TABLE_TYPE, t.ENGINE, t.TABLE_COLLATION
+FROM information_schema.TABLES t
+LEFT JOIN information_schema.COLLATION_CHARACTER_SET_APPLICABILITY c ON c.COLLATION_NAME = t.TABLE_COLLATION
+WHERE t.TABLE_SCHEMA IN ({}) ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME"""
+_SCHEMATA = """SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME
+FROM information_schema.SCHEMATA
+WHERE SCHEMA_NAME IN ({})"""
+
+_COLUMN_NAMES = (
+    "table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name", "collation_name",
+    "column_default", "extra",
+)  # fmt: skip
+_TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type", "engine", "table_collation")
+
+
+def seen(connection: Connection, source: Source) -> Seen:
+    """All tables of the captured databases as information_schema shows them, and the server's dialect."""
+    databases = sorted(source.databases)
+    marks = ", ".join(["%s"] * len(databases))
+    with translated(source, "read the tables' columns"):
+        columns, statistics, tables, schemata = (
+            [dict(zip(names, row, strict=True)) for row in query(connection, sql.format(marks), *databases)]
+            for names, sql in (
+                (_COLUMN_NAMES, _COLUMNS),
+                (("table_schema", "table_name", "index_name", "column_name", "non_unique"), _STATISTICS),
+                (_TABLE_NAMES, _TABLES),
+                (("schema_name", "default_character_set_name", "default_collation_name"), _SCHEMATA),
+            )
+        )
+        ((version, charset, fold, explicit),) = query(
+            connection,
+            "SELECT VERSION(), @@character_set_server, @@lower_case_table_names, @@explicit_defaults_for_timestamp",
+        )
+    kinds = {(t["table_schema"], t["table_name"]): (t["table_type"], t["engine"]) for t in tables}
+    for table in source.tables:
+        _check_table(source, table, kinds.get((table.database, table.table)))
+    if source.filter_policy == "accept":
+        for (database, name), kind in kinds.items():
+            found = TableId(source=source.name, database=database, table=name)
+            if kind[0] == "BASE TABLE" and source.captures(found):
+                _check_table(source, found, kind)
+    base = [t for t in tables if t["table_type"] == "BASE TABLE"]
+    names = {(t["table_schema"], t["table_name"]) for t in base}
+    columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
+    maria = "mariadb" in str(version).lower()
+    numbers = [int(n) for n in re.findall(r"\d+", str(version))[:3]]
+    dialect = Dialect(
+        server="mariadb" if maria else "mysql",
+        version=numbers[0] * 10000 + numbers[1] * 100 + numbers[2],
+        explicit_timestamps=str(explicit) in ("1", "ON"),
+        fold_names=int(fold) > 0,
+    )
+    return Seen(catalog=catalog_of(columns, statistics, base, schemata, str(charset), dialect), dialect=dialect)
+
+
+def table_schemas(
+    connection: Connection, source: Source, known: Mapping[TableId, TableSchema]
+) -> dict[TableId, TableSchema]:
+    """Schemas of the captured tables now: the known one where it holds, else one of the next version. UsageError for a
+    missing table, one without key or with an unknown type."""
+    shown = seen(connection, source)
+
+    def captured(database: str, table: str) -> bool:
+        return source.captures(TableId(source=source.name, database=database, table=table))
+
+    change = Tables(source.name, source.databases, captured, shown.dialect, rules=source.rules).begin(shown.catalog)
+    for why in (change.refused or {}).values():
+        raise UsageError(why)
+    found: dict[TableId, TableSchema] = {}
+    for schema in change.schemas:
+        last = known.get(schema.table_id)
+        same = last and last.primary_key == schema.primary_key and same_columns(last.columns, schema.columns)
+        found[schema.table_id] = replace(schema, version=last.version + (not same) if last else 1)
+    return found
+
+
+def _check_table(source: Source, table: TableId, kind: tuple[str, str] | None) -> None:
+    if kind is None:
+        raise UsageError(
+            f"source {source.name}: table {table.database}.{table.table} is not there, or {source.username} may not "
+            "SELECT from it",
+            f"correct `tables:`, or GRANT SELECT ON {table.database}.* TO '{source.username}'@'%'",
+        )
+    if kind != ("BASE TABLE", "InnoDB"):
+        raise UsageError(
+            f"table {table} is a {kind[0].lower()} of engine {kind[1]}, which has no transactions",
+            "capture InnoDB tables only; under filter_policy accept, list the others without a word",
+        )
+
+
+def _one_line(text: object) -> str:
+    return str(text).replace("\n", " ")

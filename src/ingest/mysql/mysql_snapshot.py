@@ -1,0 +1,261 @@
+"""Chunks of tables, read beside the log: one connection and one thread a table, no locks but an opted one.
+
+What a chunk shows holds everything that the stream had read when it was asked for, for the server (perhaps a replica)
+is waited for; and nothing behind the chunk's `high`. Both are known by GTID sets; MariaDB tells the position of a
+consistent snapshot itself. A server without either needs FLUSH TABLES WITH READ LOCK for a moment, which must be opted
+for: its file and position include transactions that a SELECT cannot see yet, so an update would be lost.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pymysql.cursors import SSCursor
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.event import Position
+from cdc.words.schema import TableSchema
+from cdc.words.types import Canonical
+from ingest.binlog.format.canonical import Unrepresentable
+from ingest.binlog.format.gtid import MariaGtidSet
+from ingest.facts.facts import Image, Refused
+from ingest.facts.values import FromText, from_text
+from ingest.mysql import mysql_schema
+from ingest.mysql.mysql_connection import Connection, connected, query, translated
+from ingest.records import chunks
+from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+
+CHUNK = 4096  # rows held at a time, per table
+KEYS = 500  # rows that one SELECT asks for by their keys
+_PATIENCE = 60.0  # seconds that a replica may need to execute what the stream has read
+
+
+class MySqlChunks:
+    """Implements `snapshots.ChunkReader`; `close` ends its threads."""
+
+    def __init__(self, source: Source, *, rows: int = CHUNK, lock: bool = False) -> None:
+        self._source, self._rows, self._lock = source, rows, lock
+        self._workers: dict[Any, _Worker] = {}
+        self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
+
+    def request(self, request: ChunkRequest) -> None:
+        """See `snapshots.ChunkReader`."""
+        table: Any = request.schema.table_id
+        if request.keys:
+            table = (table, "keys")
+        worker = self._workers.get(table)
+        if worker is not None and request.after is None:
+            worker.asked.put(None)
+        if worker is None or worker.ended or request.after is None:
+            worker = self._workers[table] = _Worker(self._source, self._rows, self._lock, self._done)
+        worker.asked.put(request)
+
+    def ready(self) -> list[Chunk]:
+        """See `snapshots.ChunkReader`."""
+        found: list[Chunk] = []
+        while not self._done.empty():
+            one = self._done.get()
+            if isinstance(one, BaseException):
+                raise one
+            found.append(one)
+        return found
+
+    def close(self) -> None:
+        """End the threads; one that waits for its server ends when that answers."""
+        for worker in self._workers.values():
+            worker.asked.put(None)
+
+
+class _Worker:
+    """Reads one table's chunks, one after the other, until it is at its end or asked to end."""
+
+    def __init__(self, source: Source, rows: int, lock: bool, done: queue.SimpleQueue[Chunk | BaseException]) -> None:
+        self._source, self._rows, self._lock, self._done = source, rows, lock, done
+        self.asked: queue.SimpleQueue[ChunkRequest | None] = queue.SimpleQueue()
+        self._pass: Iterator[list[Image]] | None = None
+        self._high: Position | None = None
+        self.ended = False
+        threading.Thread(target=self._run, name="snapshot", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            with connected(self._source, read_timeout=3600.0) as connection:
+                self._set_up(connection)
+                while (request := self.asked.get()) is not None:
+                    chunk = self._read(connection, request)
+                    self.ended = chunk.after is None
+                    self._done.put(chunk)
+                    if self.ended:
+                        break
+                if self._pass is not None:
+                    connection._force_close()  # type: ignore[attr-defined]  # a polite close would read the rest
+        except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's own thread
+            self.ended = True
+            self._done.put(error)
+
+    def _set_up(self, connection: Connection) -> None:
+        with translated(self._source, "set up a snapshot"):
+            query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            query(connection, "SET SESSION net_write_timeout = 3600, wait_timeout = 86400")
+            version = str(query(connection, "SELECT VERSION()")[0][0])
+            self._maria = "mariadb" in version.lower()
+            self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
+
+    def _read(self, connection: Connection, request: ChunkRequest) -> Chunk:
+        if request.keys:
+            return self._keyed(connection, request)
+        if not (self._maria or self._gtids) or not (request.unique and chunks.walkable(request.schema)):
+            return self._page(connection, request)
+        schema, last = request.schema, request.last
+        self._wait(connection, request.position)
+        with translated(self._source, f"read {schema.table_id}"):
+            if last is None:
+                found = query(connection, chunks.select_last(schema, request.where))
+                last = [chunks.stored(value) for value in found[0]] if found else None
+            high = self._begin(connection) if self._maria else None
+            rows = query(
+                connection, chunks.select_rows(schema, request.after, last, request.where, self._rows)
+            ) if last else []  # fmt: skip
+            if self._maria:
+                query(connection, "COMMIT")
+            else:
+                high = self._executed(connection)
+        assert high is not None, "either way it is known"
+        width = len(schema.columns)
+        images = list(_images(schema, [row[:width] for row in rows]))
+        after = [chunks.stored(value) for value in rows[-1][width:]] if len(rows) == self._rows else None
+        total = self._rows_of(connection, request) if request.after is None else None
+        return Chunk(request=request, images=images, after=after, last=last, high=high, total=total)
+
+    def _keyed(self, connection: Connection, request: ChunkRequest) -> Chunk:
+        """The rows of some keys, a few hundred at a time, between one position and another."""
+        images: list[Image] = []
+        self._wait(connection, request.position)
+        exact = self._maria or not self._gtids
+        high = self._pass_begins(connection) if exact else None
+        with translated(self._source, f"read {request.schema.table_id}"):
+            for at in range(0, len(request.keys), KEYS):
+                sql = chunks.select_keys(request.schema, request.keys[at : at + KEYS])
+                images += _images(request.schema, query(connection, sql))
+            if high is None:
+                high = self._executed(connection)
+        return Chunk(request=request, images=images, after=None, last=None, high=high)
+
+    def _page(self, connection: Connection, request: ChunkRequest) -> Chunk:
+        """The next page of one pass over the table, all as of the pass's beginning."""
+        total = None
+        if self._pass is None:
+            total = self._rows_of(connection, request)
+            self._wait(connection, request.position)
+            self._high = self._pass_begins(connection)
+            self._pass = self._pages(connection, request)
+        assert self._high is not None, "it was noted when the pass began"
+        page = next(self._pass, None)
+        after: list[Any] | None = PASS if page is not None else None
+        return Chunk(request=request, images=page or [], after=after, last=None, high=self._high, total=total)
+
+    def _rows_of(self, connection: Connection, request: ChunkRequest) -> int | None:
+        """About how many rows there are, as the server estimates it; None where a condition leaves some out."""
+        table = request.schema.table_id
+        if request.where:
+            return None
+        with translated(self._source, f"estimate the rows of {table}"):
+            found = query(
+                connection,
+                "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+                table.database, table.table,
+            )  # fmt: skip
+        return int(found[0][0]) if found and found[0][0] is not None else None
+
+    def _pages(self, connection: Connection, request: ChunkRequest) -> Iterator[list[Image]]:
+        # Not closed when reading fails: the cursor would first read the rest of the table; the connection goes with it.
+        cursor = connection.cursor(SSCursor)
+        with translated(self._source, f"read {request.schema.table_id}"):
+            cursor.execute(chunks.select_all(request.schema, request.where))
+        while True:
+            with translated(self._source, f"read {request.schema.table_id}"):
+                rows = cursor.fetchmany(self._rows)
+            if not rows:
+                return
+            yield list(_images(request.schema, rows))
+
+    def _pass_begins(self, connection: Connection) -> Position:
+        if self._maria or self._gtids:
+            with translated(self._source, "begin a consistent snapshot"):
+                position = self._begin(connection)
+                return position if self._maria else self._executed(connection)
+        if not self._lock:
+            raise Fatal(
+                f"source {self._source.name}: without GTIDs, only a lock tells which rows belong to which position",
+                "SET PERSIST gtid_mode = ON, or allow a brief FLUSH TABLES WITH READ LOCK by "
+                "snapshot_locking_mode: minimal",
+            )
+        with translated(self._source, "begin a consistent snapshot under a read lock"):
+            query(connection, "FLUSH TABLES WITH READ LOCK")
+            try:
+                query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                return mysql_schema.head(connection, self._source)
+            finally:
+                query(connection, "UNLOCK TABLES")
+
+    def _begin(self, connection: Connection) -> Position:
+        """Begin a consistent snapshot; on MariaDB, the position in the log that it shows exactly."""
+        query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")) if self._maria else {}
+        if not status:
+            return Position(file="", pos=0, gtid_set="", sequence=0)
+        file, pos = status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"])
+        gtids = str(query(connection, "SELECT BINLOG_GTID_POS(%s, %s)", file, pos)[0][0] or "")
+        return Position(file=file, pos=pos, gtid_set=gtids, sequence=0)
+
+    def _executed(self, connection: Connection) -> Position:
+        executed = str(query(connection, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
+        return Position(file="", pos=0, gtid_set=executed, sequence=0)
+
+    def _wait(self, connection: Connection, position: Position) -> None:
+        """Wait until the server shows everything that the stream has read."""
+        deadline = time.monotonic() + _PATIENCE
+        with translated(self._source, "compare the server with the stream"):
+            while not self._shows(connection, position):
+                if time.monotonic() > deadline:
+                    raise Retriable(f"source {self._source.name}: the server stays behind the log that was read")
+                time.sleep(0.005)
+
+    def _shows(self, connection: Connection, position: Position) -> bool:
+        if self._gtids and position.gtid_set:
+            return (
+                str(query(connection, "SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", position.gtid_set)[0][0]) == "1"
+            )
+        if self._maria and re.fullmatch(r"[\d,-]+", position.gtid_set):
+            current = MariaGtidSet.parse(str(query(connection, "SELECT @@GLOBAL.gtid_binlog_pos")[0][0] or ""))
+            wanted = MariaGtidSet.parse(position.gtid_set)
+            return all(current.domains.get(d, (0, -1))[1] >= number for d, (_, number) in wanted.domains.items())
+        return True
+
+
+def _images(schema: TableSchema, rows: Any) -> Iterator[Image]:
+    readers = [(column.name, from_text(column)) for column in schema.columns]
+    for row in rows:
+        yield image_of(readers, row)
+
+
+def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
+    """A row as a SELECT of `select_expression`s returned it → its image, or its refusal naming the columns."""
+    values: dict[str, Canonical] = {}
+    refused: list[str] = []
+    for (name, read), value in zip(readers, row, strict=True):
+        if value is None:
+            values[name] = None
+            continue
+        try:
+            values[name] = read(value)
+        except Unrepresentable as error:
+            values[name] = value.hex() if isinstance(value, bytes) else value
+            refused.append(f"column {name}: {error}")
+    return Refused(values=values, why="; ".join(refused)) if refused else values

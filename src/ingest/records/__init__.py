@@ -1,0 +1,1 @@
+"""Facts → records: numbered, paired with their transactions, interleaved with chunks of snapshots."""

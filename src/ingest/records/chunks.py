@@ -1,0 +1,132 @@
+"""The SELECTs of a chunked snapshot: which keys can be walked in chunks, and how; pure.
+
+A key can be walked if the server orders its values as it compares them with literals: integers, decimals, dates, texts
+and bytes. Others (floating-point numbers, ENUM, JSON) are read in one pass.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from cdc.words.schema import Column, TableSchema
+from ingest.facts.facts import Row
+from ingest.facts.values import select_expression
+
+_WALKABLE = {
+    "int8", "int16", "int32", "int64", "uint64", "decimal", "date", "datetime", "timestamp", "string", "bytes",
+}  # fmt: skip
+_NUMERIC = {"int8", "int16", "int32", "int64", "uint64", "decimal"}
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+def quoted(name: str) -> str:
+    """An identifier as SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def walkable(schema: TableSchema) -> bool:
+    """Whether the table can be read in chunks along its key."""
+    columns = [schema.column(name) for name in schema.primary_key]
+    return bool(columns) and all(
+        column is not None and column.type.kind in _WALKABLE
+        and not column.column_type.startswith(("enum", "set", "bit")) for column in columns
+    )  # fmt: skip
+
+
+def literal(column: Column, value: Any) -> str:
+    """A key value, as `stored` keeps it, as SQL; ValueError for a number that is none."""
+    if isinstance(value, dict):
+        return f"x'{bytes.fromhex(value['hex']).hex()}'"
+    if column.type.kind in _NUMERIC:
+        if not _NUMBER.fullmatch(value):
+            raise ValueError(f"{value!r} is no number")
+        return str(value)
+    text = str(value).replace("\\", "\\\\").replace("'", "''")
+    return f"'{text}'"
+
+
+def stored(value: str | bytes) -> Any:
+    """A key value as a SELECT returned it, as JSON."""
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def select_rows(schema: TableSchema, after: list[Any] | None, last: list[Any] | None, where: str, limit: int) -> str:
+    """The next rows: the columns, then the key as it is."""
+    shown = [select_expression(column, quoted(column.name)) for column in schema.columns]
+    shown += [quoted(name) for name in schema.primary_key]
+    conditions = [f"({where})"] if where else []
+    if after is not None:
+        conditions.append(_compared(schema, after, ">", or_equal=False))
+    if last is not None:
+        conditions.append(_compared(schema, last, "<", or_equal=True))
+    condition = " WHERE " + " AND ".join(conditions) if conditions else ""
+    order = ", ".join(map(quoted, schema.primary_key))
+    return f"SELECT {', '.join(shown)} FROM {_name(schema)}{condition} ORDER BY {order} LIMIT {limit}"
+
+
+def select_last(schema: TableSchema, where: str) -> str:
+    """The greatest key."""
+    keys = [quoted(name) for name in schema.primary_key]
+    condition = f" WHERE ({where})" if where else ""
+    order = ", ".join(f"{key} DESC" for key in keys)
+    return f"SELECT {', '.join(keys)} FROM {_name(schema)}{condition} ORDER BY {order} LIMIT 1"
+
+
+def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
+    """The rows of some keys, each named by its columns' canonical values."""
+    shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
+    names = schema.primary_key
+    if len(names) == 1:
+        values = ", ".join(literal(_key_column(schema, names[0]), _told(schema, names[0], key)) for key in keys)
+        return f"SELECT {shown} FROM {_name(schema)} WHERE {quoted(names[0])} IN ({values})"
+    # not (a, b) IN (…), for which MariaDB would read the whole table
+    rows = " OR ".join(
+        "("
+        + " AND ".join(f"{quoted(n)} = {literal(_key_column(schema, n), _told(schema, n, key))}" for n in names)
+        + ")"
+        for key in keys
+    )
+    return f"SELECT {shown} FROM {_name(schema)} WHERE {rows}"
+
+
+def _key_column(schema: TableSchema, name: str) -> Column:
+    column = schema.column(name)
+    assert column is not None, "a key's columns are columns"
+    return column
+
+
+def _told(schema: TableSchema, name: str, key: Row) -> Any:
+    """A canonical value as `stored` would keep what a SELECT returns."""
+    kind, value = _key_column(schema, name).type.kind, key[name]
+    if kind == "bytes":
+        return {"hex": base64.b64decode(str(value)).hex()}
+    if kind == "date":
+        return str(value).removesuffix("Z")
+    if kind in ("datetime", "timestamp"):
+        return str(value).removesuffix("Z").replace("T", " ")
+    return str(value)
+
+
+def select_all(schema: TableSchema, where: str) -> str:
+    """All rows in one pass, in no order that matters."""
+    shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
+    return f"SELECT {shown} FROM {_name(schema)}" + (f" WHERE ({where})" if where else "")
+
+
+def _name(schema: TableSchema) -> str:
+    return f"{quoted(schema.table_id.database)}.{quoted(schema.table_id.table)}"
+
+
+def _compared(schema: TableSchema, key: list[Any], sign: str, *, or_equal: bool) -> str:
+    """The key compared with values, column by column, so that an index on it is used."""
+    text = ""
+    for name, value in reversed(list(zip(schema.primary_key, key, strict=True))):
+        this, right = quoted(name), literal(_key_column(schema, name), value)
+        if not text:
+            text = f"{this} {sign}{'=' if or_equal else ''} {right}"
+        else:
+            text = f"({this} {sign}= {right} AND ({this} {sign} {right} OR ({text})))"
+    return text

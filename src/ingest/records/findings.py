@@ -1,0 +1,163 @@
+"""What a change topic holds of some rows: the newest image of each, and older ones that were never taken back; pure.
+
+Readers that keep rows by their images take an image back when the next record of the row names it as its before image.
+An image that none named is stale: it stays with them until a record names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from cdc.words.naming import TRUNCATE_KEY
+from ingest.facts.relations import Wanted, alike
+
+Image = dict[str, Any]
+_SORTED = orjson.OPT_SORT_KEYS
+
+
+def same(image: Mapping[str, Any]) -> bytes:
+    """Equal for equal images, whatever the order of their columns."""
+    return orjson.dumps(image, option=_SORTED)
+
+
+@dataclass(slots=True)
+class Found:
+    """What is known of one key. `live` is the row as the log has it (None: it has none), `number` its sequence.
+
+    `ended`: a row of it that a marker ended, and its sequence; nobody has told its end.
+    """
+
+    partition: int
+    live: Image | None = None
+    number: int = 0
+    ended: tuple[Image, int] | None = None
+    images: dict[bytes, Image] = field(default_factory=dict)
+
+    def see(self, change: Mapping[str, Any]) -> None:
+        """A record of the key."""
+        before, after = change["before"], change["after"]
+        if before is not None:
+            self.images.pop(same(before), None)
+        if after is not None:
+            self.images[same(after)] = after
+        self.live, self.number = after, change["source"]["sequence"]
+
+    def marked(self, number: int) -> None:
+        """Rows of smaller sequence are gone, and with them all images but the newest."""
+        if self.number < number:
+            if self.live is not None:
+                self.ended = self.live, self.number
+            self.live = None
+        self.images = {} if self.live is None else {same(self.live): self.live}
+
+    @property
+    def stale(self) -> list[Image]:
+        """Images that no record took back."""
+        live = None if self.live is None else same(self.live)
+        return [image for known, image in self.images.items() if known != live]
+
+
+class Vanished(NamedTuple):
+    """A wanted row that a marker ended: what it was, what its parent's change made of it (None: nothing), its sequence.
+
+    Nobody publishes its end, which may have gone on to rows of other tables.
+    """
+
+    before: Image
+    after: Image | None
+    number: int
+
+
+class Search:
+    """Looks for keys, and for keys of rows that have an image with wanted values, in a topic from `begin` on.
+
+    Whoever reads the topic shows every record to `see`, in each partition's order, then sets `begin` to where it ended
+    and `done`; or `failed`. `most` bounds the keys that are kept: beyond, `full` is set and nothing more is kept.
+    """
+
+    def __init__(self, topic: str, keys: Iterable[bytes], wanted: Iterable[Wanted], most: int) -> None:
+        self.topic, self.begin = topic, dict[int, int]()
+        self.done = self.full = self.given_up = False
+        self.failed: BaseException | None = None
+        self.found: dict[bytes, Found] = {}
+        self.vanished: list[Vanished] = []
+        self._keys, self._most = frozenset(keys), most
+        self._wanted: dict[tuple[str, ...], dict[tuple[Any, ...], list[Wanted]]] = {}
+        for one in wanted:
+            self._wanted.setdefault(one.columns, {}).setdefault(tuple(map(alike, one.old)), []).append(one)
+
+    def again(self, keys: Iterable[bytes]) -> None:
+        """Go on from where it ended, with these keys only."""
+        self._keys, self._wanted, self.done = frozenset(keys), {}, False
+
+    def see(self, partition: int, key: bytes, value: bytes | None) -> None:
+        """The next record."""
+        if value is None or self.full:
+            return
+        if key == TRUNCATE_KEY:
+            number = orjson.loads(value)["source"]["sequence"]
+            for name in [name for name, found in self.found.items() if found.partition == partition]:
+                self._ended(self.found[name], number)
+                self.found[name].marked(number)
+                self._forget(name)
+            self.full |= len(self.vanished) > self._most
+            return
+        known = self.found.get(key)
+        if known is None:
+            if key not in self._keys:
+                if not self._wanted:
+                    return
+                change = orjson.loads(value)
+                if change["after"] is None or not any(self._matching(change["after"])):
+                    return
+            else:
+                change = orjson.loads(value)
+            if len(self.found) >= self._most:
+                self.full = True
+                return
+            known = self.found[key] = Found(partition)
+        else:
+            change = orjson.loads(value)
+        known.see(change)
+        self._forget(key)
+
+    def _ended(self, found: Found, number: int) -> None:
+        if found.live is None or found.number >= number:
+            return
+        for one in self._matching(found.live):
+            after = None if one.new is None else {**found.live, **dict(zip(one.columns, one.new, strict=True))}
+            self.vanished.append(Vanished(found.live, after, found.number))
+
+    def _forget(self, key: bytes) -> None:
+        """Keep no key that is neither looked for nor has an image that is."""
+        if key not in self._keys and not any(
+            one for image in self.found[key].images.values() for one in self._matching(image)
+        ):
+            del self.found[key]
+
+    def _matching(self, image: Mapping[str, Any]) -> Iterator[Wanted]:
+        for columns, values in self._wanted.items():
+            yield from values.get(tuple(alike(image.get(name)) for name in columns), ())
+
+    def concerned(self, key_columns: tuple[str, ...]) -> dict[bytes, Image]:
+        """The keys of all rows that have a wanted image, and those that they have by now if it is in their keys."""
+        keys: dict[bytes, Image] = {}
+        for key, found in self.found.items():
+            waiting = [image for image in found.images.values() if any(self._matching(image))]
+            if waiting:
+                keys[key] = orjson.loads(key)
+            while waiting:
+                image = waiting.pop()
+                for one in self._matching(image):
+                    if one.new is None or not set(one.columns) & set(key_columns):
+                        continue
+                    moved = {**image, **dict(zip(one.columns, one.new, strict=True))}
+                    name = {column: moved[column] for column in key_columns}
+                    if orjson.dumps(name) not in keys:
+                        keys[orjson.dumps(name)] = name
+                        waiting.append(moved)
+        return keys

@@ -1,0 +1,246 @@
+"""Changes, schemas, checkpoints and what is quarantined as records of the log's topics; pure, per topology.
+
+`CHANGE` and `TableWriter` are the path that every change takes: they write the bytes of Debezium's envelope around the
+two images without building the envelope first. `cdc.formats.debezium` says what they must be, and a test compares the
+two.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+
+from cdc.formats.debezium import VERSION, key_of, to_envelope
+from cdc.words import naming
+from cdc.words.errors import Fatal
+from cdc.words.event import ChangeEvent, Position, SourceInfo
+from cdc.words.history import Record as HistoryRecord
+from cdc.words.schema import TableId, TableSchema
+from ingest.facts.facts import Refused, Row, RowsKept
+from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
+
+FORMAT = 1
+_dumps = orjson.dumps
+# The envelope of a change, images and names as JSON: before, after, source up to its row (`TableWriter.logged`), row,
+# sequence, op, ts_ms, transaction: id, total_order, data_collection_order.
+_ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
+TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}'
+CHANGE = _ENVELOPE + TRANSACTION + b"}"
+_PARTIAL = b'"partial":true,'
+
+
+def _text(value: object) -> str:
+    return str(value)
+
+
+def image_size(row: Row) -> int:
+    """Bytes of a row image inside an envelope."""
+    return len(_dumps(row))
+
+
+class TableWriter:
+    """Writes the records of one table under one schema. `shape` takes away and masks columns of an image, in place."""
+
+    def __init__(
+        self, topology: str, schema: TableSchema, connector: str, shape: Callable[[Row], None] | None = None
+    ) -> None:
+        self.schema, self.shape = schema, shape
+        self.topic = naming.change_topic(topology, schema.table_id)
+        self.key = _key_function(schema.primary_key)
+        table = schema.table_id
+        self._begins = (
+            f'{{"version":"{VERSION}","connector":"{connector}","name":{_json(f"{topology}.{table.source}")},"ts_ms":%d,'
+            f'"snapshot":"%b","db":{_json(table.database)},"table":{_json(table.table)},"server_id":%d,"gtid":%b,'
+            '"file":%b,"pos":%d,%b"row":'
+        ).encode()
+
+    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
+        """The envelope's source block up to the row's number, the same for all rows of an event of the log.
+
+        `gtid` and `file` are JSON; `partial` as in `cdc.words.event.SourceInfo`.
+        """
+        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
+
+    def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
+        """The same for rows that a snapshot reads."""
+        file, told = _dumps(position.file), _PARTIAL if partial else b""
+        return self._begins % (ts_ms, b"true", 0, b"null", file, position.pos, told)
+
+    @staticmethod
+    def value(
+        op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes
+    ) -> bytes:
+        """An envelope; images and `transaction` are JSON. Changes of the log are written by `CHANGE`."""
+        return (_ENVELOPE + b"%b}") % (before, after, source, row, sequence, op, ts_ms, transaction)
+
+    def truncated(self, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes) -> Record:
+        """The marker that all rows of smaller sequence are gone; it goes to every partition under a reserved key."""
+        value = self.value(b"t", b"null", b"null", source, row, sequence, ts_ms, transaction)
+        return Record(self.topic, naming.TRUNCATE_KEY, value, EVERY_PARTITION)
+
+    def marker(self, position: Position, number: int, ts_ms: int) -> Record:
+        """The marker that ends a snapshot: rows of smaller sequence that it did not see again are gone."""
+        source = self.read(ts_ms, position)
+        return self.truncated(source, 0, number, ts_ms, b"null")
+
+
+def _json(text: str) -> str:
+    # a % in a name must survive the formatting of the bytes that it stands in
+    return _dumps(text).decode().replace("%", "%%")
+
+
+def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:
+    if len(names) == 1:
+        name, begins = names[0], b"{" + _dumps(names[0]) + b":"
+        return lambda row: begins + _dumps(row[name]) + b"}"
+    return lambda row: _dumps({name: row[name] for name in names})
+
+
+class Recorder:
+    """Writes the records of one topology that are not changes; `ensure_topic` is told of each change topic first."""
+
+    def __init__(
+        self, topology: str, connector: str = "mysql", ensure_topic: Callable[[str], None] = lambda name: None
+    ) -> None:
+        self.topology, self.connector, self._ensure_topic = topology, connector, ensure_topic
+        self.dead_letters = naming.dead_letter_topic(topology)
+        self.quarantine = naming.quarantine_topic(topology)
+
+    def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
+        """The writer of a table's changes."""
+        writer = TableWriter(self.topology, schema, self.connector, shape)
+        self._ensure_topic(writer.topic)
+        return writer
+
+    def change(self, event: ChangeEvent, schema: TableSchema) -> list[Record]:
+        """The records of a change, the plain way; a delete is followed by a tombstone, so that the key is forgotten."""
+        row = event.before if event.after is None else event.after
+        assert row is not None, "a row change has an image"
+        topic = naming.change_topic(self.topology, schema.table_id)
+        key = _dumps(key_of(schema, row))
+        records = [Record(topic, key, _dumps(to_envelope(event, self.topology)))]
+        return [*records, Record(topic, key, None)] if event.op == "d" else records
+
+    def schema(self, schema: TableSchema) -> Record:
+        """The record of a table's schema, to be appended before the first row of its version."""
+        self._ensure_topic(naming.change_topic(self.topology, schema.table_id))
+        return Record(naming.schemas_topic(self.topology), str(schema.table_id).encode(), _dumps(schema.to_json()))
+
+    def history(self, found: Iterable[HistoryRecord]) -> list[Record]:
+        """Records of the schema history."""
+        topic = naming.history_topic(self.topology)
+        return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
+
+    def dead_letter(self, image: Refused, info: SourceInfo, ts_ms: int) -> Record:
+        """The record of a quarantined row image: where it stood, its values as far as they can be shown, and why."""
+        letter = {
+            "format": FORMAT,
+            "stage": "capture",
+            "table": str(info.table_id),
+            "why": image.why,
+            "values": image.values,
+            "gtid": info.gtid,
+            "file": info.file,
+            "pos": info.pos,
+            "row": info.row,
+            "source_ts_ms": info.ts_ms,
+            "ts_ms": ts_ms,
+        }
+        return Record(self.dead_letters, str(info.table_id).encode(), _dumps(letter, default=_text))
+
+    def unread(self, image: Refused, table: TableId, place: Position, ts_ms: int) -> Record:
+        """The same of a row that was read beside the log, up to a place in it."""
+        info = SourceInfo(
+            table_id=table, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,
+            sequence=place.sequence, snapshot="true",
+        )  # fmt: skip
+        return self.dead_letter(image, info, ts_ms)
+
+    def kept(self, fact: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int) -> Record:
+        """The record of rows that cannot be decoded: the raw events, where they stood, and why."""
+        return Record(
+            self.quarantine,
+            str(fact.table).encode(),
+            _dumps(
+                {
+                    "format": FORMAT,
+                    "source": fact.table.source,
+                    "database": fact.table.database,
+                    "table": fact.table.table,
+                    "why": fact.why,
+                    "server": fact.server,
+                    "server_id": server_id,
+                    "table_map": base64.b64encode(fact.table_map).decode(),
+                    "event": base64.b64encode(fact.event).decode(),
+                    "gtid": gtid,
+                    "file": fact.file,
+                    "pos": fact.pos,
+                    "row": row,
+                    "sequence": position.sequence,
+                    "source_ts_ms": commit_ms,
+                }
+            ),
+        )
+
+
+def checkpoint_value(
+    checkpoint: Checkpoint, source: str, end_offsets: dict[str, dict[int, int]], history: int = 0
+) -> bytes:
+    """Value of a record of `…positions`; `end_offsets`: topic → partition → offset behind the checkpoint's records.
+
+    `history` is the offset in `…history` from which on all of the schema history is told.
+    """
+    position = checkpoint.position
+    return _dumps(
+        {
+            "format": FORMAT,
+            "source": source,
+            "position": {
+                "file": position.file,
+                "pos": position.pos,
+                "gtid_set": position.gtid_set,
+                "row": position.row,
+                "sequence": position.sequence,
+            },
+            "snapshot": checkpoint.snapshot,
+            "ts_ms": checkpoint.ts_ms,
+            **({"history": history} if history else {}),
+            **({"open": checkpoint.open} if checkpoint.open else {}),
+            **({"state": checkpoint.state} if checkpoint.state else {}),
+            "end_offsets": {topic: {str(p): o for p, o in ends.items()} for topic, ends in end_offsets.items()},
+        }
+    )
+
+
+def history_start(value: bytes | None) -> int:
+    """Where the schema history is read from, as the newest record of `…positions` says."""
+    return int(orjson.loads(value).get("history", 0)) if value is not None else 0
+
+
+def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]]:
+    """Inverse of `checkpoint_value`; Fatal for another format: a newer Tailorbird wrote it."""
+    stored: dict[str, Any] = orjson.loads(value)
+    if stored["format"] != FORMAT:
+        raise Fatal(
+            f"a position of format {stored['format']} is stored, this version reads format {FORMAT}",
+            "run the version of Tailorbird that wrote it, or a newer one",
+        )
+    position = stored["position"]
+    checkpoint = Checkpoint(
+        position=Position(
+            file=position["file"],
+            pos=position["pos"],
+            gtid_set=position["gtid_set"],
+            row=position["row"],
+            sequence=position["sequence"],
+        ),
+        snapshot=stored["snapshot"],
+        ts_ms=stored["ts_ms"],
+        open=stored.get("open"),
+        state=stored.get("state", {}),
+    )
+    ends = {topic: {int(p): o for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}
+    return checkpoint, ends

@@ -1,0 +1,264 @@
+"""Snapshots in chunks, interleaved with the log: live changes win, without locks and without writes; pure.
+
+While a chunk is read, the keys that the log changes meanwhile are remembered: its window. A chunk's rows hold all of
+the log up to where it was requested (`ChunkReader` waits for that) and nothing behind its `high`. When the log has been
+published up to `high`, the rows whose keys were not changed in the window are published; for all others the log has
+told more. DDL or TRUNCATE in the window voids the chunk, and it is read again. Progress is committed with the rows, so
+a snapshot goes on at the chunk after any crash. Source: DBLog (Andreakis, Papapanagiotou), positions as watermarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cdc.words.errors import Skippable
+from cdc.words.event import Position
+from cdc.words.schema import TableId, TableSchema
+from ingest.facts.facts import Image, Row
+from ingest.facts.tables import Tables
+from ingest.records.images import snapshot_records
+from ingest.records.records import Recorder
+from ingest.records.seams import Record
+
+# Instead of a key, for tables that are read in one ordered pass: all chunks show the pass's beginning, so that the
+# window lasts from there, and a pass that was cut off begins again.
+PASS = ["pass"]
+# Instead of a marker's number: of all rows, none is older.
+MENDS_ONLY = -1
+Key = list[Any]  # values of key columns as the reader wrote them: JSON, and opaque here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRequest:
+    """Read the next rows of a table: behind `after` (None: from the beginning), up to `last` (None: not known yet).
+
+    `where` limits the rows; `unique` says that no two of them share a key. What is read must hold everything up to
+    `position`. Where `keys` are named, only their rows are read, all at once; a key is named by its columns' values.
+    """
+
+    number: int
+    schema: TableSchema
+    position: Position
+    after: Key | None
+    last: Key | None
+    where: str
+    unique: bool = True
+    keys: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows that were read for a request; `high` is a position behind everything that they show.
+
+    `after` is where the next chunk begins, None when the table is at its end; `last` the key that ends the table;
+    `total` about how many rows it has, told with a table's first chunk.
+    """
+
+    request: ChunkRequest
+    images: list[Image]
+    after: Key | None
+    last: Key | None
+    high: Position
+    total: int | None = None
+
+
+class ChunkReader(Protocol):
+    """Reads chunks beside the log, of several tables at a time; errors come out of `ready`."""
+
+    def request(self, request: ChunkRequest) -> None:
+        """Begin to read."""
+
+    def ready(self) -> list[Chunk]:
+        """Chunks that were read since the last call; never waits."""
+
+
+class Snapshots:
+    """The snapshots of one source that are under way. `state` is their progress as JSON, by `database.table`.
+
+    `partial` are the tables whose history the log does not hold whole (`cdc.words.event.SourceInfo.partial`): until a
+    snapshot of them is complete, and for good where a condition keeps rows out of it.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        recorder: Recorder,
+        tables: Tables,
+        state: Mapping[str, Any],
+        *,
+        partial: Iterable[str] = (),
+        parallel: int = 2,
+    ) -> None:
+        self._source, self._recorder, self._tables, self._parallel = source, recorder, tables, parallel
+        self._state: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in state.items()}
+        for entry in self._state.values():
+            if entry.get("after") == PASS:
+                del entry["after"]
+        self.partial = {self._table(name) for name in (*partial, *self._state)}
+        self._requested: dict[TableId, ChunkRequest] = {}
+        self._waiting: dict[TableId, Chunk] = {}
+        self._number = 0
+        self.windows: dict[TableId, set[bytes]] = {}
+        self.paused = self.moved = False
+        self.quarantined = self.rows = 0
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Progress to be committed with the records; empty when no snapshot is under way."""
+        return {name: dict(entry) for name, entry in self._state.items()}
+
+    @property
+    def initial(self) -> bool:
+        """Whether a table of the first snapshot is not complete yet."""
+        return any(entry.get("initial") for entry in self._state.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._state)
+
+    def start(self, table: TableId, *, initial: bool = False, where: str = "", marker: int | None = None) -> None:
+        """Take a table's snapshot, from its beginning if one is under way.
+
+        `marker` is a number of the sequence: rows that are not seen again vanish, by a truncate marker at the end, and
+        the rest is mended (`joins.steps.truncation`); -1 mends only. A snapshot of all rows that is under way is not
+        limited by a later `where`.
+        """
+        self.void(table)
+        name = f"{table.database}.{table.table}"
+        known = self._state.get(name)
+        initial = initial or bool((known or {}).get("initial"))
+        if known is not None and not known.get("where"):
+            where = ""
+        if marker == MENDS_ONLY and not where:
+            marker = (known or {}).get("marker")
+        whole = table not in self.partial if known is None else known.get("whole", False)
+        self._state[name] = {"rows": 0, "whole": whole}
+        self.partial.add(table)
+        if initial:
+            self._state[name]["initial"] = True
+        if where:
+            self._state[name]["where"] = where
+        if marker is not None:
+            self._state[name]["marker"] = marker
+
+    def stop(self, table: TableId) -> None:
+        """Give a table's snapshot up; what was published of it stays."""
+        self.void(table)
+        self._state.pop(f"{table.database}.{table.table}", None)
+
+    def gone(self, table: TableId) -> None:
+        """The table is no more: one of its name that comes later begins with nothing."""
+        self.stop(table)
+        self.partial.discard(table)
+
+    def void(self, table: TableId) -> None:
+        """Whatever is being read of a table must be read again: it was changed as a whole."""
+        self._requested.pop(table, None)
+        self._waiting.pop(table, None)
+        self.windows.pop(table, None)
+        entry = self._state.get(f"{table.database}.{table.table}", {})
+        if entry.get("after") == PASS:
+            del entry["after"]
+
+    def restart(self, table: TableId) -> None:
+        """Its key has changed: read it from its beginning."""
+        entry = self._state.get(f"{table.database}.{table.table}")
+        if entry is not None:
+            self.void(table)
+            entry.pop("after", None)
+            entry.pop("last", None)
+
+    def turn(
+        self,
+        reader: ChunkReader,
+        position: Callable[[], Position],
+        reached: Callable[[Position], bool],
+        now_ms: int,
+    ) -> list[Record]:
+        """Between two transactions of the log: publish what is ready, ask for more.
+
+        `position` tells the place behind the first of them, `reached` whether the log has been read up to a position.
+        `moved` is set when there is progress to be committed.
+        """
+        for chunk in reader.ready():
+            table = chunk.request.schema.table_id
+            known = self._requested.get(table)
+            if known is not None and known.number == chunk.request.number:
+                self._waiting[table] = chunk
+        records: list[Record] = []
+        for table, chunk in list(self._waiting.items()):
+            if reached(chunk.high):
+                records += self._publish(table, chunk, now_ms)
+        if not self.paused:
+            self._ask(reader, position, now_ms)
+        return records
+
+    def _ask(self, reader: ChunkReader, position: Callable[[], Position], now_ms: int) -> None:
+        for name, entry in self._state.items():
+            if len(self._requested) >= self._parallel:
+                return
+            table = self._table(name)
+            if table in self._requested:
+                continue
+            try:
+                schema = self._tables.read_schema(table)
+            except Skippable:
+                continue  # in quarantine: its snapshot goes on when its columns are known
+            self._number += 1
+            request = ChunkRequest(
+                number=self._number,
+                schema=schema,
+                position=position(),
+                after=entry.get("after"),
+                last=entry.get("last"),
+                where=entry.get("where", ""),
+                unique=self._tables.is_unique(schema),
+            )
+            self._requested[table] = request
+            entry.setdefault("began_ms", now_ms)
+            self.windows.setdefault(table, set())
+            reader.request(request)
+
+    def _publish(self, table: TableId, chunk: Chunk, now_ms: int) -> list[Record]:
+        """The chunk's rows whose keys did not change in its window, and the progress behind them."""
+        touched = self.windows.get(table, set())
+        writer = self._recorder.writer(self._tables.schema(table), self._tables.shape(table))
+        made = snapshot_records(self._recorder, writer, chunk.images, chunk.request.position, now_ms)
+        records = [record for record in made if record.topic != writer.topic or record.key not in touched]
+        self.quarantined += sum(record.topic == self._recorder.dead_letters for record in records)
+        self._requested.pop(table)
+        self._waiting.pop(table)
+        if chunk.after != PASS:
+            self.windows.pop(table)
+        name = f"{table.database}.{table.table}"
+        entry = self._state[name]
+        entry["rows"] += len(chunk.images)
+        if chunk.total is not None:
+            entry["total"] = chunk.total
+        self.rows += sum(record.topic == writer.topic for record in records)
+        self.moved = True
+        if chunk.after is not None:
+            entry |= {"after": chunk.after, "last": chunk.last}
+            return records
+        del self._state[name]
+        if entry.get("whole") or not entry.get("where"):
+            self.partial.discard(table)
+        if entry.get("marker") is not None:
+            low = chunk.request.position
+            mark = writer.marker(low, entry["marker"], now_ms)
+            records.append(mark)
+        return records
+
+    def _table(self, name: str) -> TableId:
+        database, _, table = name.partition(".")
+        return TableId(source=self._source, database=database, table=table)
+
+    def under_way(self, table: TableId) -> int | None:
+        """The number of the chunk of a table that is asked for and not published; of one pass, always the same."""
+        request = self._requested.get(table)
+        return None if request is None else -1 if request.after == PASS else request.number
+
+    def progress(self) -> Mapping[str, int]:
+        """Rows read so far, by table."""
+        return {name: entry["rows"] for name, entry in self._state.items()}

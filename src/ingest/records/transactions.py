@@ -1,0 +1,396 @@
+"""Facts → records: numbers every change, pairs it with its source transaction, and keeps the position; pure.
+
+Rules, each defended by a law: sequence numbers grow by one per change and never repeat; a transaction that was cut off
+moves nothing; a huge one may be published in parts, and the next part begins at the next row; a row whose key changed
+is deleted under the old key and created under the new one; a quarantined image counts as no row, so that nothing stale
+stays downstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import orjson
+
+from cdc.words.errors import Fatal, Skippable
+from cdc.words.event import Position, SourceInfo
+from cdc.words.schema import TableId
+from ingest.facts.facts import (
+    Fact,
+    Image,
+    Refused,
+    RowsKept,
+    RowsLogged,
+    StatementLogged,
+    TableDescribed,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+)
+from ingest.facts.redecode import decoded
+from ingest.facts.tables import Change, Tables
+from ingest.records.images import MAX_IMAGE, events, shaped, tellable
+from ingest.records.records import CHANGE, TRANSACTION, Recorder, TableWriter
+from ingest.records.seams import Checkpoint, Record, Stream
+
+_dumps, _new = orjson.dumps, tuple.__new__
+_NULL = b"null"
+
+
+class Watcher(Protocol):
+    """Who must know what the log does to tables while they are being read: `snapshots.Snapshots`."""
+
+    windows: dict[TableId, set[bytes]]
+    partial: set[TableId]
+
+    def void(self, table: TableId) -> None:
+        """The table was changed as a whole."""
+
+    def restart(self, table: TableId) -> None:
+        """The table has another key."""
+
+    def start(self, table: TableId, *, marker: int | None = None) -> None:
+        """What the table holds came without the log's telling, by a name or a partition: read it."""
+
+    def gone(self, table: TableId) -> None:
+        """The table is no more."""
+
+
+class Transactions:
+    """Turns the facts of one stream into records, from a checkpoint on.
+
+    Feed every fact to `records`, append what it returns, and commit with `checkpoint`. A new stream (after a lost
+    connection) needs a new instance, started from what the log says is committed.
+    """
+
+    def __init__(self, recorder: Recorder, tables: Tables, start: Checkpoint, watcher: Watcher | None = None) -> None:
+        self._watcher = watcher
+        self._windows = watcher.windows if watcher is not None else {}
+        self._partial = watcher.partial if watcher is not None else set[TableId]()
+        self._recorder, self.tables, self._start = recorder, tables, start
+        self._file, self._pos = start.position.file, start.position.pos
+        self._sequence = start.position.sequence
+        self._ts_ms = start.ts_ms
+        self._open: TransactionBegan | None = None
+        self._row = self._total = self._skip = 0
+        # As JSON: the open transaction's GTID, what it is called, and the file that was named last.
+        self._gtid = self._id = self._file_json = _NULL
+        self._file_named = ""
+        self._touched = False
+        self._orders: dict[TableId, int] = {}
+        self._resumed = start.open
+        self._writers: dict[TableId, TableWriter] = {}
+        self.changes = 0
+        self.quarantined = 0
+        self.kept: dict[str, int] = dict(start.state.get("kept", {}))
+        self.moved = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything fed so far belongs to transactions that ended."""
+        return self._open is None
+
+    @property
+    def clean(self) -> bool:
+        """Whether no record was made for a transaction that has not ended."""
+        return self._open is None or not self._touched
+
+    def checkpoint(self, stream: Stream) -> Checkpoint:
+        """How far the stream has been read. Resets `moved`. Inside a transaction it counts what was published of it."""
+        self.moved = False
+        row, counted = 0, None
+        if not self.clean:
+            assert self._open is not None, "only an open transaction is not clean"
+            row = self._row
+            counted = {
+                "id": self._open.gtid or f"{self._open.file}:{self._open.pos}",
+                "total_order": self._total,
+                "orders": [[t.database, t.table, n] for t, n in self._orders.items()],
+            }
+        return replace(self._start, position=self.place(stream, row), ts_ms=self._ts_ms, open=counted)
+
+    def rest(self, stream: Stream) -> None:
+        """Nothing happens: stand where the log ends, so that the files before may be purged."""
+        if self._open is None and (place := stream.place) != (self._file, self._pos):
+            (self._file, self._pos), self.moved = place, True
+
+    def count_on(self, number: int) -> None:
+        """Give the next change a number above this one: a replay has come to where the capture was before."""
+        self._sequence, self.moved = max(number, self._sequence), True
+
+    def place(self, stream: Stream, row: int = 0) -> Position:
+        """The position behind the last transaction that ended."""
+        return Position(file=self._file, pos=self._pos, gtid_set=stream.gtid_set, sequence=self._sequence, row=row)
+
+    def records(self, fact: Fact, now_ms: int) -> list[Record]:
+        """Records to append because of a fact; `now_ms` becomes the events' time of publication."""
+        if isinstance(fact, TransactionLogged):
+            self._begin(fact.began)
+            records = self._rows(fact.rows, now_ms)
+            self._end(fact.ended)
+            return records
+        if isinstance(fact, RowsLogged):
+            return self._rows(fact, now_ms)
+        match fact:
+            case TransactionBegan():
+                self._begin(fact)
+            case TransactionEnded():
+                self._end(fact)
+            case StatementLogged():
+                return self._statement(fact, now_ms)
+            case TableDescribed():
+                return self._changed(self.tables.described(fact, self._next()))
+            case RowsKept():
+                return self._kept(fact)
+        return []
+
+    def _begin(self, fact: TransactionBegan) -> None:
+        self._open, self._touched = fact, False
+        self._row = self._total = self._skip = 0
+        self._orders.clear()
+        if fact.gtid:
+            self._gtid = self._id = _dumps(fact.gtid)
+        else:
+            self._gtid, self._id = _NULL, _dumps(f"{fact.file}:{fact.pos}")
+        if self._resumed is None:
+            return
+        found = fact.gtid or f"{fact.file}:{fact.pos}"
+        if found != self._resumed["id"]:
+            raise Fatal(
+                f"transaction {self._resumed['id']} was published in part, but the source goes on with {found}",
+                "its log is not the one that was read; take a new snapshot",
+            )
+        self._skip, self._total = self._start.position.row, self._resumed["total_order"]
+        source = self.tables.source
+        self._orders = {TableId(source=source, database=d, table=t): n for d, t, n in self._resumed["orders"]}
+        self._resumed, self._touched = None, True
+
+    def _end(self, fact: TransactionEnded) -> None:
+        assert self._open is not None, "a transaction ends that never began"
+        if self._skip:
+            raise Fatal(f"transaction {self._open.gtid} is shorter than what was published of it", "report it")
+        self._file, self._pos = fact.file, fact.pos
+        self._open, self.moved = None, True
+
+    def _next(self) -> Position:
+        """The position behind a change that takes the next number."""
+        return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
+
+    def _statement(self, fact: StatementLogged, now_ms: int) -> list[Record]:
+        before = {schema.table_id: schema for schema in self.tables.schemas()}
+        change = self.tables.statement(fact, self._next())
+        records = self._changed(change)
+        truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
+        refilled = {e.to if e.kind == "rename" else (e.database, e.table) for e in change.effects
+                    if e.kind in ("rename", "partition")}  # fmt: skip
+        for table, schema in before.items():
+            gone = not self.tables.exists(table)
+            if self._watcher is not None and gone:
+                self._watcher.gone(table)
+            if gone or (table.database, table.table) in truncated:
+                records += self._truncated(table, self._recorder.writer(schema), now_ms)
+        for name in sorted(name for name in refilled if name and self.tables.captured(*name)):
+            table = TableId(source=self.tables.source, database=name[0], table=name[1])
+            if self._watcher is not None and self.tables.exists(table):
+                self._touched = True
+                self._watcher.start(table, marker=self.number())
+        return records
+
+    def number(self) -> int:
+        """The next number of the sequence, which nothing else takes: what is older has a smaller one."""
+        self._sequence, self.moved = self._sequence + 1, True
+        return self._sequence
+
+    def _truncated(self, table: TableId, writer: TableWriter, now_ms: int) -> list[Record]:
+        if self._watcher is not None:
+            self._watcher.void(table)
+        order = self._counted(table)
+        assert self._open is not None, "a statement outside a transaction"
+        source = self._source(writer, self._open.file, self._open.pos)
+        transaction = TRANSACTION % (self._id, self._total, order)
+        return [writer.truncated(source, self._row, self._sequence, now_ms, transaction)]
+
+    def _counted(self, table: TableId) -> int:
+        """Number one more change of a table; its order within the transaction."""
+        assert self._open is not None, "a change outside a transaction"
+        self._touched = True
+        self._sequence += 1
+        self.changes += 1
+        self._total += 1
+        self._ts_ms = self._open.commit_us // 1000
+        order = self._orders[table] = self._orders.get(table, 0) + 1
+        return order
+
+    def _changed(self, change: Change) -> list[Record]:
+        if not change.numbered:
+            return []
+        self._touched = True
+        self._sequence += 1
+        if self._watcher is not None:
+            for schema in change.schemas:
+                known = self._writers.get(schema.table_id)
+                (self._watcher.void if known and known.schema.primary_key == schema.primary_key
+                 else self._watcher.restart)(schema.table_id)  # fmt: skip
+        self._writers.clear()
+        return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
+
+    def _kept(self, fact: RowsKept) -> list[Record]:
+        assert self._open is not None, "rows outside a transaction"
+        if self._skip:
+            self._skip -= 1
+            return []
+        if self.tables.shape(fact.table):
+            raise Fatal(
+                f"rows of {fact.table} cannot be decoded ({fact.why}), and its ignored or masked columns may not leave",
+                "`tailorbird schema set`, or a new snapshot without them",
+            )
+        self._touched = True
+        self._sequence += 1
+        self.quarantined += 1
+        self.kept.setdefault(f"{fact.table.database}.{fact.table.table}", self._sequence)
+        position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
+        commit_ms = self._open.commit_us // 1000
+        record = self._recorder.kept(fact, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
+        self._row += 1
+        return [record]
+
+    def replay(self, letters: list[Mapping[str, Any]], table: TableId, now_ms: int) -> list[Record]:
+        """Rows that were kept, published now that their columns are known. Skippable when these are not theirs."""
+        columns = self.tables.catalog_columns(table)
+        facts = [(decoded(letter, columns), letter["row"]) for letter in letters]
+        records: list[Record] = []
+        for (began, rows), row in facts:
+            self._begin(began)
+            self._row = row
+            records += self._rows(rows, now_ms)
+        self._open = None
+        self.kept.pop(f"{table.database}.{table.table}", None)
+        return records
+
+    def tell(self, fact: TableDescribed) -> list[Record]:
+        """What the server or a person says of a table's columns."""
+        return self._changed(self.tables.described(fact, self._next()))
+
+    def _writer(self, table: TableId) -> TableWriter:
+        writer = self._writers.get(table)
+        if writer is None:
+            try:
+                writer = self._recorder.writer(self.tables.schema(table), self.tables.shape(table))
+                self._writers[table] = writer
+            except Skippable as error:
+                raise Fatal(error.message, error.hint) from error
+        return writer
+
+    def _rows(self, fact: RowsLogged, now_ms: int) -> list[Record]:
+        """The path of nearly all changes: images that are told, as bytes around the images' JSON."""
+        rows = fact.rows
+        if self._skip:
+            skipped = min(self._skip, len(rows))
+            self._skip -= skipped
+            self._row += skipped
+            rows = rows[skipped:]
+            if not rows:
+                return []
+        opened = self._open
+        assert opened is not None, "rows outside a transaction"
+        table, operation = fact.table, fact.operation
+        writer = self._writers.get(table) or self._writer(table)
+        if writer.shape:
+            shaped(writer.shape, fact)
+        if not fact.plain:
+            return self._one_by_one(fact, rows, writer, now_ms)
+        self._touched = True
+        self._ts_ms = opened.commit_us // 1000
+        row, sequence, total, orders = self._row, self._sequence, self._total, self._orders
+        order = orders.get(table, 0) if orders else 0
+        key_of, topic, name, source = writer.key, writer.topic, self._id, self._source(writer, fact.file, fact.pos)
+        out: list[Record] = []
+        largest = 0
+        before: Any
+        for change in rows:
+            before, after = change if operation == "update" else (None, change)
+            sequence, total, order = sequence + 1, total + 1, order + 1
+            key, image = key_of(after), _dumps(after)
+            if operation == "insert":
+                value = CHANGE % (_NULL, image, source, row, sequence, b"c", now_ms, name, total, order)
+            elif operation == "delete":
+                value = CHANGE % (image, _NULL, source, row, sequence, b"d", now_ms, name, total, order)
+            else:
+                old, old_key = _dumps(before), key_of(before)
+                if old_key == key:
+                    value = CHANGE % (old, image, source, row, sequence, b"u", now_ms, name, total, order)
+                else:
+                    value = CHANGE % (old, _NULL, source, row, sequence, b"d", now_ms, name, total, order)
+                    out.append(_new(Record, (topic, old_key, value, None)))
+                    out.append(_new(Record, (topic, old_key, None, None)))
+                    sequence, total, order = sequence + 1, total + 1, order + 1
+                    largest = max(largest, len(value))
+                    value = CHANGE % (_NULL, image, source, row, sequence, b"c", now_ms, name, total, order)
+            if len(value) > largest:
+                largest = len(value)
+            out.append(_new(Record, (topic, key, value, None)))
+            if operation == "delete":
+                out.append(_new(Record, (topic, key, None, None)))
+            row += 1
+        if largest >= MAX_IMAGE:
+            return self._one_by_one(fact, rows, writer, now_ms)
+        self.changes += total - self._total
+        self._row, self._sequence, self._total = row, sequence, total
+        orders[table] = order
+        if self._windows and table in self._windows:
+            self._windows[table].update(record.key for record in out)
+        return out
+
+    def _one_by_one(self, fact: RowsLogged, rows: Iterable[Any], writer: TableWriter, now_ms: int) -> list[Record]:
+        """The careful path, for events with images that are refused or very large."""
+        assert self._open is not None, "rows outside a transaction"
+        self._touched = True
+        records: list[Record] = []
+        source = self._source(writer, fact.file, fact.pos)
+        for change in rows:
+            pair = change if fact.operation == "update" else (None, change)
+            if fact.operation == "delete":
+                pair = (change, None)
+            images: list[Image | None] = [None if image is None else tellable(image) for image in pair]
+            for image in images:
+                if isinstance(image, Refused):
+                    self.quarantined += 1
+                    info = self._info(fact.table, fact.file, fact.pos)
+                    records.append(self._recorder.dead_letter(image, info, now_ms))
+            for op, old, new in events(writer, *(None if isinstance(i, Refused) else i for i in images)):
+                order = self._counted(fact.table)
+                key = writer.key(new or old or {})
+                place = source, self._row, self._sequence
+                value = CHANGE % (_dumps(old), _dumps(new), *place, op, now_ms, self._id, self._total, order)
+                records.append(Record(writer.topic, key, value))
+                if op == b"d":
+                    records.append(Record(writer.topic, key, None))
+            self._row += 1
+        if fact.table in self._windows:
+            self._windows[fact.table].update(record.key for record in records)
+        return records
+
+    def _source(self, writer: TableWriter, file: str, pos: int) -> bytes:
+        """The source block of an event's rows."""
+        opened = self._open
+        assert opened is not None, "rows outside a transaction"
+        if file != self._file_named:
+            self._file_named, self._file_json = file, _dumps(file)
+        partial = bool(self._partial) and writer.schema.table_id in self._partial
+        server = opened.server_id
+        return writer.logged(opened.commit_us // 1000, server, self._gtid, self._file_json, pos, partial=partial)
+
+    def _info(self, table: TableId, file: str, pos: int) -> SourceInfo:
+        assert self._open is not None, "rows outside a transaction"
+        return SourceInfo(
+            table_id=table,
+            ts_ms=self._open.commit_us // 1000,
+            server_id=self._open.server_id,
+            gtid=self._open.gtid or None,
+            file=file,
+            pos=pos,
+            row=self._row,
+            sequence=self._sequence,
+        )

@@ -1,0 +1,1 @@
+"""What a capture tells of itself: metrics, log lines, whether it moves."""

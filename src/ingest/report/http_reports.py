@@ -1,0 +1,194 @@
+"""What one capture tells as it goes: Prometheus metrics under the names that Debezium's and Kafka Connect's exporters
+give theirs, log lines with positions, and its health."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from cdc.topology.topology import Source
+from cdc.words.errors import TailorbirdError
+from cdc.words.event import Position
+from ingest.capture.observer import Observer
+from ingest.records.seams import Checkpoint
+from ingest.report.health import Health, Verdict
+
+CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
+LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until committed in the log", ["source"])
+DEAD_LETTERS = Counter("tailorbird_dead_letters", "What could not be handled and was quarantined", ["stage"])
+RESTARTS = Counter("tailorbird_capture_restarts", "Sessions ended by a server that was away", ["source"])
+_STREAM = ["plugin", "name", "context"]
+BEHIND = Gauge(
+    "debezium_metrics_MilliSecondsBehindSource",
+    "From the source's commit to ours, of the last change; 0: none",
+    _STREAM,
+)
+SINCE_EVENT = Gauge("debezium_metrics_MilliSecondsSinceLastEvent", "Since changes were last published", _STREAM)
+# gauges, since Debezium's exporter gives them without the ending that counters get
+EVENTS = Gauge("debezium_metrics_TotalNumberOfEventsSeen", "Changes published since the process started", _STREAM)
+ERRONEOUS = Gauge("debezium_metrics_NumberOfErroneousEvents", "Row images that were quarantined", _STREAM)
+COMMITTED = Gauge(
+    "debezium_metrics_NumberOfCommittedTransactions", "Commits in Kafka, of one or more of theirs", _STREAM
+)
+CONNECTED = Gauge("debezium_metrics_Connected", "1 while a session runs, 0 while a server is waited for", _STREAM)
+POSITION = Gauge("debezium_metrics_SourceEventPosition", "Committed position in the log file", [*_STREAM, "file"])
+RUNNING = Gauge("debezium_metrics_SnapshotRunning", "1 while tables are read", _STREAM)
+COMPLETED = Gauge("debezium_metrics_SnapshotCompleted", "1 once all tables were read", _STREAM)
+SCANNED = Gauge("debezium_metrics_RowsScanned", "Rows read of a table's snapshot", [*_STREAM, "table"])
+_TASK = ["connector", "task"]
+WRITTEN = Counter("kafka_connect_source_task_metrics_source_record_write", "Changes written to Kafka", _TASK)
+UNTOLD = Counter(
+    "tailorbird_capture_untold_changes",
+    "Changes that the log did not tell, by kind; `rows`: mended",
+    ["source", "kind"],
+)
+HELD = Gauge("tailorbird_capture_held_rows", "Rows held back until they are mended", ["source"])
+MOVING = Gauge("tailorbird_capture_moving", "1 while the health check would say so", ["source"])
+HEAD_EVERY = 5.0  # seconds between questions for the server's head
+
+
+class Reports(Observer):
+    """Metrics, log lines and health of one source; `progressed` is set by every commit of changes."""
+
+    def __init__(self, topology: str, source: Source, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._log, name = log, source.name
+        self._captured, self._lag = CAPTURED.labels(name), LAG.labels(name)
+        self._name = name
+        self._dead = DEAD_LETTERS.labels("capture")
+        server = f"{topology}.{name}"
+        stream, snapshot = (source.type, server, "streaming"), (source.type, server, "snapshot")
+        self._stream, self._snapshot = stream, snapshot
+        self._behind, self._events, self._erroneous = (g.labels(*stream) for g in (BEHIND, EVENTS, ERRONEOUS))
+        self._commits, self._connected = COMMITTED.labels(*stream), CONNECTED.labels(*stream)
+        self._running, self._completed = RUNNING.labels(*snapshot), COMPLETED.labels(*snapshot)
+        self._written = WRITTEN.labels(server, "0")
+        self._next_line = time.monotonic() + 5.0
+        self._last = time.monotonic()
+        SINCE_EVENT.labels(*stream).set_function(lambda: (time.monotonic() - self._last) * 1000)
+        self._poll = source.poll is not None
+        patience = 30.0 if source.poll is None else max(30.0, 3 * source.poll.interval)
+        self._health = Health(started=time.monotonic(), patience=patience, polls=self._poll)
+        MOVING.labels(name).set_function(lambda: float(self.verdict()[0].healthy))
+        self.progressed = False
+
+    def phase(self, what: str, **details: object) -> None:
+        """One line, with the position."""
+        self._connected.set(1)
+        self._log.info(what, **{**self._place(), **details})
+
+    def resumed(self, position: Position) -> None:
+        """Where the session begins."""
+        self._health.resumed(position)
+
+    def committed(self, checkpoint: Checkpoint) -> None:
+        """Position and health."""
+        position = checkpoint.position
+        before = self._health.position
+        self._health.committed(position, time.monotonic())
+        self._commits.inc()
+        self._running.set(checkpoint.snapshot == "running")
+        self._completed.set(checkpoint.snapshot == "done")
+        if before is not None and before.file != position.file:
+            POSITION.remove(*self._stream, before.file)
+        POSITION.labels(*self._stream, position.file).set(position.pos)
+
+    def captured(self, changes: int) -> None:
+        """Counts."""
+        self._captured.inc(changes)
+        self._events.inc(changes)
+        self._written.inc(changes)
+        self.progressed = True
+        if changes or self._poll:
+            self._last = time.monotonic()
+            self._health.captured(self._last)
+
+    def quarantined(self, images: int) -> None:
+        """Counts, and says so: somebody has to look."""
+        if images:
+            self._dead.inc(images)
+            self._erroneous.inc(images)
+            self._log.warning("rows quarantined", rows=images, topic="deadletters", **self._place())
+
+    def mended(self, counts: Mapping[str, int], waiting: int) -> None:
+        """Counts."""
+        for kind, count in counts.items():
+            if count:
+                UNTOLD.labels(self._name, kind).inc(count)
+        HELD.labels(self._name).set(waiting)
+
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """One line now and then."""
+        now = time.monotonic()
+        for table, read in rows.items():
+            SCANNED.labels(*self._snapshot, table).set(read)
+        if now >= self._next_line:
+            self._next_line = now + 5.0
+            self._log.info("snapshot", **{table: f"{read} rows" for table, read in rows.items()}, **self._place())
+
+    def lag(self, seconds: float) -> None:
+        """Sets both gauges."""
+        self._lag.set(seconds)
+        self._behind.set(seconds * 1000)
+
+    def waiting(self, why: str, seconds: float) -> None:
+        """A server is away."""
+        self._connected.set(0)
+        self._health.failed(why)
+        self._log.warning("waiting", why=why, seconds=seconds, **self._place())
+
+    def stopped(self) -> None:
+        """The last line."""
+        self._connected.set(0)
+        self._log.info("stopped", **self._place())
+
+    def verdict(self) -> tuple[Verdict, dict[str, object]]:
+        """What `/health` answers."""
+        health = self._health
+        shown = {"position": _shown(health.position), "head": _shown(health.head)}
+        return health.judge(time.monotonic()), {name: value for name, value in shown.items() if value}
+
+    def watch(self, head: Callable[[], Position], stopped: threading.Event) -> None:
+        """Ask for the server's head now and then, in a thread of its own, until stopped."""
+
+        def ask() -> None:
+            while not stopped.is_set():
+                try:
+                    self._health.saw_head(head(), time.monotonic())
+                except TailorbirdError as error:
+                    self._health.no_head(str(error))
+                stopped.wait(HEAD_EVERY)
+
+        threading.Thread(target=ask, name="head", daemon=True).start()
+
+    def _place(self) -> dict[str, object]:
+        position = self._health.position
+        if position is None or not position.file:
+            return {} if position is None else {"sequence": position.sequence}
+        return {"position": f"{position.file}:{position.pos}", "sequence": position.sequence}
+
+
+def log_lines(write: structlog.typing.WrappedLogger) -> None:
+    """JSON lines, a time, a level and an event in each."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=write,
+    )
+
+
+def _shown(position: Position | None) -> dict[str, object]:
+    if position is None:
+        return {}
+    return {
+        "file": position.file,
+        "pos": position.pos,
+        "gtid_set": position.gtid_set,
+        "sequence": position.sequence,
+    }

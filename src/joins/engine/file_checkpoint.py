@@ -1,0 +1,123 @@
+"""The folder of a query's checkpoint: Spark's own files, and beside them the query's record.
+
+<folder>/query.json   what the state was made for, and how far the run's first complete cut is
+<folder>/lock         held by the one process that may run the query
+<folder>/spark/       Spark's checkpoint
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from cdc.words.errors import Fatal, UsageError
+from joins.steps.sink import Refusals
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRecord:
+    """One run of a query, from an empty state to its last batch.
+
+    `fingerprint` and `partitions` are what the state depends on. `first_stamp` is older than every write of the run.
+    `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
+    swept away and barriers begin. From then on the barriers keep how far each source has come. `floors`: topic →
+    partition → sequence (`joins.steps.truncation`). `settled`, `counts` and `topics`: what is known of the log since
+    the run began (`joins.stores.compaction`): per partition where the zone ends that may be compacted and how many
+    records it held, and the topics' ids at the broker. `refused`: what the table lacks.
+    """
+
+    id: str
+    fingerprint: str
+    partitions: int
+    first_stamp: int
+    target: Mapping[str, Mapping[int, int]]
+    complete: bool
+    floors: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    settled: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+    refused: Refusals = field(default_factory=Refusals)
+
+
+class Checkpoint:
+    """A query's folder; UsageError if another process holds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.spark = folder / "spark"
+        self._record = folder / "query.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(folder / "lock")
+
+    def record(self) -> QueryRecord | None:
+        """The run that this folder holds; None if it is empty. Fatal if it is unreadable."""
+        if not self._record.exists():
+            return None
+        try:
+            value = json.loads(self._record.read_text())
+            if value.pop("format") != FORMAT:
+                raise ValueError("of an unknown format")
+            for name in ("target", "floors", "settled", "counts"):
+                value[name] = _offsets(value.get(name, {}))
+            value["refused"] = Refusals(**value.get("refused", {}))
+            return QueryRecord(**value)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Fatal(f"{self._record}: {error}", "start with --rebuild, which makes the state anew") from error
+
+    def store(self, record: QueryRecord) -> None:
+        """Replace the record, whole or not at all."""
+        new = self._record.with_suffix(".new")
+        with new.open("w") as file:
+            json.dump({"format": FORMAT, **asdict(record)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._record)
+
+    def clear(self) -> None:
+        """Forget the run and its state; the next one begins from the log's beginning."""
+        self._record.unlink(missing_ok=True)
+        shutil.rmtree(self.spark, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        self._lock.close()
+
+    def last_committed(self) -> int:
+        """The last batch that Spark committed; -1 before the first."""
+        return max((int(path.name) for path in (self.spark / "commits").glob("[0-9]*")), default=-1)
+
+    def committed(self) -> list[dict[str, dict[int, int]]]:
+        """Where the last committed batch ends, as `levels`; empty before the first."""
+        batch = self.last_committed()
+        return self.levels(batch) if batch >= 0 else []
+
+    def levels(self, batch: int) -> list[dict[str, dict[int, int]]]:
+        """Where a planned batch ends in each partition of the log, as Spark wrote it down before the batch began: once
+        per level of the plan that reads topics, the lowest first, since each has a source of its own.
+        """
+        text = (self.spark / "offsets" / str(batch)).read_text()
+        # Spark's offset log: a version, the batch's metadata, then one line per source, `-` for one without data yet
+        found = [{} if line == "-" else json.loads(line) for line in text.splitlines()[2:]]
+        return [_offsets(ends) for ends in found]
+
+
+def _offsets(stored: Any) -> dict[str, dict[int, int]]:
+    return {topic: {int(partition): offset for partition, offset in ends.items()} for topic, ends in stored.items()}
+
+
+def _locked(path: Path) -> IO[str]:
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise UsageError(f"another process holds {path.parent}", "stop it first: one join per table") from error
+    return file

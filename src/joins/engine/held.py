@@ -1,0 +1,84 @@
+"""The kernel's stored state, told in the plan's words. Pure: entries in, descriptions out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from joins.query.plan import KeyedJoin, Plan, Step
+from joins.steps.records import Values, ts_of, unpack, values_of, values_of_text
+
+_APART = b"\xff"
+Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One entry: in which step, what it is (`right side`, `row`, `whole row`, `newest`), and its values."""
+
+    step: str
+    what: str
+    row: Values | None
+    values: Values | None
+    ts_ms: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def keys_of(plan: Plan, key: str) -> dict[bytes, str]:
+    """Every k under which the state may hold something of a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
+    values_of_text(key.encode())
+    found = {bytes([step.number]) + key.encode(): _name(step) for step in plan.steps}
+    return {k: name for k, name in found.items() if k[0] != 0xFF}
+
+
+def _name(step: Step) -> str:
+    if isinstance(step, KeyedJoin):
+        return f"join of {step.right} to {step.of}"
+    return f"star of {step.of}"
+
+
+def described(entries: Iterable[Entry], keys: Mapping[bytes, str]) -> list[Held]:
+    """The entries of these keys, right sides first, then rows in the order of their ids."""
+    found: list[Held] = []
+    for variable, k, row, value in entries:
+        if k not in keys:
+            continue
+        if variable.startswith("key"):
+            found += _key(keys[k], value)
+        elif variable.startswith("rows"):
+            found.append(_held(keys[k], "row", None if row is None else values_of_text(row), value))
+        elif variable.startswith("row_"):
+            found += _parts(keys[k], value)
+    return sorted(found, key=lambda held: (held.step, held.what != "right side", str(held.row)))
+
+
+def _key(step: str, value: bytes) -> Iterator[Held]:
+    """The right side of a key, if it has one, and its rows while they are few: behind a byte with their number."""
+    end = 5 + int.from_bytes(value[1:5], "big")
+    # where rows are entries of their own, what follows is a bound of their number
+    parts = [value[5:end]] if value[:1] == _APART else unpack(value[1:])
+    if parts[0]:
+        yield _held(step, "right side", None, parts[0])
+    for row, payload in zip(parts[1::2], parts[2::2], strict=True):
+        yield _held(step, "row", values_of_text(row), payload)
+
+
+def _held(step: str, what: str, row: Values | None, payload: bytes) -> Held:
+    if not payload:  # the assembling step has the values
+        return Held(step=step, what=what, row=row, values=None, ts_ms=None)
+    return Held(step=step, what=what, row=row, values=values_of(payload), ts_ms=ts_of(payload))
+
+
+def _parts(step: str, value: bytes) -> list[Held]:
+    found: list[Held] = []
+    at = 0
+    while at < len(value):
+        end = at + 4 + int.from_bytes(value[at : at + 4], "big")
+        what = "row" if not found else f"part {len(found)}"
+        found.append(_held(step, what, None, value[at + 4 : end]))
+        at = end
+    return found

@@ -1,0 +1,77 @@
+"""Serves the join's counters to Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from cdc.words.errors import UsageError
+from joins.engine.progress import Progress
+from joins.steps.cuts import Lag
+from joins.steps.sink import Report
+
+
+class Metrics:
+    """What became of the batches of one table; served on 127.0.0.1 when given a port."""
+
+    def __init__(self, table: str, port: int) -> None:
+        registry = CollectorRegistry()
+
+        def gauge(name: str, what: str, *labels: str) -> Gauge:
+            return Gauge(f"tailorbird_join_{name}", what, ["table", *labels], registry=registry)
+
+        self._rows = Counter(
+            "tailorbird_joined_rows_total", "Rows put or deleted in HBase.", ["table"], registry=registry
+        ).labels(table)
+        self._dead = Counter(
+            "tailorbird_dead_letters_total", "Records quarantined.", ["stage"], registry=registry
+        ).labels("join")
+        self._batch = gauge("batch", "The last batch that was written whole.").labels(table)
+        self._input = gauge("input_changes_per_second", "Changes read per second in the last batch.").labels(table)
+        self._phase = gauge("batch_seconds", "Time of the last batch by phase, as Spark reports it.", "phase")
+        self._state_rows = gauge(
+            "state_rows", "Rows in each stateful operator's store (RocksDB's estimate).", "operator"
+        )
+        self._state_bytes = gauge("state_bytes", "Size of each stateful operator's store.", "operator")
+        self._behind = gauge("lag_changes", "Changes in the log that no batch has read yet.").labels(table)
+        self._seconds = gauge("lag_seconds", "Age of the oldest source position the table does not show.", "source")
+        self._positions = gauge("lag_positions", "Source positions that the table does not show.", "source")
+        self._drifted = gauge(
+            "drifted_columns", "Used columns that their source has no more, or has in another type."
+        ).labels(table)
+        self._table = table
+        if port:
+            try:
+                start_http_server(port, addr="127.0.0.1", registry=registry)
+            except OSError as error:
+                raise UsageError(
+                    f"port {port} for metrics: {error.strerror}", "choose another --metrics-port"
+                ) from error
+
+    def written(self, batch: int, report: Report) -> None:
+        """A batch was written whole."""
+        self._rows.inc(report.rows_put + report.rows_gone)
+        self._dead.inc(report.refused)
+        self._batch.set(batch)
+
+    def progress(self, progress: Progress) -> None:
+        """How the last batch went."""
+        self._input.set(progress.changes_per_second)
+        self._behind.set(progress.behind)
+        for phase, seconds in progress.phases.items():
+            self._phase.labels(self._table, phase).set(seconds)
+        for operator in progress.operators:
+            if operator.rows is not None:
+                self._state_rows.labels(self._table, operator.name).set(operator.rows)
+            self._state_bytes.labels(self._table, operator.name).set(operator.bytes)
+
+    def drifted(self, columns: int) -> None:
+        """What newer schemas say of used columns."""
+        self._drifted.set(columns)
+
+    def lag(self, lags: Mapping[str, Lag]) -> None:
+        """How far the table is behind each source's committed positions."""
+        for source, lag in lags.items():
+            self._seconds.labels(self._table, source).set(lag.seconds)
+            self._positions.labels(self._table, source).set(lag.positions)

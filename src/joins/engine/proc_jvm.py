@@ -1,0 +1,72 @@
+"""What the JVM needs around it: a Java, an environment, a folder, and its chatter kept out of our log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from cdc.words.artefacts import cache_folder, runtime_folder
+from cdc.words.errors import UsageError
+
+_OURS = b"timestamp="  # how every line of our log begins
+
+
+def prepare_environment(spark_home: Path) -> None:
+    """Point Spark at the pyspark and the Python that run this, and at a Java; UsageError if there is none."""
+    os.environ["SPARK_HOME"] = str(spark_home)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        java = runtime_folder(cache_folder(os.environ))
+        if not (java / "bin" / "java").exists():
+            raise UsageError("no Java found", "install Java 17 or newer, or run `tailorbird stack fetch`")
+        os.environ["JAVA_HOME"] = str(java)
+
+
+def empty_folder(folder: Path) -> None:
+    """Make a folder, or empty it: a run that was killed leaves its files there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def exit_code(process: subprocess.Popen[bytes], patience: float) -> int | None:
+    """How a process ended, negative for a signal; None if it still runs after `patience` seconds."""
+    try:
+        return process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+@contextlib.contextmanager
+def apart(file: Path) -> Iterator[None]:
+    """Children started within write their stderr to `file`; lines of our own log among them come out at our stderr.
+
+    Called around the start of the JVM, whose Python workers inherit it from there. The file is begun anew.
+    """
+    reading, writing = os.pipe()
+    ours = os.dup(2)
+    threading.Thread(target=_pump, args=(reading, file), daemon=True, name="spark's stderr").start()
+    sys.stderr.flush()
+    os.dup2(writing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+        os.close(writing)
+
+
+def _pump(reading: int, file: Path) -> None:
+    with os.fdopen(reading, "rb") as lines, file.open("wb", buffering=0) as rest:
+        for line in lines:
+            if line.startswith(_OURS):
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
+            else:
+                rest.write(line)

@@ -1,0 +1,124 @@
+"""A plan's expressions in Spark: WHERE and computed values over whole rows, and conditions over a node's values.
+
+Whole rows are opaque to the stateful steps; here, behind them, their JSON is parsed once and each value that an
+expression uses is cast to its type. Values that no expression uses are never read: a whole row leaves with its own
+values as they came and the computed ones behind them. All text is Spark SQL and every form gives NULL where it fails,
+so that no row can end the query; rows with such a NULL are told beside the row, for the dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from cdc.words.types import LogicalType
+from joins.query.expressions import escaped
+from joins.query.plan import Expression, Finish, Plan
+from joins.query.value_types import family, spark_type
+from joins.steps.records import REFUSED, ROW_GONE, ROW_PUT
+
+_BASE64 = "replace(base64(p), '\\r\\n', '')"  # Spark may break it into lines
+
+
+def typed(values: str, index: int, type_: LogicalType) -> str:
+    """Spark SQL of value number `index` of `values` (SQL of an array<string> of canonical values), as its type."""
+    text = f"{values}[{index}]"
+    match family(type_):
+        case "text":
+            return text
+        case "bytes":
+            return f"try_to_binary({text}, 'base64')"
+        case "date":
+            return f"try_cast(substring({text}, 1, 10) AS DATE)"
+        case "moment":
+            return f"try_cast(rtrim('Z', {text}) AS TIMESTAMP_NTZ)"
+    return f"try_cast({text} AS {spark_type(type_)})"
+
+
+def bound(sql: str, values: str, types: Sequence[LogicalType]) -> str:
+    """A plan's SQL with its placeholders replaced; `values` = SQL of an array<string>."""
+    return sql.format(*(typed(values, index, type_) for index, type_ in enumerate(types)))
+
+
+def predicate(expression: Expression, values: str, types: Sequence[LogicalType]) -> str:
+    """Spark SQL of a condition over canonical values, true or false: what is NULL does not hold."""
+    return f"coalesce({bound(expression.sql, values, types)}, FALSE)"
+
+
+def canonical(sql: str, type_: LogicalType) -> str:
+    """Spark SQL of a computed value as JSON text of its canonical form."""
+    match family(type_):
+        case "bool":
+            text = f"CAST({sql} AS STRING)"
+        case "number" if type_.kind in ("decimal", "uint64"):
+            text = f"concat('\"', CAST({sql} AS STRING), '\"')" if type_.kind == "decimal" else f"CAST({sql} AS STRING)"
+        case "number" if type_.kind.startswith("float"):
+            # NaN and infinity have no canonical form
+            text = f"CASE WHEN abs({sql}) < CAST('Infinity' AS DOUBLE) THEN CAST({sql} AS STRING) END"
+        case "number":
+            text = f"CAST({sql} AS STRING)"
+        case "date":
+            text = f"concat('\"', CAST({sql} AS STRING), 'Z\"')"
+        case "moment":
+            text = f"concat('\"', replace(CAST({sql} AS STRING), ' ', 'T'), 'Z\"')"
+        case "bytes":
+            text = f"concat('\"', replace(base64({sql}), '\\r\\n', ''), '\"')"
+        case _:
+            text = f"substring(to_json(array({sql})), 2, length(to_json(array({sql}))) - 2)"
+    return f"coalesce({text}, 'null')"
+
+
+def finish(rows: DataFrame, plan: Plan) -> DataFrame:
+    """Rows (k, op, v, p) at the sink → the same with computed values behind those of whole rows, and WHERE applied.
+
+    A whole row that does not satisfy WHERE becomes `ROW_GONE`. For each row in which an expression failed a `REFUSED`
+    row leaves beside it. Everything else passes. Called only where the plan has something to compute.
+    """
+    wanted, message = plan.finish, ["k", "op", "v", "p"]
+    values = f"IF(op = {ROW_PUT}, from_json(concat('[', decode(substring(p, 9), 'UTF-8'), ']'), 'array<string>'), NULL)"
+    where = "TRUE" if wanted.where is None else f"coalesce({wanted.where.sql}, FALSE)"
+    texts = [*(e.sql for e in wanted.computed), where, _reason(wanted, where)]
+    used = [i for i in range(len(wanted.types)) if any(f"{{{i}}}" in text for text in texts)]
+    names = [f"t{i}" for i in range(len(wanted.types))]
+    computed = [f"e{j}" for j in range(len(wanted.computed))]
+    opened = rows.selectExpr(*message, f"{values} AS vals")
+    opened = opened.selectExpr(*message, *(f"{typed('vals', i, wanted.types[i])} AS t{i}" for i in used))
+    opened = opened.selectExpr(
+        *message,
+        *(f"{e.sql.format(*names)} AS {name}" for e, name in zip(wanted.computed, computed, strict=True)),
+        f"IF(op = {ROW_PUT}, {where.format(*names)}, NULL) AS holds",
+        f"{_reason(wanted, where).format(*names)} AS reason",
+    )
+    behind = [canonical(name, e.type) for e, name in zip(wanted.computed, computed, strict=True)]
+    whole = (
+        f"named_struct('k', k, 'op', CAST(CASE WHEN holds THEN {ROW_PUT} WHEN NOT holds THEN {ROW_GONE} ELSE op END"
+        " AS TINYINT), 'v', v, 'p', CASE WHEN holds THEN concat(p, encode(behind, 'UTF-8')) WHEN NOT holds THEN X''"
+        " ELSE p END)"
+    )
+    reason = "substring(to_json(array(reason)), 2, length(to_json(array(reason))) - 2)"
+    about = f"to_json(array(concat('table {plan.sink.table}, row ', decode(substring(k, 2), 'UTF-8'))))"
+    letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
+    refused = f"named_struct('k', X'FF', 'op', CAST({REFUSED} AS TINYINT), 'v', v, 'p', encode({letter}, 'UTF-8'))"
+    told = opened.selectExpr(*message, "holds", "reason", f"concat('', {', '.join(_commas(behind))}) AS behind")
+    return told.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {refused})))")
+
+
+def _commas(texts: Sequence[str]) -> list[str]:
+    return [part for text in texts for part in ("','", text)] or ["''"]
+
+
+def _reason(finish_: Finish, where: str) -> str:
+    """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; NULL where nothing did."""
+    reasons = [f"WHEN op <> {ROW_PUT} THEN NULL"]
+    if finish_.where is not None:
+        reasons += _failed(finish_.where)
+        reasons.append(f"WHEN NOT {where} THEN NULL")
+    reasons += [reason for expression in finish_.computed for reason in _failed(expression)]
+    return f"CASE {' '.join(reasons)} ELSE CAST(NULL AS STRING) END"
+
+
+def _failed(expression: Expression) -> list[str]:
+    if expression.failed is None:
+        return []
+    return [f"WHEN {expression.failed} THEN {escaped('not computed: ' + expression.text)}"]

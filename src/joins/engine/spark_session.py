@@ -1,0 +1,157 @@
+"""The Spark session of a join: settings, the Kafka connector's jars, Java.
+
+Works both ways: `python -m joins`, which starts the JVM itself, and `spark-submit`, whose JVM already runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyspark
+from pyspark.conf import SparkConf
+from pyspark.sql import SparkSession
+
+from cdc.topology.topology import Engine
+from cdc.words.artefacts import spark_connector_folder
+from cdc.words.errors import UsageError
+from joins.engine.proc_jvm import apart, empty_folder, exit_code, prepare_environment
+from joins.kernel.proc_kernel import build
+
+# Spark's search for an interrupt in an error's text overflows smaller stacks than 4 MB. For the Python engine one
+# compiler tier starts in two thirds of the time and half of the memory: what is hot runs in Python or in RocksDB. The
+# kernel needs the second one, but only for what is really hot: else it takes the start's time from a small machine.
+_SECOND_TIER_LATER = (
+    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
+    "-XX:Tier4BackEdgeThreshold=160000"
+)
+# A thread of Spark's driver that ends for want of memory leaves its query waiting for ever: better the whole JVM ends,
+# as Spark has it for executors on YARN. The join says so and starts anew where the last batch was committed.
+_END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+_JVM = {
+    "jvm": f"-XX:+UseSerialGC -Xss4m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}",
+    "python": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m {_END_WITHOUT_MEMORY}",
+}
+_MASTER = "local[2,4]"  # plain local[N] never retries a task
+STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # a get before every put, for a figure in the progress report
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "256",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # each look for new data asks Kafka for its offsets; the default of 10 ms burns a core while nothing happens
+    "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.adaptive.enabled": "false",
+    # a second file of checksums beside every file of the checkpoint
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+# Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes a
+# batch (readlink for each rename, chmod for each file and its checksums), a quarter of a small batch's time. This way
+# forks chmod once per file, and with the kernel's `LocalFiles` not even that.
+_LOCAL_CHECKPOINT = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def spark_log(scratch: Path) -> Path:
+    """Where Spark's own log goes, unless spark-submit started the JVM."""
+    return scratch / "spark.log"
+
+
+def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine) -> SparkSession:
+    """A session that can read Kafka and run an engine; `partitions` of every shuffle, `scratch` for Spark's files that
+    need not last.
+
+    UsageError when the connector's jars or Java are missing.
+    """
+    jars = jars_of(engine)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        prepare_environment(Path(pyspark.__file__).parent)
+    empty_folder(scratch)
+    builder = SparkSession.builder.appName(name)
+    for key, value in STREAMING.items():
+        builder = builder.config(key, value)
+    if not submitted:
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.sql.shuffle.partitions", partitions)
+    builder = builder.config("spark.local.dir", str(scratch))
+    master = SparkConf().get("spark.master", _MASTER) if submitted else _MASTER
+    if master is None or (master.startswith("local") and "," not in master):
+        master = _MASTER
+    builder = builder.master(master)
+    local = master.startswith("local")
+    for key, value in _LOCAL_CHECKPOINT.items() if local else ():
+        builder = builder.config(key, value)
+    if submitted:
+        session = builder.getOrCreate()
+        for jar in jars:
+            session.sql(f"ADD JAR '{jar}'")
+    else:
+        builder = builder.config("spark.driver.memory", "1g").config("spark.jars", ",".join(map(str, jars)))
+        if engine == "jvm" and local:
+            # Hadoop makes its file systems before Spark has added any jar
+            builder = builder.config("spark.driver.extraClassPath", str(build()))
+            builder = builder.config("spark.hadoop.fs.file.impl", "tailorbird.kernel.LocalFiles")
+        builder = builder.config("spark.driver.extraJavaOptions", f'{_JVM[engine]} "-Djava.io.tmpdir={scratch}"')
+        with apart(spark_log(scratch)):
+            session = builder.getOrCreate()
+    if local:
+        _write_no_checksums(session)
+    return session
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop a session, and first the state stores of a local one; nothing where its JVM has ended.
+
+    A JVM that ends while RocksDB compacts may wait for ever: it takes down RocksDB's threads only once it no longer
+    lets any thread in, and one of them that wants to log something stands at the door.
+    """
+    if jvm_exit_code(session) is not None:
+        return
+    context = session.sparkContext
+    if str(context.master).startswith("local["):
+        assert context._jvm is not None, "an open session has its JVM"
+        stores = getattr(context._jvm, "org.apache.spark.sql.execution.streaming.state.StateStore$")
+        getattr(stores, "MODULE$").stop()
+    session.stop()
+
+
+def jvm_exit_code(session: SparkSession, patience: float = 0.0) -> int | None:
+    """How a session's JVM ended, negative for a signal; None while it runs, and where spark-submit has started it.
+
+    `patience`: so many seconds may pass until it has, since its connections close first.
+    """
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    return None if process is None else exit_code(process, patience)
+
+
+def _write_no_checksums(session: SparkSession) -> None:
+    # a property of Hadoop's one object for local files, which no setting reaches
+    context = session.sparkContext
+    assert context._jvm is not None, "an open session has its JVM"
+    context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def jars_of(engine: Engine) -> list[Path]:
+    """What Spark needs beside itself: Kafka's connector, and the kernel."""
+    return [*_connector(), *([build()] if engine == "jvm" else [])]
+
+
+def _connector() -> list[Path]:
+    folder = spark_connector_folder(os.environ)
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
+        raise UsageError(f"{folder}: Spark's Kafka connector is not there", "run `tailorbird stack fetch`")
+    return jars

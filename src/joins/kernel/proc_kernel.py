@@ -1,0 +1,110 @@
+"""Builds the kernel's jar from the `*.java` beside it: with javac, or with Janino's compiler from pyspark's jars.
+
+Run by `make setup` (`python -m joins.kernel.proc_kernel`), by the wheel's build, and by a session that finds no jar.
+The jar lies beside the sources and is named by their digest, so that a jar of other sources is never taken for this
+one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from cdc.words.artefacts import cache_folder, runtime_folder
+from cdc.words.errors import UsageError
+
+FOLDER = Path(__file__).resolve().parent
+_DATE = (2020, 1, 1, 0, 0, 0)  # the same sources make the same jar
+
+
+def sources() -> list[Path]:
+    """The kernel's Java files, in order."""
+    return sorted(FOLDER.glob("*.java"))
+
+
+def jar() -> Path:
+    """Where the jar of these sources is, built or not."""
+    digest = hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in sources()))
+    return FOLDER / f"kernel-{digest.hexdigest()[:12]}.jar"
+
+
+def build(environ: Mapping[str, str] = os.environ) -> Path:
+    """Build the jar unless it is there; its path. UsageError with what the compiler said when it can not be built."""
+    target = jar()
+    if target.exists():
+        return target
+    with tempfile.TemporaryDirectory() as scratch:
+        classes = Path(scratch)
+        if javac := _tool("javac", environ):
+            with_javac(javac, classes)
+        elif java := _tool("java", environ):
+            with_janino(java, classes)
+        else:
+            raise UsageError(
+                "no Java to build the join kernel with", "install Java 17, or run `tailorbird stack fetch`"
+            )
+        for former in FOLDER.glob("kernel-*.jar"):
+            former.unlink()
+        _pack(classes, target)
+    return target
+
+
+def with_javac(javac: str, classes: Path) -> None:
+    """Compile into `classes` with a JDK's compiler."""
+    options = ["-nowarn", "-proc:none", "--release", "17", "-encoding", "UTF-8"]
+    command = [javac, *options, "-cp", _classpath(), "-d", str(classes), *map(str, sources())]
+    _run(command, os.environ)
+
+
+def with_janino(java: str, classes: Path) -> None:
+    """Compile into `classes` with the compiler that Spark itself carries."""
+    # in a process of its own: py4j leaves its sockets and pipes to the garbage collector
+    module = [sys.executable, "-W", "ignore", "-m", "joins.kernel.spark_janino"]
+    path = [
+        str(FOLDER.parents[1]),
+        *filter(None, [os.environ.get("PYTHONPATH")]),
+    ]  # pip builds in an environment of its own
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    _run([*module, java, _classpath(), str(classes), *map(str, sources())], environ)
+
+
+def _run(command: list[str], environ: Mapping[str, str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    if done.returncode:
+        raise RuntimeError(f"the join kernel can not be compiled: {done.stderr.strip()[-2000:]}")
+
+
+def _tool(name: str, environ: Mapping[str, str]) -> str | None:
+    homes = [Path(environ["JAVA_HOME"]) / "bin"] if environ.get("JAVA_HOME") else []
+    path = os.pathsep.join([*map(str, homes), environ.get("PATH", "")])
+    found = shutil.which(name, path=path)
+    return found or shutil.which(name, path=str(runtime_folder(cache_folder(environ)) / "bin"))
+
+
+def _classpath() -> str:
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise UsageError(
+            "the join kernel is compiled against pyspark's jars, which are not there", "pip install pyspark"
+        )
+    return str(Path(found.origin).parent / "jars" / "*")
+
+
+def _pack(classes: Path, target: Path) -> None:
+    new = target.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(classes.rglob("*.class")):
+            packed.writestr(zipfile.ZipInfo(str(file.relative_to(classes)), _DATE), file.read_bytes())
+    new.replace(target)
+
+
+if __name__ == "__main__":
+    print(f"join kernel: {build()}", file=sys.stderr)

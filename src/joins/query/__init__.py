@@ -1,0 +1,1 @@
+"""SELECT → plan: read, flattened, typed, refused where it cannot be kept right."""

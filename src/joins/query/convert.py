@@ -1,0 +1,181 @@
+"""Values of the log → exactly the type that a plan was compiled with, whatever their column's type was at that time.
+
+ALTER TABLE rewrites a table's rows without a word in its log: what was told as `2.99` or `5` is now a decimal(8,3) or a
+text. So a value that does not have its column's form is converted where that is exact, as MySQL converted it, and
+`Unfit` where it is not. `kernel/Fit.java` says the same of JSON tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+
+from cdc.words.types import Canonical, LogicalType
+
+Fit = Callable[[object], Canonical]
+_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+_NUMBER = re.compile(r"-?[0-9]{1,100}(\.[0-9]{1,100})?")
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}Z")
+_CANONICAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{0,8}[1-9])?Z")
+_MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?)?Z?")
+_DIGITS = 15  # of a float: so many are the same whoever writes it
+
+
+class Unfit(ValueError):
+    """A value that has no exact form in a type."""
+
+
+def fit_of(type_: LogicalType) -> Fit:
+    """The function value → canonical value of the type; NULL stays NULL; Unfit where no exact one is."""
+    match type_.kind:
+        case "int8" | "int16" | "int32" | "int64" | "uint64":
+            most = 2**64 - 1 if type_.kind == "uint64" else 2 ** _BITS[type_.kind] - 1
+            return _integers(0 if type_.kind == "uint64" else -most - 1, most)
+        case "decimal":
+            return _formed(_decimal_form(type_.precision, type_.scale), partial(_decimal, type_.precision, type_.scale))
+        case "date":
+            return _formed(_DATE, _date)
+        case "datetime" | "timestamp":
+            return _formed(_CANONICAL, _moment)
+        case "float32" | "float64":
+            return _float
+        case "bool":
+            return _bool
+        case "string" | "json":
+            return _text
+    return _as_it_is  # bytes, time: nothing else becomes one
+
+
+def _integers(least: int, most: int) -> Fit:
+    def fit(value: object) -> Canonical:
+        if type(value) is int and least <= value <= most:
+            return value
+        return None if value is None else _integer(value, least, most)
+
+    return fit
+
+
+def _formed(form: re.Pattern[str], convert: Fit) -> Fit:
+    """Values of a form are what they should be already."""
+    full = form.fullmatch
+
+    def fit(value: object) -> Canonical:
+        if type(value) is str and full(value):
+            return value
+        return None if value is None else convert(value)
+
+    return fit
+
+
+def _decimal_form(precision: int, scale: int) -> re.Pattern[str]:
+    whole = precision - scale
+    digits = f"(0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
+    return re.compile(f"-?{digits}{f'[.][0-9]{{{scale}}}' if scale else ''}")
+
+
+def _integer(value: object, least: int, most: int) -> int:
+    number: int | None
+    if isinstance(value, int):
+        number = int(value)
+    else:
+        exact = _exact(value)
+        number = None if exact is None else _scaled(exact, 0)
+    if number is None or not least <= number <= most:
+        raise Unfit
+    return number
+
+
+def _decimal(precision: int, scale: int, value: object) -> str:
+    exact = _exact(value)
+    unscaled = None if exact is None else _scaled(exact, scale)
+    if unscaled is None or abs(unscaled) >= 10**precision:
+        raise Unfit
+    sign, digits = "-" if unscaled < 0 else "", str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits
+
+
+def _float(value: object) -> Canonical:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+        raise Unfit
+    return float(value)
+
+
+def _bool(value: object) -> Canonical:
+    if value is None or isinstance(value, bool):
+        return value
+    if value in (0, 1) and isinstance(value, int):
+        return value == 1
+    raise Unfit
+
+
+def _date(value: object) -> Canonical:
+    found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None or (found[2] or "00:00:00") != "00:00:00" or (found[3] or "").strip("0"):
+        raise Unfit
+    return f"{found[1]}Z"
+
+
+def _moment(value: object) -> Canonical:
+    found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise Unfit
+    fraction = (found[3] or "").rstrip("0")
+    return f"{found[1]}T{found[2] or '00:00:00'}{'.' if fraction else ''}{fraction}Z"
+
+
+def _text(value: object) -> Canonical:
+    if type(value) is str or value is None:
+        return value
+    exact = None if isinstance(value, bool) else _exact(value)
+    if exact is None:
+        raise Unfit
+    if isinstance(value, float) and value and not 1e-5 <= abs(value) < 1e15:  # MySQL writes an exponent
+        raise Unfit
+    return _plain(exact)
+
+
+def _as_it_is(value: object) -> Canonical:
+    if value is None or isinstance(value, str):
+        return value
+    raise Unfit
+
+
+def _exact(value: object) -> Decimal | None:
+    """A number as it was written; None for what is none, and for a float that nobody has written."""
+    if isinstance(value, int):
+        return Decimal(int(value))
+    if isinstance(value, float):
+        number = Decimal(repr(value))
+        digits = str(abs(int("".join(map(str, number.as_tuple().digits))))).rstrip("0")
+        return number if len(digits) <= _DIGITS else None
+    return Decimal(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+
+
+def _scaled(number: Decimal, scale: int) -> int | None:
+    """The number times 10^scale; None where that is no integer."""
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)  # it is finite
+    unscaled: int = int("".join(map(str, digits)))
+    shift = exponent + scale
+    if shift >= 0:
+        unscaled *= int(10**shift)
+    else:
+        unscaled, rest = divmod(unscaled, int(10**-shift))
+        if rest:
+            return None
+    return -unscaled if sign else unscaled
+
+
+def _plain(number: Decimal) -> str:
+    """Without exponent and trailing zeros."""
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)  # it is finite
+    scale = max(0, -exponent)
+    unscaled = _scaled(number, scale) or 0
+    text = str(abs(unscaled)).rjust(scale + 1, "0")
+    text = f"{text[:-scale]}.{text[-scale:]}".rstrip("0").rstrip(".") if scale else text
+    return f"-{text}" if unscaled < 0 else text

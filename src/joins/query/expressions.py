@@ -1,0 +1,375 @@
+"""Expressions of a query → Spark SQL that can not fail, with its type; what can not be kept right is refused.
+
+Spark 4 is ANSI: one overflow or one bad cast would end a query for ever. So all that may fail compiles to its `try_`
+form, which gives NULL, beside a condition that tells such a NULL from others (`Typed.failed`): rows where it holds are
+counted and go to the dead letters. Operands are never converted in silence from text to number or date, as only a cast
+that is written can fail in the open. Functions are a closed table (`joins.query.functions`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import exp
+
+from cdc.words.types import LogicalType
+from joins.query.value_types import (
+    BOOL,
+    DATETIME,
+    FLOAT64,
+    INT64,
+    INTEGERS,
+    NULL,
+    STRING,
+    TIME,
+    arithmetic,
+    common,
+    duration_of,
+    duration_sql,
+    family,
+    literal_type,
+    spark_type,
+    type_of_cast,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """Spark SQL with `{i}` for value i of the flat list, its type, and when it is NULL because it failed."""
+
+    sql: str
+    type: LogicalType
+    failed: str | None = None
+
+
+class Unsupported(Exception):
+    """An expression that is refused: the node, what is wrong with it, and the nearest form that works."""
+
+    def __init__(self, node: exp.Expr, what: str, expected: str) -> None:
+        super().__init__(what)
+        self.node, self.what, self.expected = node, what, expected
+
+
+Resolve = Callable[[exp.Column], Typed]
+Function = Callable[["Compiler", exp.Expr], Typed]
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
+}  # fmt: skip
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Div: "try_divide", exp.Mod: "try_mod",
+    exp.SafeAdd: "try_add", exp.SafeSubtract: "try_subtract", exp.SafeMultiply: "try_multiply",
+    exp.SafeDivide: "try_divide",
+}  # fmt: skip
+
+
+def any_of(*conditions: str | None) -> str | None:
+    """Their disjunction; None if none is there."""
+    there = [condition for condition in conditions if condition is not None]
+    return f"({' OR '.join(there)})" if there else None
+
+
+def guarded(guard: str, condition: str | None) -> str | None:
+    """A failure that counts only where `guard` holds, because else it is never computed."""
+    return None if condition is None else f"({guard} AND {condition})"
+
+
+def refuse(node: exp.Expr, what: str, expected: str) -> NoReturn:
+    """Raise Unsupported."""
+    raise Unsupported(node, what, expected)
+
+
+def escaped(text: str) -> str:
+    """A string literal of Spark SQL that survives `str.format`."""
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + quoted.replace("{", "{{").replace("}", "}}") + "'"
+
+
+class Compiler:
+    """Compiles expressions of one query with a table of functions (`joins.query.functions.FUNCTIONS`).
+
+    `resolve` says what a column is, and raises Unsupported if it is nothing.
+    """
+
+    def __init__(self, resolve: Resolve, functions: Mapping[type[exp.Expr], Function]) -> None:
+        self.resolve, self.functions = resolve, functions
+
+    def compile(self, node: exp.Expr) -> Typed:
+        """The compiled expression; Unsupported for what is not kept."""
+        kind = type(node)
+        if isinstance(node, exp.Paren):
+            return self.compile(node.this)
+        if isinstance(node, exp.Column):
+            return self.resolve(node)
+        if kind in _COMPARISONS:
+            return self._comparison(node)
+        if kind in _ARITHMETIC:
+            return self._arithmetic(node)
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            return handler(self, node)
+        function = self.functions.get(kind)
+        if function is not None:
+            return function(self, node)
+        name = node.sql_name() if isinstance(node, exp.Func) and not isinstance(node, exp.Anonymous) else node.name
+        refuse(node, f"{name or kind.__name__} is not supported", "one of the functions in docs/queries.md")
+
+    def condition(self, node: exp.Expr) -> Typed:
+        """A compiled condition."""
+        typed = self.compile(node)
+        if typed.type not in (BOOL, NULL):
+            refuse(node, f"{node.sql('spark')} is a {typed.type}", "a condition")
+        return typed
+
+    def cast(self, typed: Typed, to: LogicalType) -> Typed:
+        """The same value as a wider type; nothing can fail."""
+        if typed.type == to:
+            return typed
+        return Typed(sql=f"CAST({typed.sql} AS {spark_type(to)})", type=to, failed=typed.failed)
+
+    def unified(self, node: exp.Expr, operands: Sequence[Typed]) -> tuple[LogicalType, list[Typed]]:
+        """Operands as their common type; Unsupported if they have none."""
+        wanted = NULL
+        for typed in operands:
+            found = common(wanted, typed.type)
+            if found is None:
+                refuse(node, f"{wanted} and {typed.type} in {node.sql('spark')}", "values of one type: write a CAST")
+            wanted = found
+        return wanted, [self.cast(typed, wanted) for typed in operands]
+
+    def _comparison(self, node: exp.Expr) -> Typed:
+        left, right = self.pair(node, node.this, node.expression)
+        sql = f"({left.sql} {_COMPARISONS[type(node)]} {right.sql})"
+        return Typed(sql=sql, type=BOOL, failed=any_of(left.failed, right.failed))
+
+    def pair(self, node: exp.Expr, first: exp.Expr, second: exp.Expr) -> tuple[Typed, Typed]:
+        """Two operands of a comparison; a text literal beside a date or time is read as one."""
+        left, right = self.compile(first), self.compile(second)
+        if (timed := self.timed(node, [(first, left), (second, right)])) is not None:
+            return timed[0], timed[1]
+        left, right = self.dated(first, left, right.type), self.dated(second, right, left.type)
+        _, (left, right) = self.unified(node, [left, right])
+        return left, right
+
+    def dated(self, node: exp.Expr, typed: Typed, other: LogicalType) -> Typed:
+        """A literal such as '2026-01-31' as what it is compared with."""
+        if not (isinstance(node, exp.Literal) and node.is_string) or family(other) not in ("date", "moment"):
+            return typed
+        return moment(node, node.this, day=family(other) == "date")
+
+    def timed(self, node: exp.Expr, operands: Sequence[tuple[exp.Expr, Typed]]) -> list[Typed] | None:
+        """Operands that are compared, as microseconds if one is a TIME; None if none is."""
+        if not any(typed.type == TIME for _, typed in operands):
+            return None
+        return [self._duration(node, operand, typed) for operand, typed in operands]
+
+    def _duration(self, node: exp.Expr, operand: exp.Expr, typed: Typed) -> Typed:
+        if typed.type == NULL:
+            return typed
+        if typed.type == TIME:
+            return Typed(sql=duration_sql(typed.sql), type=INT64, failed=typed.failed)
+        if not (isinstance(operand, exp.Literal) and operand.is_string):
+            refuse(node, f"time and {typed.type} in {node.sql('spark')}", "two times, or a text such as '12:30:00'")
+        if (duration := duration_of(operand.name)) is None:
+            refuse(node, f"'{operand.name}' is no time", "'12:30:00', hours from -838 to 838")
+        return Typed(sql=f"CAST({duration} AS BIGINT)", type=INT64)
+
+    def _arithmetic(self, node: exp.Expr) -> Typed:
+        left, right = self.compile(node.this), self.compile(node.expression)
+        name = _ARITHMETIC[type(node)]
+        a, b = _beside(node.this, left.type, right.type), _beside(node.expression, right.type, left.type)
+        result = arithmetic(name, a, b)
+        if result is None:
+            shown = f"{left.type} and {right.type} in {node.sql('spark')}"
+            refuse(node, shown, "numbers; date_add(d, n) and datediff(a, b) count days")
+        sql = f"{name}({left.sql}, {right.sql})"
+        if result.kind in ("decimal", "uint64"):
+            sql = f"try_cast({sql} AS {spark_type(result)})"
+        failure = f"({sql} IS NULL AND {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL)"
+        return Typed(sql=sql, type=result, failed=any_of(left.failed, right.failed, failure))
+
+
+def _beside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
+    """The type of an operand: a whole number that is written out takes, beside a decimal, its own digits alone."""
+    if isinstance(node, exp.Literal) and not node.is_string and type_.kind in INTEGERS and other.kind == "decimal":
+        return LogicalType(kind="decimal", precision=len(node.name))
+    return type_
+
+
+def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:
+    """A literal date or timestamp; Unsupported when it is none."""
+    try:
+        if day:
+            value = dt.date.fromisoformat(text).isoformat()
+            return Typed(sql=f"DATE'{value}'", type=LogicalType(kind="date"))
+        stamp = dt.datetime.fromisoformat(text)
+        if stamp.tzinfo is not None:  # all moments are in UTC
+            stamp = stamp.astimezone(dt.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        refuse(node, f"'{text}' is no {'date' if day else 'timestamp'}", "'2026-01-31' or '2026-01-31 12:00:00'")
+    return Typed(sql=f"TIMESTAMP_NTZ'{stamp.isoformat(sep=' ')}'", type=DATETIME)
+
+
+def _literal(compiler: Compiler, node: exp.Expr) -> Typed:
+    if node.is_string:
+        return Typed(sql=escaped(node.name), type=STRING)
+    if "e" in node.name.lower():
+        return Typed(sql=f"CAST({float(node.name)!r} AS DOUBLE)", type=FLOAT64)
+    try:
+        number = decimal.Decimal(node.name)
+    except decimal.InvalidOperation:
+        refuse(node, f"number {node.name}", "digits, such as 12 or 1.50")
+    type_ = literal_type(number)
+    if type_ is None:
+        refuse(node, f"number {node.name}", "at most 38 digits")
+    return Typed(sql=f"{number:f}" if type_.kind in INTEGERS else f"CAST('{number:f}' AS {type_})", type=type_)
+
+
+def _null(compiler: Compiler, node: exp.Expr) -> Typed:
+    return Typed(sql="NULL", type=NULL)
+
+
+def _boolean(compiler: Compiler, node: exp.Expr) -> Typed:
+    return Typed(sql="TRUE" if node.this else "FALSE", type=BOOL)
+
+
+def _not(compiler: Compiler, node: exp.Expr) -> Typed:
+    inner = compiler.condition(node.this)
+    return Typed(sql=f"(NOT {inner.sql})", type=BOOL, failed=inner.failed)
+
+
+def _connector(compiler: Compiler, node: exp.Expr) -> Typed:
+    left, right = compiler.condition(node.this), compiler.condition(node.expression)
+    word, decided = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
+    failed = any_of(left.failed, guarded(f"NOT ({left.sql} <=> {decided})", right.failed))
+    return Typed(sql=f"({left.sql} {word} {right.sql})", type=BOOL, failed=failed)
+
+
+def _is(compiler: Compiler, node: exp.Expr) -> Typed:
+    inner = compiler.compile(node.this)
+    if isinstance(node.expression, exp.Boolean):
+        word = "TRUE" if node.expression.this else "FALSE"
+        if inner.type != BOOL:
+            refuse(node, f"{node.sql('spark')}: not a condition", "IS NULL, or a condition IS TRUE")
+        return Typed(sql=f"({inner.sql} <=> {word})", type=BOOL, failed=inner.failed)
+    if not isinstance(node.expression, exp.Null):
+        refuse(node, node.sql("spark"), "IS NULL, IS TRUE or IS FALSE")
+    return Typed(sql=f"({inner.sql} IS NULL)", type=BOOL, failed=inner.failed)
+
+
+def _in(compiler: Compiler, node: exp.Expr) -> Typed:
+    items = node.expressions
+    if not items:
+        refuse(node, node.sql("spark"), "IN (a, b, c), a list of values")
+    inner = compiler.compile(node.this)
+    found = [compiler.dated(item, compiler.compile(item), inner.type) for item in items]
+    timed = compiler.timed(node, list(zip([node.this, *items], [inner, *found], strict=True)))
+    first, *others = compiler.unified(node, [inner, *found])[1] if timed is None else timed
+    sql = f"({first.sql} IN ({', '.join(typed.sql for typed in others)}))"
+    return Typed(sql=sql, type=BOOL, failed=any_of(first.failed, *(typed.failed for typed in others)))
+
+
+def _between(compiler: Compiler, node: exp.Expr) -> Typed:
+    low = exp.GTE(this=node.this, expression=node.args["low"])
+    high = exp.LTE(this=node.this.copy(), expression=node.args["high"])
+    return compiler.compile(exp.And(this=low, expression=high))
+
+
+def _like(compiler: Compiler, node: exp.Expr) -> Typed:
+    inner, pattern = compiler.compile(node.this), node.expression
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string) or "\\" in pattern.name:
+        refuse(node, node.sql("spark"), "LIKE 'a%', a literal without backslashes")
+    if family(inner.type) != "text":
+        refuse(node, f"{inner.type} in {node.sql('spark')}", "text LIKE 'a%'")
+    return Typed(sql=f"({inner.sql} LIKE {escaped(pattern.name)})", type=BOOL, failed=inner.failed)
+
+
+def _negative(compiler: Compiler, node: exp.Expr) -> Typed:
+    if isinstance(node.this, exp.Literal) and not node.this.is_string:
+        inner = compiler.compile(node.this)
+        return Typed(sql=f"(-{inner.sql})", type=inner.type)
+    return compiler.compile(exp.Sub(this=exp.Literal.number(0), expression=node.this))
+
+
+def _case(compiler: Compiler, node: exp.Expr) -> Typed:
+    branches = [(branch.this, branch.args["true"]) for branch in node.args["ifs"]]
+    if node.this is not None:
+        branches = [(exp.EQ(this=node.this.copy(), expression=value.copy()), then) for value, then in branches]
+    return _cases(compiler, node, branches, node.args.get("default"))
+
+
+def _if(compiler: Compiler, node: exp.Expr) -> Typed:
+    return _cases(compiler, node, [(node.this, node.args["true"])], node.args.get("false"))
+
+
+def _cases(
+    compiler: Compiler, node: exp.Expr, branches: list[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
+) -> Typed:
+    conditions = [compiler.condition(condition) for condition, _ in branches]
+    values = [compiler.compile(then) for _, then in branches]
+    otherwise = Typed(sql="NULL", type=NULL) if default is None else compiler.compile(default)
+    type_, (*values, otherwise) = compiler.unified(node, [*values, otherwise])
+    parts, failures, earlier = [], [], "TRUE"
+    for condition, value in zip(conditions, values, strict=True):
+        parts.append(f"WHEN {condition.sql} THEN {value.sql}")
+        failures.append(guarded(earlier, condition.failed))
+        failures.append(guarded(f"{earlier} AND {condition.sql} <=> TRUE", value.failed))
+        earlier = f"{earlier} AND NOT ({condition.sql} <=> TRUE)"
+    failures.append(guarded(earlier, otherwise.failed))
+    sql = f"CASE {' '.join(parts)} ELSE {otherwise.sql} END"
+    return Typed(sql=sql, type=type_, failed=any_of(*failures))
+
+
+def _coalesce(compiler: Compiler, node: exp.Expr) -> Typed:
+    type_, values = compiler.unified(node, [compiler.compile(item) for item in [node.this, *node.expressions]])
+    failures, earlier = [], "TRUE"
+    for value in values:
+        failures.append(guarded(earlier, value.failed))
+        earlier = f"{earlier} AND {value.sql} IS NULL"
+    return Typed(sql=f"coalesce({', '.join(v.sql for v in values)})", type=type_, failed=any_of(*failures))
+
+
+def _cast(compiler: Compiler, node: exp.Expr) -> Typed:
+    to = type_of_cast(node.args["to"])
+    if to is None:
+        refuse(node, f"CAST to {node.args['to'].sql('spark')}", "INT, BIGINT, DECIMAL(p,s), DOUBLE, STRING, DATE, …")
+    literal = node.this
+    if isinstance(literal, exp.Literal) and literal.is_string and family(to) in ("date", "moment"):
+        return moment(node, literal.this, day=family(to) == "date")
+    inner = compiler.compile(literal)
+    impossible = {"bytes"} | ({"date", "moment"} if family(to) in ("number", "bool") else set())
+    if (family(inner.type) in impossible and inner.type != to) or (
+        family(inner.type) in ("number", "bool") and family(to) in ("date", "moment", "bytes")
+    ):
+        refuse(node, f"CAST of {inner.type} to {to}", "year(d), month(d), date_format(d, 'yyyyMMdd')")
+    sql = f"try_cast({inner.sql} AS {spark_type(to)})"
+    failure = None if inner.type == NULL else f"({sql} IS NULL AND {inner.sql} IS NOT NULL)"
+    return Typed(sql=sql, type=to, failed=any_of(inner.failed, failure))
+
+
+_HANDLERS: dict[type[exp.Expr], Function] = {
+    exp.Literal: _literal,
+    exp.Null: _null,
+    exp.Boolean: _boolean,
+    exp.Not: _not,
+    exp.And: _connector,
+    exp.Or: _connector,
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _like,
+    exp.Neg: _negative,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Coalesce: _coalesce,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+}
+
+
+def is_basic(node: exp.Expr) -> bool:
+    """Whether a node is a literal, an operator or a form such as CASE, but no function of `joins.query.functions`."""
+    return type(node) in _HANDLERS or type(node) in _COMPARISONS or type(node) in _ARITHMETIC

@@ -1,0 +1,68 @@
+"""A plan and the schemas → the text columns that meet more at their source than here, where text compares by bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cdc.words.collations import Fold, exact_collation, folds, listed
+from cdc.words.schema import TableId, TableSchema
+from joins.query.plan import Node, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LooseKey:
+    """A column of a join whose collation folds something; `other` is what it is compared with."""
+
+    table_id: TableId
+    column: str
+    collation: str
+    folds: tuple[Fold, ...]
+    other: str
+
+    @property
+    def found(self) -> str:
+        """What is the matter."""
+        return (
+            f"{self.table_id}.{self.column} compares by {self.collation}, which folds {listed(self.folds)}, and joins "
+            f"{self.other}: rows that meet at the source may not meet here, where text compares by its bytes"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        forms = {
+            "case": "in one case",
+            "accents": "with the same accents",
+            "trailing spaces": "without trailing spaces",
+        }
+        write = f"write its values {', '.join(forms[fold] for fold in self.folds)} on both sides"
+        exact = exact_collation(self.collation)
+        if exact == self.collation:
+            return write
+        name = f"{self.table_id.database}.{self.table_id.table}"
+        return f"{write}, or ALTER TABLE {name} MODIFY {self.column} … COLLATE {exact}"
+
+
+def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[LooseKey, ...]:
+    """Each column of a join that is known to fold case, accents or trailing spaces, once, in the order of the plan."""
+    found: dict[tuple[TableId, str], LooseKey] = {}
+    for node in plan.nodes():
+        for hop in node.hops:
+            for own, theirs in zip(hop.columns, hop.child.id_columns, strict=True):
+                for one, other in (((node, own), (hop.child, theirs)), ((hop.child, theirs), (node, own))):
+                    for key in _loose(*one, *other, schemas):
+                        found.setdefault((key.table_id, key.column), key)
+    return tuple(found.values())
+
+
+def _loose(
+    node: Node, index: int, other: Node, column: int, schemas: Mapping[TableId, TableSchema]
+) -> Iterator[LooseKey]:
+    name, table_id = node.columns[index], node.source.table_id
+    known = schemas[table_id].column(name)
+    if known is None or node.types[index].kind != "string":
+        return
+    if known.collation is not None and (folded := folds(known.collation)):
+        against = f"{other.source.table_id}.{other.columns[column]}"
+        yield LooseKey(table_id=table_id, column=name, collation=known.collation, folds=folded, other=against)

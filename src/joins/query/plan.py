@@ -1,0 +1,289 @@
+"""What a query does: a short list of frozen steps that says what happens, not how; pure data, shipped to every worker.
+
+The query is a tree: its root is the table whose rows are the result's rows, each join leads from a row to the one row
+of another table that has the key (`Hop`). Whole rows are made from the leaves to the root, so every foreign key is read
+straight from its table's changes, and facts pass no step of a deeper join:
+
+    Source     the changes of one captured table, where needed through `latest`
+    Node       a table's used columns and its hops
+    KeyedJoin  a hop: the rows that point at a key meet the row that has it. Where a node has one hop, whole rows leave
+    Assemble   a node with several hops (a star): rows meet their parts, and whole rows leave
+    Finish     expressions over whole rows, and WHERE
+    Sink       the columns and key under which rows are stored
+
+The values of a whole row form one flat list: a node's columns, then the flat list of each hop's child, in order.
+Steps name their targets, so that aggregates (a `KeyedJoin`'s place, keyed by group), N:M joins (a hop whose key is no
+key of the child), unions (several roots, a tag in the id) and interval joins can be added as further kinds of step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from cdc.stored.layout import Layout, LayoutColumn
+from cdc.words import naming
+from cdc.words.schema import TableId
+from cdc.words.types import Canonical, LogicalType
+
+STATE_FORMAT = 5  # of what `joins.steps.state` keeps; a checkpoint of another format is refused
+SINK = 0xFF
+STAR = 0x80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The changes of one captured table: its key, and the columns that any node uses, in the table's order.
+
+    `needs_latest`: its log may repeat or reorder events or lack before images. `defaults`: what the columns read as in
+    rows of before they were added.
+    """
+
+    table_id: TableId
+    topic: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+    defaults: tuple[Canonical, ...]
+    needs_latest: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """A computed value of `type`, in Spark's SQL with `{i}` for value number i of a flat list.
+
+    `failed` is a condition: the value is NULL because computing it failed. None where that can not happen. `text` is
+    what the person wrote, for messages.
+    """
+
+    sql: str
+    failed: str | None
+    type: LogicalType
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """A join of a node: `columns` of it (indexes) hold the id of a row of `child`; NULL in one matches nothing.
+
+    `number` is unique in the plan. The child's values begin at `offset` of the node's flat list.
+    """
+
+    number: int
+    columns: tuple[int, ...]
+    inner: bool
+    child: Node
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A table as the query reads it: the used `columns` with their types, and what is joined to it.
+
+    `id_columns` (indexes) identify its rows: of the root the row key, of a child its primary key in the order of the
+    join. `filter`: rows that do not satisfy it are absent; it only saves work, since WHERE repeats it.
+    """
+
+    alias: str
+    source: Source
+    columns: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+    id_columns: tuple[int, ...]
+    filter: Expression | None
+    hops: tuple[Hop, ...]
+
+    @property
+    def width(self) -> int:
+        """Length of the flat list of its whole rows."""
+        return len(self.columns) + sum(hop.child.width for hop in self.hops)
+
+    def walk(self) -> Iterator[Node]:
+        """The node and all below it, depth first, in the order of the flat list."""
+        yield self
+        for hop in self.hops:
+            yield from hop.child.walk()
+
+    def flat_types(self) -> tuple[LogicalType, ...]:
+        """Types along the flat list."""
+        return tuple(type_ for node in self.walk() for type_ in node.types)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedJoin:
+    """The stateful step of one hop, all that it needs to know.
+
+    `stage` orders the steps: a step hears only of steps of lower stages, and the steps of one stage share an operator.
+    Whole rows go to `target` (a hop's number or `SINK`); if `star` is set, parts number `part` go to that step instead.
+    `of` = alias of the node whose hop it is, `right` = of the joined one;
+    `width` = length of the right side's flat list.
+    """
+
+    number: int
+    stage: int
+    of: str
+    right: str
+    inner: bool
+    width: int
+    target: int
+    star: int | None
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assemble:
+    """The stateful step of a node with several hops; `number` = 0x80 + a count, `inner` and `widths` per hop."""
+
+    number: int
+    stage: int
+    of: str
+    inner: tuple[bool, ...]
+    widths: tuple[int, ...]
+    target: int
+
+
+Step = KeyedJoin | Assemble
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One column of the result: value number `index` of the flat list with the computed values behind it."""
+
+    name: str
+    type: LogicalType
+    index: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """What happens to whole rows: `computed` values are appended, rows for which `where` is not true do not leave.
+
+    `types` along the flat list without the computed values.
+    """
+
+    types: tuple[LogicalType, ...]
+    computed: tuple[Expression, ...]
+    where: Expression | None
+    outputs: tuple[Output, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to compute."""
+        return not self.computed and self.where is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """The aggregated table that rows go to."""
+
+    topology: str
+    table: str
+    row_key: tuple[str, ...]
+    family: str
+    salt_buckets: int
+
+    @property
+    def hbase_table(self) -> str:
+        """Its name in HBase."""
+        return naming.hbase_table(self.topology, self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one query does."""
+
+    root: Node
+    sources: tuple[Source, ...]
+    steps: tuple[Step, ...]
+    finish: Finish
+    sink: Sink
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics to read, each once, sorted."""
+        return tuple(sorted(source.topic for source in self.sources))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, depth first."""
+        return tuple(self.root.walk())
+
+    def layout(self, layout_id: int) -> Layout:
+        """The layout of the rows that the plan writes, under an id."""
+        columns = tuple(LayoutColumn(name=o.name, type=o.type, origin=o.origin) for o in self.finish.outputs)
+        sink = self.sink
+        return Layout(
+            topology=sink.topology,
+            table=sink.table,
+            id=layout_id,
+            family=sink.family,
+            columns=columns,
+            row_key=sink.row_key,
+            salt_buckets=sink.salt_buckets,
+        )
+
+    def fingerprint(self) -> str:
+        """Names what the state and the stored rows depend on.
+
+        A checkpoint made under another fingerprint can not be continued. Aliases, comments, the case of keywords and
+        how a join's equality is turned are not part of it, nor is what only messages say (`text`, `origin`).
+        """
+        text = json.dumps([STATE_FORMAT, _nameless(self.root), _meant(self.finish), asdict(self.sink)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _nameless(node: Node) -> object:
+    expression = None if node.filter is None else node.filter.sql
+    hops = [(hop.columns, hop.inner, _nameless(hop.child)) for hop in node.hops]
+    source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
+    return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, hops]
+
+
+def _meant(finish: Finish) -> object:
+    expressions = [None if e is None else [e.sql, e.failed, str(e.type)] for e in (*finish.computed, finish.where)]
+    outputs = [[output.name, str(output.type), output.index] for output in finish.outputs]
+    return [[str(type_) for type_ in finish.types], expressions, outputs]
+
+
+def steps_of(root: Node) -> tuple[Step, ...]:
+    """The stateful steps of a tree, in the order of their stages; a hop's step has the hop's number."""
+    steps: list[Step] = []
+    stars = iter(range(STAR, SINK))
+
+    def visit(node: Node, target: int) -> int:
+        """Add the steps that make a node's whole rows; the stage after which they are there (0: at once)."""
+        star = next(stars) if len(node.hops) > 1 else None
+        stage = 0
+        for part, hop in enumerate(node.hops):
+            own = visit(hop.child, hop.number) + 1
+            steps.append(
+                KeyedJoin(
+                    number=hop.number,
+                    stage=own,
+                    of=node.alias,
+                    right=hop.child.alias,
+                    inner=hop.inner,
+                    width=hop.child.width,
+                    target=target,
+                    star=star,
+                    part=part,
+                )
+            )
+            stage = max(stage, own)
+        if star is None:
+            return stage
+        steps.append(
+            Assemble(
+                number=star,
+                stage=stage + 1,
+                of=node.alias,
+                inner=tuple(hop.inner for hop in node.hops),
+                widths=tuple(hop.child.width for hop in node.hops),
+                target=target,
+            )
+        )
+        return stage + 1
+
+    visit(root, SINK)
+    return tuple(sorted(steps, key=lambda step: step.stage))

@@ -1,0 +1,204 @@
+"""A flat query → its tree: which table's rows are the result's rows, and how each other table hangs below it.
+
+The root is an inner-joined table from which every other can be reached by equalities that cover the other's primary
+key: each step finds at most one row. Of inner joins the written order does not matter, so `FROM customers c JOIN orders
+o ON o.customer_id = c.id` has orders as its root. A LEFT JOIN leads from what stands before it to its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from sqlglot import exp
+
+from cdc.topology.topology import Topology
+from cdc.words.schema import TableSchema
+from cdc.words.types import LogicalType
+from joins.query.flatten import Condition, Flat, FlatJoin
+from joins.query.sql import Place, refuse
+
+_INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
+_INEXACT = {"float32", "float64", "json"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Branch:
+    """A table in the tree; `pairs` = (its column, the parent's column) of the join that leads to it."""
+
+    alias: str
+    parent: Branch | None = None
+    inner: bool = True
+    pairs: tuple[tuple[str, str], ...] = ()
+    children: list[Branch] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """The root, all branches by alias, and the conditions that no join took care of: they filter."""
+
+    root: Branch
+    branches: Mapping[str, Branch]
+    filters: tuple[Condition, ...]
+
+    def canonical(self, alias: str, column: str) -> tuple[str, str]:
+        """The column nearest to the root that equals this one in every row, by the inner joins between them."""
+        branch = self.branches[alias]
+        while branch.parent is not None and branch.inner and (parents := dict(branch.pairs)).get(column):
+            branch, column = branch.parent, parents[column]
+        return branch.alias, column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Equality:
+    condition: Condition
+    sides: tuple[tuple[str, str], tuple[str, str]]
+
+    def seen_from(self, alias: str) -> tuple[str, str, str] | None:
+        """(own column, other alias, other column), None if it says nothing of `alias`."""
+        for (own, column), (other, theirs) in (self.sides, self.sides[::-1]):
+            if own == alias != other:
+                return column, other, theirs
+        return None
+
+
+def build_trees(topology: Topology, flat: Flat, schemas: Mapping[str, TableSchema]) -> list[Tree]:
+    """Every tree that the query can be, by root in the order of the query; TopologyError if there is none.
+
+    `schemas` by alias. Several roots are possible where tables are joined one to one: the row key decides.
+    """
+    builder = _Builder(topology, flat, schemas)
+    core = [flat.first, *(join.alias for join in flat.joins if join.inner)]
+    trees = [tree for alias in core if (tree := builder.build(alias)) is not None]
+    if not trees:
+        builder.explain()
+    return trees
+
+
+class _Builder:
+    def __init__(self, topology: Topology, flat: Flat, schemas: Mapping[str, TableSchema]) -> None:
+        self.topology, self.flat, self.schemas = topology, flat, schemas
+        self.left = {join.alias: join for join in flat.joins if not join.inner}
+        self.inner_on = [condition for join in flat.joins if join.inner for condition in join.on]
+        pool = [*self.inner_on, *flat.where]
+        self.pool = [e for condition in pool if (e := _equality(condition)) is not None]
+        # a condition of an inner join, also where a left-joined table stands in it, can lead to an inner-joined one
+        self.order = [flat.first, *(join.alias for join in flat.joins)]
+
+    def build(self, root: str) -> Tree | None:
+        """The tree with this root; None if some table can not be reached."""
+        branches = {root: Branch(alias=root)}
+        used: list[Condition] = []
+        progress = True
+        while progress:
+            progress = False
+            for alias in self.order:
+                if alias in branches:
+                    continue
+                found = self._attach(alias, branches)
+                if found is not None:
+                    branch, conditions = found
+                    branches[alias] = branch
+                    used += conditions
+                    progress = True
+        if len(branches) != len(self.order):
+            return None
+        for alias in self.order:
+            branch = branches[alias]
+            if branch.parent is not None:
+                branch.parent.children.append(branch)
+        filters = [c for c in [*self.inner_on, *self.flat.where] if not any(c is one for one in used)]
+        return Tree(root=branches[root], branches=branches, filters=tuple(filters))
+
+    def _attach(self, alias: str, branches: Mapping[str, Branch]) -> tuple[Branch, list[Condition]] | None:
+        join = self.left.get(alias)
+        equalities = self._of_left(join) if join is not None else self.pool
+        for parent in branches.values():
+            pairs: dict[str, str] = {}
+            used: list[Condition] = []
+            for equality in equalities:
+                seen = equality.seen_from(alias)
+                if seen is None or seen[1] != parent.alias or seen[0] in pairs:
+                    continue
+                if self.mismatch(alias, seen[0], parent.alias, seen[2]) is None:
+                    pairs[seen[0]] = seen[2]
+                    used.append(equality.condition)
+            primary = self.schemas[alias].primary_key
+            if not primary or not set(primary) <= set(pairs) or (join is not None and len(used) < len(join.on)):
+                continue
+            ordered = [name for name in self.schemas[alias].places() if name in pairs]
+            branch = Branch(alias=alias, parent=parent, inner=join is None, pairs=tuple((c, pairs[c]) for c in ordered))
+            if join is None:
+                above: Branch | None = parent
+                while above is not None:  # what must be there below a row makes the row itself, and all above, needed
+                    above.inner, above = True, above.parent
+            return branch, used
+        return None
+
+    def _of_left(self, join: FlatJoin) -> list[_Equality]:
+        return [equality for condition in join.on if (equality := _equality(condition)) is not None]
+
+    def mismatch(self, alias: str, column: str, other: str, theirs: str) -> str | None:
+        """Why two columns can not be compared exactly; None if they can."""
+        left, right = self._type(alias, column), self._type(other, theirs)
+        comparable = left == right or (left.kind in _INTEGERS and right.kind in _INTEGERS)
+        if comparable and left.kind not in _INEXACT:
+            return None
+        return f"{alias}.{column} ({left}) = {other}.{theirs} ({right})"
+
+    def _type(self, alias: str, column: str) -> LogicalType:
+        found = self.schemas[alias].column(column)
+        assert found is not None  # joins.query.flatten refuses unknown columns
+        return found.type
+
+    def explain(self) -> NoReturn:
+        """TopologyError for the first table that can not be reached from the first one."""
+        reached = {self.flat.first: Branch(alias=self.flat.first)}
+        for join in self.flat.joins:
+            found = self._attach(join.alias, reached)
+            if found is None:
+                self._explain_join(join, list(reached))
+            reached[join.alias] = found[0]
+        raise AssertionError("every table is reached")
+
+    def _explain_join(self, join: FlatJoin, reached: list[str]) -> NoReturn:
+        alias, primary = join.alias, self.schemas[join.alias].primary_key
+        place = join.on[0].place if join.on else self.flat.relations[alias].place
+        if not primary:
+            self._refuse(place, f"{alias} has no primary key", "a joined table that has one")
+        equalities = self._of_left(join) if not join.inner else self.pool
+        seen = [s for e in equalities if (s := e.seen_from(alias)) is not None and s[1] in reached]
+        near = seen[0][1] if seen else reached[0]
+        theirs = {own: other for own, alias_, other in seen if alias_ == near}
+        form = "ON " + " AND ".join(f"{alias}.{c} = {near}.{theirs.get(c, f'{alias}_{c}')}" for c in primary)
+        for own, other, column in seen:
+            if (what := self.mismatch(alias, own, other, column)) is not None:
+                self._refuse(place, what, "two columns of one exact type")
+        for condition in join.on if not join.inner else ():
+            if _equality(condition) is None:
+                text = condition.expression.sql("spark").replace("`", "")
+                expected = f"{form}, the rest as CASE WHEN … in the columns, or in WHERE"
+                self._refuse(condition.place, f"ON {text} in a LEFT JOIN is not supported yet", expected)
+        parents = sorted({other for _, other, _ in seen})
+        if len(parents) > 1 and not join.inner:
+            self._refuse(place, f"{alias} is joined to {' and '.join(parents)}", f"{form}, columns of one table")
+        if not seen:
+            self._refuse(place, f"no equality joins {alias}", form)
+        names = ", ".join(f"{alias}.{own}" for own, _, _ in seen)
+        what = f"{names} {'are' if len(seen) > 1 else 'is'} not the primary key of {alias} ({', '.join(primary)})"
+        self._refuse(place, what, f"{form}: many rows to one; joins of many to many are not supported yet")
+
+    def _refuse(self, place: Place, what: str, expected: str) -> NoReturn:
+        refuse(self.topology, place, what, expected)
+
+
+def _equality(condition: Condition) -> _Equality | None:
+    node = condition.expression.unnest()
+    if not isinstance(node, exp.EQ):
+        return None
+    sides = [side.unnest() for side in (node.this, node.expression)]
+    if not all(isinstance(side, exp.Column) for side in sides) or sides[0].table == sides[1].table:
+        return None
+    first, second = ((side.table, side.name) for side in sides)
+    return _Equality(condition=condition, sides=(first, second))

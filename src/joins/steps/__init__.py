@@ -1,0 +1,1 @@
+"""What every step of a plan does: the specification, pure."""

@@ -1,0 +1,74 @@
+"""What is too much for memory, in parts: a batch's messages at the sink, and the keys that former runs have left.
+
+A batch holds about as many changes as the table says, but for the deletes that a marker stands for (TRUNCATE, the end
+of a re-read): those may be as many as the table has rows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+
+from joins.steps.records import ROW_GONE, ROW_PUT, Message
+
+_ROWS = 10_000
+_FOLDED = 50_000
+_KEYS = 250_000
+
+
+def folded(messages: Iterable[Message], most: int = _FOLDED) -> Iterator[list[Message]]:
+    """Of each row only the newest message, for where no step has folded the batch before; notices as they come.
+
+    A row's messages come in the log's order. Where there are more rows than `most`, those that are gone leave early: a
+    delete may be written before a put of the same batch, never instead of it.
+    """
+    newest: dict[bytes, Message] = {}
+    limit = most
+    for message in messages:
+        if message.op not in (ROW_PUT, ROW_GONE):
+            yield [message]
+        elif message.k not in newest or message.v >= newest[message.k].v:
+            newest[message.k] = message
+            if len(newest) > limit:
+                yield [one for one in newest.values() if one.op == ROW_GONE]
+                newest = {k: one for k, one in newest.items() if one.op == ROW_PUT}
+                limit = max(most, 2 * len(newest))
+    yield list(newest.values())
+
+
+def whole_rows(messages: Iterable[Message], most: int = _ROWS) -> Iterator[list[Message]]:
+    """Messages that come sorted by `k`, in chunks of about `most`; a row's messages are in one chunk."""
+    chunk: list[Message] = []
+    for message in messages:
+        if len(chunk) >= most and message.k != chunk[-1].k:
+            yield chunk
+            chunk = []
+        chunk.append(message)
+    if chunk:
+        yield chunk
+
+
+def stale_keys(
+    read: Callable[[], Iterable[tuple[bytes, str | None]]], run: str, most: int = _KEYS
+) -> Iterator[list[bytes]]:
+    """The keys whose newest record is of another run, in lists of at most `most`.
+
+    `read` begins to read the topic: the key of every record and who wrote it, None for a tombstone. Where there are
+    more such keys, half of them wait for another reading.
+    """
+    shares = [(0, 1)]  # remainder and divisor of keys' hashes
+    while shares:
+        remainder, divisor = shares.pop()
+        found: set[bytes] = set()
+        for key, of in read():
+            if zlib.crc32(key) % divisor != remainder:
+                continue
+            if of is None or of == run:
+                found.discard(key)
+                continue
+            found.add(key)
+            while len(found) > most:
+                shares.append((remainder + divisor, 2 * divisor))
+                divisor *= 2
+                found = {key for key in found if zlib.crc32(key) % divisor == remainder}
+        yield list(found)

@@ -1,0 +1,178 @@
+"""The bytes of a record → what the join reads of an envelope: its op, its images, three facts of its source.
+
+Logs of others come this way too, so everything else may be there or not. What is no envelope is a ValueError, whatever
+the bytes are: `kernel/Envelope.java` gives the same verdict on every record.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from joins.query.convert import Unfit, fit_of
+from joins.query.plan import Source
+from joins.steps.records import Values
+
+_DEEPEST = 64  # levels of nesting; ours has four
+_MOST = 2**62  # of a sequence: `latest` doubles it
+Image = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What a record says; `sequence` 0 where its source has none."""
+
+    op: str = " "
+    before: Image | None = None
+    after: Image | None = None
+    ts_ms: int = 0
+    sequence: int = 0
+    partial: bool = False
+
+
+def read_envelope(value: bytes) -> Envelope:
+    """The envelope that a record holds, Debezium's inline schema beside it or not."""
+    envelope = Envelope()
+    _fold(_object(value), envelope)
+    return envelope
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(value)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    _bounded(found, 1)
+    return found
+
+
+def _bounded(value: Any, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise ValueError("nested too deep")
+    for one in value.values() if type(value) is dict else value:
+        kind = type(one)
+        if kind is dict or kind is list:
+            _bounded(one, depth + 1)
+
+
+def _fold(fields: Image, into: Envelope) -> None:
+    for name, value in fields.items():
+        match name:
+            case "op":
+                into.op = value if isinstance(value, str) and len(value) == 1 else " "
+            case "before":
+                into.before = _optional(name, value)
+            case "after":
+                into.after = _optional(name, value)
+            case "source":
+                _origin(_optional(name, value) or {}, into)
+            case "payload":
+                if isinstance(value, dict):
+                    _fold(value, into)
+
+
+def _optional(name: str, value: Any) -> Image | None:
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"{name} is no object")
+    return value
+
+
+def _origin(source: Image, into: Envelope) -> None:
+    into.ts_ms = _number("ts_ms", source.get("ts_ms"), 2**63)
+    sequence = source.get("sequence")
+    if isinstance(sequence, str):  # that of others may be a list in a text
+        digits = sequence.removeprefix("-")
+        sequence = int(sequence) if digits.isascii() and digits.isdecimal() and len(digits) <= 18 else 0
+    into.sequence = _number("sequence", sequence, _MOST)
+    into.partial = source.get("partial") is True
+
+
+def _number(name: str, value: Any, most: int) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not -most <= value < most:
+        raise ValueError(f"{name} is no number of {most.bit_length() - 1} bits")
+    return value
+
+
+class Images(NamedTuple):
+    """A row before and after; not `whole` where NULL stands for what the record does not tell of it, `blind` where it
+    does so in `before`.
+    """
+
+    before: Values | None
+    after: Values | None
+    whole: bool
+    blind: bool
+
+
+@dataclass(slots=True)
+class Columns:
+    """Reads the images of one source: each used column in the type that the plan was compiled with.
+
+    A column that is not there was added later, and reads as the default with which it came, where the record is older
+    than the plan (`added`); else it was dropped, and reads as NULL. A key must be there.
+    """
+
+    source: Source
+    _fits: list[tuple[str, bool, Any, Any]] = field(default_factory=list)
+    _whole: bool = True
+
+    def __post_init__(self) -> None:
+        source = self.source
+        for name, type_, default in zip(source.columns, source.types, source.defaults, strict=True):
+            self._fits.append((name, name in source.key, fit_of(type_), default))
+
+    def images(self, envelope: Envelope, key: bytes | None, *, added: bool) -> Images:
+        """Before and after as values; ValueError for an event that lacks the images which its op needs.
+
+        For `latest` the key of a deleted row is enough: other values of its before image may be None.
+        """
+        self._whole = True
+        op, source = envelope.op, self.source
+        before, after = envelope.before, None if op == "d" else envelope.after
+        if source.needs_latest and op == "d" and before is None and key is not None:
+            before = _object(key)
+        if op not in ("c", "u", "d", "r"):
+            raise ValueError(f"op {op!r} in it")
+        if op != "d" and after is None:
+            raise ValueError(f"op {op} without its after image")
+        if before is None and (op == "d" or (op == "u" and not source.needs_latest)):
+            remedy = "its source needs `delivery: at_least_once`"
+            raise ValueError(f"op {op} without its before image: {remedy}")
+        if op in ("c", "r") or (source.needs_latest and op != "d"):
+            before = None
+        old = None if before is None else self._values(before, added, lenient=True)
+        blind = not self._whole
+        new = None if after is None else self._values(after, added, lenient=False)
+        return Images(old, new, self._whole, blind)
+
+    def _values(self, row: Image, added: bool, *, lenient: bool) -> Values:
+        """`lenient`: a value that does not fit its type was never told, so it reads as NULL in a before image."""
+        values: Values = []
+        for name, is_key, fit, default in self._fits:
+            try:
+                values.append(fit(row[name]))
+            except KeyError:
+                if is_key:
+                    raise ValueError(f"no '{name}' in it") from None
+                values.append(default if added else None)
+                self._whole = False  # it may have come and gone: what was told of it before, nobody knows
+            except Unfit as error:
+                if not lenient or is_key:
+                    type_ = self.source.types[len(values)]
+                    raise ValueError(f"'{name}' in it does not fit {type_}") from error
+                values.append(None)
+                self._whole = False
+        return values
+
+
+def as_text(stored: bytes | None) -> str | None:
+    """Bytes as a dead letter carries them."""
+    return None if stored is None else base64.b64encode(stored).decode()

@@ -1,0 +1,118 @@
+"""The rows at one key in the portable engine's store, in pages: a change reads and writes one, however many rows are
+there.
+
+A key's entry holds its right side and, while they fit into one page, its rows; then each page is an entry of its own.
+A row lies in the page that its hash says. Where pages get full their number doubles, where rows are few again they go
+back into one: each costs a change no more than a constant.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+
+from joins.steps.records import pack, unpack
+
+PAGE = 64  # rows
+_HEAD = struct.Struct(">II")  # pages, rows
+
+
+class Pages(MutableMapping[bytes, bytes]):
+    """Row → payload, as a dict. `read` gives a page's entry; only those that are asked for are read."""
+
+    def __init__(self, read: Callable[[int], bytes | None], pages: int = 1, rows: int = 0) -> None:
+        self._read, self.pages, self._rows = read, pages, rows
+        self._held: dict[int, dict[bytes, bytes]] = {}
+        self._changed: set[int] = set()
+
+    def copy(self) -> Pages:
+        """Itself: the store has the former rows until these are stored."""
+        return self
+
+    def __getitem__(self, row: bytes) -> bytes:
+        return self._page(self._at(row))[row]
+
+    def __contains__(self, row: object) -> bool:
+        return isinstance(row, bytes) and row in self._page(self._at(row))
+
+    def __setitem__(self, row: bytes, payload: bytes) -> None:
+        at = self._at(row)
+        page = self._page(at)
+        self._rows += row not in page
+        page[row] = payload
+        self._changed.add(at)
+
+    def __delitem__(self, row: bytes) -> None:
+        at = self._at(row)
+        del self._page(at)[row]
+        self._rows -= 1
+        self._changed.add(at)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for at in range(self.pages):
+            yield from self._page(at)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def settle(self) -> None:
+        """Have as many pages as the rows need: before they are stored."""
+        wanted = self.pages
+        while self._rows > PAGE * wanted:
+            wanted *= 2
+        if self._rows <= PAGE // 2:
+            wanted = 1
+        if wanted != self.pages:
+            rows = dict(self)
+            self._changed = {*range(max(wanted, self.pages))}
+            self.pages = wanted
+            self._held = {at: {} for at in self._changed}
+            for row, payload in rows.items():
+                self._held[self._at(row)][row] = payload
+
+    def changed(self) -> dict[int, bytes | None]:
+        """The pages to store, None for one that is no more; the only page is part of the head."""
+        kept = range(self.pages if self.pages > 1 else 0)
+        return {at: _packed(self._held[at]) if at in kept and self._held[at] else None for at in sorted(self._changed)}
+
+    def head(self, right: bytes) -> bytes:
+        """The key's entry."""
+        rows = _packed(self._page(0)) if self.pages == 1 else b""
+        return pack([_HEAD.pack(self.pages, self._rows), right, rows])
+
+    def _at(self, row: bytes) -> int:
+        return zlib.crc32(row) % self.pages
+
+    def _page(self, at: int) -> dict[bytes, bytes]:
+        if at not in self._held:
+            self._held[at] = _unpacked(self._read(at))
+        return self._held[at]
+
+
+def opened(head: bytes, read: Callable[[int], bytes | None]) -> tuple[bytes, Pages]:
+    """A key's right side and its rows, from its entry; `read` as in `Pages`."""
+    numbers, right, only = unpack(head)
+    pages, rows = _HEAD.unpack(numbers)
+    return right, Pages((lambda _: only) if pages == 1 else read, pages, rows)
+
+
+def filled(rows: Mapping[bytes, bytes]) -> Pages:
+    """The rows of a key that had none."""
+    made = Pages(lambda _: None)
+    made.update(rows)
+    return made
+
+
+def page_key(k: bytes, page: int) -> bytes:
+    """Under which a page of a key is stored; no key is like it, since none has a zero byte behind its first."""
+    return k + b"\0" + page.to_bytes(4, "big")
+
+
+def _packed(rows: Mapping[bytes, bytes]) -> bytes:
+    return pack([part for row in rows.items() for part in row])
+
+
+def _unpacked(stored: bytes | None) -> dict[bytes, bytes]:
+    parts = unpack(stored or b"")
+    return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -1,0 +1,195 @@
+"""What travels between the steps: one kind of message, opaque where a step has nothing to compute.
+
+    k   where it goes: one byte that names the step (a hop; 0x80 + a star; `SINK`), then the text of the key there
+    op  what happened (below)
+    r   the row it concerns: the text of its id; of a `PART`, the one byte that says which hop of the row it fills
+    v   orders what happened to one row within one batch: the offset in the topic, the same partition for one row
+    p   payload: 8 bytes of milliseconds (of the newest change in it), then values
+
+Values are the interior of a JSON array of canonical values, in the order of a node's columns: `1,"x",null`. So two
+payloads are concatenated with a comma and nothing is parsed on the way. Keys and ids have the same form. JSON never
+begins with a zero byte: that marks a key with NULL in it (`null_key`), which matches nothing and keeps no state.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import orjson
+
+from cdc.words.types import Canonical
+
+Values = list[Canonical]
+
+DIM_PUT = 0  # the right side of a join at k now reads p
+DIM_GONE = 1
+PUT = 2  # row r now points at k, and reads p (empty for the later hops of a star). To a star: `with_part`
+MOVED = 3  # row r points elsewhere now and lives on
+GONE = 4  # row r is gone
+PART = 5  # row k of a star: its hop r reads p now (empty: there is no such row)
+ROW_GONE = 6  # to the sink: row k is gone
+ROW_PUT = 7  # to the sink: row k reads p
+REFUSED = 8  # p = JSON array of the fields of `Refused`
+FLOOR = 9  # p = JSON array of the fields of `Floor`
+NEW = 10  # PUT of a row that was not there before
+SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
+LOST = 12  # GONE, of such a row
+
+SINK = 0xFF
+STAR = 0x80
+_NULL = b"\x00"
+_TS = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">bqi")
+
+
+class Message(NamedTuple):
+    """See the module's docstring; a tuple, since every change makes several of them."""
+
+    k: bytes
+    op: int
+    r: bytes
+    v: int
+    p: bytes
+
+
+class Refused(NamedTuple):
+    """A record of the log that could not be read, or a row that could not be stored; key and value in base64."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    key: str | None
+    value: str | None
+
+    def message(self) -> Message:
+        """As it travels to the sink."""
+        return Message(bytes([SINK]), REFUSED, b"", 0, orjson.dumps(tuple(self)))
+
+
+class RowPut(NamedTuple):
+    """A whole row of the result, in the order of the layout's columns; `ts_ms` of the newest change it shows."""
+
+    values: Values
+    ts_ms: int
+
+
+class RowGone(NamedTuple):
+    """A row of the result is gone; the values of its row key columns, in the order of `row_key`."""
+
+    row_key: Values
+
+
+class Floor(NamedTuple):
+    """Of a partition whose log may reorder: what is older than `sequence` comes too late from here on."""
+
+    topic: str
+    partition: int
+    sequence: int
+
+    def message(self) -> Message:
+        """As it travels to the sink."""
+        return Message(bytes([SINK]), FLOOR, b"", 0, orjson.dumps(tuple(self)))
+
+
+Record = RowPut | RowGone | Refused | Floor
+
+
+def record_of(message: Message, outputs: Iterable[int]) -> Record:
+    """What the sink is told; `outputs` = per column of the layout, its index among the values of a whole row."""
+    match message.op:
+        case 7:
+            values = values_of(message.p)
+            return RowPut([values[index] for index in outputs], ts_of(message.p))
+        case 6:
+            return RowGone(values_of_text(message.k[1:]))
+        case 8:
+            return Refused(*orjson.loads(message.p))
+        case 9:
+            return Floor(*orjson.loads(message.p))
+    raise AssertionError(f"op {message.op} at the sink")
+
+
+def text_of(values: Values) -> bytes:
+    """Text of a key, an id or a row's values: equal exactly when the values are."""
+    return orjson.dumps(values)[1:-1]
+
+
+def values_of_text(text: bytes) -> Values:
+    """Inverse of `text_of`."""
+    values: Values = orjson.loads(b"[" + text + b"]")
+    return values
+
+
+def payload(values: Values, ts_ms: int) -> bytes:
+    """A row's values and the time of the newest change in them."""
+    return _TS.pack(ts_ms) + text_of(values)
+
+
+def values_of(stored: bytes) -> Values:
+    """The values of a payload."""
+    return values_of_text(stored[8:])
+
+
+def ts_of(stored: bytes) -> int:
+    """The milliseconds of a payload."""
+    ts_ms: int = _TS.unpack_from(stored)[0]
+    return ts_ms
+
+
+def joined(left: bytes, right: bytes, width: int) -> bytes:
+    """One payload of two; an empty `right` is a row that is absent: `width` NULLs."""
+    if not right:
+        return left + b",null" * width
+    return _TS.pack(max(ts_of(left), ts_of(right))) + left[8:] + b"," + right[8:]
+
+
+def with_part(own: bytes, part: bytes) -> bytes:
+    """A star's row together with the part of its first hop."""
+    return _LENGTH.pack(len(own)) + own + part
+
+
+def split_part(p: bytes) -> tuple[bytes, bytes]:
+    """Inverse of `with_part`."""
+    end = 4 + _LENGTH.unpack_from(p)[0]
+    return p[4:end], p[end:]
+
+
+def pack(parts: Iterable[bytes]) -> bytes:
+    """Several byte strings as one."""
+    return b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+
+
+def unpack(stored: bytes) -> list[bytes]:
+    """Inverse of `pack`."""
+    parts, at = [], 0
+    while at < len(stored):
+        end = at + 4 + _LENGTH.unpack_from(stored, at)[0]
+        parts.append(stored[at + 4 : end])
+        at = end
+    return parts
+
+
+def dump(message: Message) -> tuple[bytes, bytes]:
+    """Key and body, as operators of Spark exchange it; inverse of `load`."""
+    k, op, r, v, p = message
+    return k, _HEAD.pack(op, v, len(r)) + r + p
+
+
+def load(k: bytes, body: bytes) -> Message:
+    """Read what `dump` wrote."""
+    op, v, length = _HEAD.unpack_from(body)
+    return Message(k, op, body[13 : 13 + length], v, body[13 + length :])
+
+
+def key_text(values: Values, row: bytes) -> bytes:
+    """Text of a join key; with NULL in it, of the place of its own where the row `row` waits for nothing."""
+    return _NULL + row if None in values else text_of(values)
+
+
+def null_key(k: bytes) -> bool:
+    """Whether a hop's k is such a place."""
+    return k[1:2] == _NULL

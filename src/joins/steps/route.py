@@ -1,0 +1,236 @@
+"""A record of the log → what each step needs to hear of it: the specification of routing, and the reader of envelopes.
+
+What can not be read becomes a `Refused` with its bytes and the reason; it travels along the plan to the sink, which
+sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from joins.query.plan import Expression, Node, Plan, Source
+from joins.steps.envelope import Columns, as_text, read_envelope
+from joins.steps.records import (
+    DIM_GONE,
+    DIM_PUT,
+    GONE,
+    LOST,
+    MOVED,
+    NEW,
+    PUT,
+    ROW_GONE,
+    ROW_PUT,
+    SINK,
+    SURE,
+    Message,
+    Refused,
+    Values,
+    key_text,
+    payload,
+    text_of,
+)
+
+# End offsets per topic and partition, noted when the query started.
+Settled = Mapping[str, Mapping[int, int]]
+# Which of the rows satisfy a condition, over the values of one node.
+Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
+
+
+class Changed(NamedTuple):
+    """One change of a source's row: values in the order of `Source.columns`, None where there is no row.
+
+    `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
+    markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
+    it was said before; `mends`: the row may be shown with other values than its newest record's; `blind`: NULL stands
+    in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the source's.
+    """
+
+    source: Source
+    before: Values | None
+    after: Values | None
+    v: int
+    ts_ms: int
+    told: bool
+    new: bool
+    sequence: int
+    mends: bool = False
+    blind: bool = False
+
+
+class Truncated(NamedTuple):
+    """A partition's marker that rows of a source's table are gone (`joins.steps.truncation`); `sequence` is the
+    source's.
+    """
+
+    source: Source
+    partition: int
+    offset: int
+    sequence: int
+    ts_ms: int
+
+    def ends(self, change: Changed) -> bool:
+        """Whether a row is gone whose newest change this is. A log without sequences has nothing younger in front."""
+        return change.sequence < self.sequence or not self.sequence
+
+
+class Reader:
+    """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
+
+    There an update may be the only record of its row, as it may where a table's history is partial, so all is told.
+    `ends`: where the log ended when the plan was compiled; what is older may lack columns that came since.
+    """
+
+    def __init__(self, plan: Plan, settled: Settled, ends: Settled | None = None) -> None:
+        self._settled, self._ends = settled, ends or {}
+        self._sources = {source.topic: (source, Columns(source)) for source in plan.sources}
+
+    def read(
+        self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
+    ) -> Changed | Refused | Truncated | None:
+        """What one record says; None for a tombstone, which repeats the delete before it."""
+        if value is None:
+            return None
+        try:
+            envelope = read_envelope(value)
+            source, columns = self._sources[topic]
+            if envelope.op == "t":
+                return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms)
+            # what the plan was compiled after may lack columns that were added later
+            added = offset < self._ends.get(topic, {}).get(partition, 0)
+            images = columns.images(envelope, key, added=added)
+        except ValueError as error:
+            reason = f"not an envelope: {error}"
+            return Refused(topic, partition, offset, reason, as_text(key), as_text(value))
+        v = 2 * envelope.sequence if source.needs_latest else offset
+        partial = envelope.partial or not images.whole
+        told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        new = envelope.op == "c" and not told
+        return Changed(
+            source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence, blind=images.blind
+        )
+
+
+def latest_message(change: Changed) -> Message:
+    """A change on its way to its source's `latest` step, under its primary key."""
+    values = change.after if change.after is not None else change.before
+    assert values is not None  # a change has an image
+    key = text_of([values[change.source.columns.index(name)] for name in change.source.key])
+    p = b"" if change.after is None else payload(change.after, change.ts_ms)
+    return Message(key, GONE if change.after is None else PUT, b"", change.v, p)
+
+
+class Read(NamedTuple):
+    """A change as node number `node` reads it: its own columns alone.
+
+    `v`, `ts_ms`, `told`, `mends` and `blind` as in `Changed`. `new`: the row that it puts was not told before, unless
+    `before` is there.
+    """
+
+    node: int
+    before: Values | None
+    after: Values | None
+    v: int
+    ts_ms: int
+    told: bool
+    new: bool
+    mends: bool
+    blind: bool
+
+
+class Router:
+    """Turns changes into messages for the steps of a plan, in three steps that an engine may also take by itself.
+
+    `reads` says what each of the `nodes` reads of a change, `shown` leaves out the images that its filter hides, and
+    `tell` makes messages of what is left: of a row that was hidden and stays hidden none, however much is told.
+    """
+
+    def __init__(self, plan: Plan, holds: Holds) -> None:
+        self._holds = holds
+        self.nodes: list[Node] = []
+        self._targets: list[int] = []
+        self._columns: list[list[int]] = []
+        self._of: dict[str, list[int]] = {}
+        self._place(plan.root, SINK)
+
+    def _place(self, node: Node, target: int) -> None:
+        self._of.setdefault(node.source.topic, []).append(len(self.nodes))
+        self.nodes.append(node)
+        self._targets.append(target)
+        self._columns.append([node.source.columns.index(name) for name in node.columns])
+        for hop in node.hops:
+            self._place(hop.child, hop.number)
+
+    def route(self, changes: Sequence[Changed]) -> Iterator[Message]:
+        """The messages of some changes, in their order per node."""
+        some: dict[int, list[Read]] = {}
+        for change in changes:
+            for read in self.reads(change):
+                some.setdefault(read.node, []).append(read)
+        for reads in some.values():
+            for read in self.shown(reads):
+                yield from self.tell(read)
+
+    def reads(self, change: Changed) -> Iterator[Read]:
+        """What the nodes read of a change, whatever their filters say."""
+        # what a filter hid before was never told, unless the log does not say what was before
+        new = not change.told and (change.new or change.before is not None)
+        for number in self._of.get(change.source.topic, []):
+            before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
+            yield Read(number, before, after, change.v, change.ts_ms, change.told, new, change.mends, change.blind)
+
+    def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
+        """The same of one node, where what its filter does not let through is not there.
+
+        An image before of which the record does not tell all may have passed, so it is let go wherever it stood.
+        """
+        node = self.nodes[reads[0].node]
+        if node.filter is None:
+            yield from reads
+            return
+        rows = [image for read in reads for image in (read.before, read.after) if image is not None]
+        passes = iter(self._holds(node.filter, node, rows))
+        for read in reads:
+            before = read.before if read.before is not None and (next(passes) or read.blind) else None
+            after = read.after if read.after is not None and next(passes) else None
+            yield read._replace(before=before, after=after)
+
+    def tell(self, read: Read) -> Iterator[Message]:
+        """What the steps hear of it."""
+        there = read.before is not None or read.after is not None
+        if there and (read.told or read.before != read.after):
+            yield from messages_of(self.nodes[read.node], self._targets[read.node], read)
+
+
+def _picked(values: Values | None, columns: Sequence[int]) -> Values | None:
+    return None if values is None else [values[index] for index in columns]
+
+
+def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
+    """What the steps hear of one change of a node's row.
+
+    A leaf's row is at once what its consumer reads. Else every hop hears where the row points now and no longer; the
+    first one gets the row's values and passes them on. A row whose id changed has gone, and a new one has come.
+    """
+    before, after = read.before, read.after
+    old = None if before is None else text_of([before[i] for i in node.id_columns])
+    new = None if after is None else text_of([after[i] for i in node.id_columns])
+    renamed = old != new
+    if not node.hops:
+        put, gone = (ROW_PUT, ROW_GONE) if target == SINK else (DIM_PUT, DIM_GONE)
+        if old is not None and renamed:
+            yield Message(bytes([target]) + old, gone, b"", read.v, b"")
+        if new is not None and after is not None:
+            yield Message(bytes([target]) + new, put, b"", read.v, payload(after, read.ts_ms))
+        return
+    for part, hop in enumerate(node.hops):
+        here = bytes([hop.number])
+        left = None if before is None or old is None else key_text([before[i] for i in hop.columns], old)
+        right = None if after is None or new is None else key_text([after[i] for i in hop.columns], new)
+        if left is not None and old is not None and (renamed or left != right):
+            yield Message(here + left, (LOST if read.mends else GONE) if renamed else MOVED, old, read.v, b"")
+        if right is None or new is None or after is None:
+            continue
+        if part == 0 or renamed or left != right or read.told:
+            op = SURE if read.mends else NEW if read.new and before is None else PUT
+            yield Message(here + right, op, new, read.v, payload(after, read.ts_ms) if part == 0 else b"")

@@ -1,0 +1,1 @@
+"""Where joins read and write: the log, its schemas and positions; tables in HBase and Kafka."""

@@ -1,0 +1,58 @@
+"""What becomes of a table's stored layout when its query's result changes: `schema_change_behavior`. Pure.
+
+evolve      the new result is the new layout: columns come, go and change type (a rebuild writes every row anew)
+lenient     columns come; one that went stays and is NULL; a change of type is refused
+exception   every change is refused
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cdc.stored.layout import Layout
+from cdc.topology.topology import SchemaChangeBehavior
+from cdc.words.errors import UsageError
+
+_REMEDY = "set `schema_change_behavior: evolve`, or give the table another name"
+
+
+def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavior) -> Layout:
+    """The layout to write: the stored one itself where nothing changes, else one with the next id.
+
+    UsageError where the behavior does not allow the change, naming the columns.
+    """
+    if stored is None:
+        return replace(wanted, id=1)
+    if stored.same_shape(wanted):
+        return stored
+    table = f"{wanted.topology}:{wanted.table}"
+    if behavior == "exception":
+        raise UsageError(f"the columns of {table} would change: {differences(stored, wanted)}", _REMEDY)
+    if behavior == "evolve":
+        return replace(wanted, id=stored.id + 1)
+    types = {column.name: column.type for column in stored.columns}
+    changed = [c for c in wanted.columns if c.name in types and types[c.name] != c.type]
+    if changed or (stored.row_key, stored.salt_buckets) != (wanted.row_key, wanted.salt_buckets):
+        raise UsageError(f"{table} can not be changed leniently: {differences(stored, wanted)}", _REMEDY)
+    names = {column.name for column in wanted.columns}
+    columns = (*wanted.columns, *(column for column in stored.columns if column.name not in names))
+    kept = replace(wanted, id=stored.id + 1, columns=columns)
+    return stored if stored.same_shape(kept) else kept
+
+
+def differences(stored: Layout, wanted: Layout) -> str:
+    """What differs, for people."""
+    old, new = ({c.name: str(c.type) for c in layout.columns} for layout in (stored, wanted))
+    found = [f"{name} {type_} comes" for name, type_ in new.items() if name not in old]
+    found += [f"{name} {type_} goes" for name, type_ in old.items() if name not in new]
+    found += [f"{name} was {old[name]} and is {new[name]}" for name in new if name in old and old[name] != new[name]]
+    if stored.row_key != wanted.row_key:
+        found.append(f"row_key was {', '.join(stored.row_key)} and is {', '.join(wanted.row_key)}")
+    if stored.salt_buckets != wanted.salt_buckets:
+        found.append(f"salt_buckets was {stored.salt_buckets} and is {wanted.salt_buckets}")
+    return "; ".join(found) or "the order of its columns"
+
+
+def places(layout: Layout, outputs: dict[str, int]) -> list[int | None]:
+    """Per column of the layout, where the query's result has its value; None where it has none."""
+    return [outputs.get(column.name) for column in layout.columns]

@@ -1,0 +1,265 @@
+"""Layouts, stamps, rows and barriers in HBase, through its Thrift server and happybase.
+
+Thrift sends one timestamp per call, so the puts and the deletes of a chunk are two calls. Every write here carries an
+explicit timestamp and may be repeated. Errors: Retriable while HBase is away or slow, UsageError for a missing table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+import happybase
+from Hbase_thrift import IllegalArgument  # type: ignore[import-not-found]  # happybase makes this module when imported
+from thriftpy2.thrift import TException
+
+from cdc.stored.cells import BARRIER, LAYOUT, Barrier, barrier_key, is_barrier, load_barrier
+from cdc.stored.layout import (
+    LAYOUT_QUALIFIER,
+    LAYOUTS_FAMILY,
+    Layout,
+    dump_layout,
+    layout_row,
+    layout_rows_prefix,
+    load_layout,
+)
+from cdc.stored.layout import stamp_row as stamp_row_of
+from cdc.topology.topology import SchemaChangeBehavior
+from cdc.words.errors import Fatal, Retriable, UsageError
+from joins.steps.cuts import Positions
+from joins.steps.sink import Cells
+from joins.stores.evolution import evolved
+
+T = TypeVar("T")
+_LONG = struct.Struct(">q")
+_TIMEOUT_MS = 60_000
+_RESTED = 30.0  # half of what HBase's Thrift server, unless told otherwise, gives a connection that is not used
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_ROWS_PER_CALL = 500
+_MISSING = ("TableNotFoundException", "NamespaceNotFoundException", "NoSuchColumnFamilyException")
+
+
+class HBase:
+    """One connection to HBase's Thrift server, made when first used and again after it was lost. For one thread.
+
+    An executor's pool is its Python workers: each is a process, which can share no socket, and keeps its connection
+    from batch to batch.
+    """
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.address, self._host, self._port = address, host, int(port)
+        self._connection: Any = None
+        self._used = 0.0
+
+    def call(self, action: Callable[[Any], T]) -> T:
+        """Run one action on the connection; Retriable if HBase is away or busy, UsageError if a table is missing."""
+        if time.monotonic() - self._used > _RESTED:
+            self.close()
+        self._used = time.monotonic()
+        try:
+            if self._connection is None:
+                self._connection = happybase.Connection(self._host, self._port, timeout=_TIMEOUT_MS)
+            return action(self._connection)
+        except (TException, OSError) as error:
+            self.close()
+            text = _first_line(error)
+            if any(name in text for name in _MISSING):
+                raise UsageError(f"HBase at {self.address}: {text}", "run `tailorbird apply TOPOLOGY` first") from error
+            if isinstance(error, IllegalArgument):
+                raise Fatal(f"HBase at {self.address} refuses a write: {text}") from error
+            raise Retriable(f"HBase at {self.address}: {text}", "is it running? `tailorbird stack status`") from error
+
+    def close(self) -> None:
+        """Drop the connection; the next call makes another."""
+        if self._connection is not None:
+            with contextlib.suppress(TException, OSError):
+                self._connection.close()
+            self._connection = None
+
+
+_kept: dict[str, HBase] = {}
+
+
+def connection(address: str) -> HBase:
+    """This process's connection, for a Python worker: kept from batch to batch.
+
+    A task that named `_kept` itself would get a copy of the driver's, which is empty.
+    """
+    return _kept.setdefault(address, HBase(address))
+
+
+def _first_line(error: BaseException) -> str:
+    message = getattr(error, "message", None) or str(error) or type(error).__name__
+    text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+    return text.strip().splitlines()[0][:300]
+
+
+def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], None], stopped: Callable[[], bool]) -> T:
+    """Run an action until it goes through, pausing ever longer up to 5 s; the Retriable itself once `stopped`.
+
+    `waiting` hears of every failure and the pause after it. A slow or restarting HBase slows the query so, and never
+    ends it.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return action()
+        except Retriable as error:
+            if stopped():
+                raise
+            waiting(error, pause)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def write_rows(
+    hbase: HBase, table: str, family: bytes, deletes: Sequence[bytes], puts: Sequence[tuple[bytes, Cells]], stamp: int
+) -> None:
+    """Write a chunk: row deletes at `stamp`, whole rows at `stamp` + 1. May be repeated, whole or in part."""
+
+    def delete(connection: Any) -> None:
+        for some in _chunks(deletes):
+            _delete(connection.table(table), family, some, stamp)
+
+    def put(connection: Any) -> None:
+        prefix = family + b":"
+        for some in _chunks(puts):
+            with connection.table(table).batch(timestamp=stamp + 1) as batch:
+                for row, cells in some:
+                    batch.put(row, {prefix + qualifier: value for qualifier, value in cells.items()})
+
+    if deletes:
+        hbase.call(delete)
+    if puts:
+        hbase.call(put)
+
+
+def _delete(table: Any, family: bytes, rows: Sequence[bytes], stamp: int) -> None:
+    with table.batch(timestamp=stamp) as batch:
+        for row in rows:
+            batch.delete(row, columns=(family,))
+
+
+def _families(table: str, connection: Any) -> dict[bytes, Any]:
+    found: dict[bytes, Any] = connection.table(table).families()
+    return found
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), _ROWS_PER_CALL):
+        yield items[start : start + _ROWS_PER_CALL]
+
+
+class JoinedTable:
+    """An aggregated table and its records in `<topology>:layouts`, as the driver needs them."""
+
+    def __init__(self, hbase: HBase, *, table: str, layouts: str, name: str, family: str, buckets: int) -> None:
+        self.hbase, self.table, self.layouts, self.name = hbase, table, layouts, name
+        self.family, self.buckets = family.encode(), buckets
+
+    def check(self, file: str) -> None:
+        """UsageError if a table is missing or lacks the family."""
+        for table, family in ((self.table, self.family), (self.layouts, LAYOUTS_FAMILY)):
+            try:
+                families = self.hbase.call(partial(_families, table))
+            except UsageError as error:
+                raise UsageError(f"HBase has no table {table}", f"run `tailorbird apply {file}`") from error
+            if family not in {name.rstrip(b":") for name in families}:
+                raise UsageError(f"{table} has no family {family.decode()}", f"run `tailorbird apply {file}`")
+
+    def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
+        """The layout to write under (`joins.stores.evolution`), stored if it is new."""
+        prefix = layout_rows_prefix(self.name)
+        column = LAYOUTS_FAMILY + b":" + LAYOUT_QUALIFIER
+        found = self.hbase.call(lambda c: [cells[column] for _, cells in c.table(self.layouts).scan(row_prefix=prefix)])
+        stored = [load_layout(value) for value in found]
+        newest = max(stored, key=lambda one: one.id, default=None)
+        settled = evolved(newest, layout, behavior)
+        if settled is newest:
+            return settled
+        row = layout_row(self.name, settled.id)
+        self.hbase.call(lambda c: c.table(self.layouts).put(row, {column: dump_layout(settled)}))
+        return settled
+
+    def last_stamp(self) -> int:
+        """The greatest stamp of any batch or barrier of any run; 0 where there was none."""
+        stamps = self.hbase.call(lambda c: list(c.table(self.layouts).scan(row_prefix=self._stamps())))
+        barrier = self._barrier()
+        told = barrier.stamp if barrier else 0
+        newest: int = max([told, *(_LONG.unpack(cells[b"f:stamp"])[0] for _, cells in stamps)])
+        return newest
+
+    def stamp(self, query: str, batch: int) -> int | None:
+        """The stamp that (query, batch) was given before; None if it is new."""
+        row = stamp_row_of(self.name, query, batch)
+        found = self.hbase.call(lambda c: c.table(self.layouts).row(row))
+        return _LONG.unpack(found[b"f:stamp"])[0] if found else None
+
+    def store_stamp(self, query: str, batch: int, stamp: int) -> None:
+        """Bind (query, batch) to a stamp: before the batch's first write."""
+        row = stamp_row_of(self.name, query, batch)
+        self.hbase.call(lambda c: c.table(self.layouts).put(row, {b"f:stamp": _LONG.pack(stamp)}))
+
+    def forget_stamps(self, query: str, before: int) -> None:
+        """Remove the stamps of former runs, and of this run's batches below `before`, which no replay can ask for."""
+        kept = stamp_row_of(self.name, query, before)
+        end = stamp_row_of(self.name, query, 10**12 - 1)
+
+        def forget(connection: Any) -> None:
+            table = connection.table(self.layouts)
+            with table.batch() as batch:
+                for row, _ in table.scan(row_prefix=self._stamps()):
+                    if not kept <= row <= end:
+                        batch.delete(row, columns=(LAYOUTS_FAMILY,))
+
+        self.hbase.call(forget)
+
+    def write_barriers(self, barriers: Sequence[Barrier], stamp: int) -> None:
+        """Put one barrier per bucket at `stamp` + 1: after every row of the batch was accepted."""
+        column = self.family + b":" + BARRIER
+
+        def put(connection: Any) -> None:
+            with connection.table(self.table).batch(timestamp=stamp + 1) as batch:
+                for barrier in barriers:
+                    batch.put(barrier_key(barrier.bucket), {column: barrier.to_bytes()})
+
+        self.hbase.call(put)
+
+    def reached(self) -> Positions:
+        """How far each source had come at the last barrier; empty where there is none."""
+        barrier = self._barrier()
+        return barrier.positions if barrier else {}
+
+    def _barrier(self) -> Barrier | None:
+        column = self.family + b":" + BARRIER
+        found = self.hbase.call(lambda c: c.table(self.table).row(barrier_key(0), columns=[column]))
+        return load_barrier(found[column]) if column in found else None
+
+    def sweep(self, stamp: int) -> int:
+        """Delete, at `stamp`, every row that no write at or after `stamp` has touched; how many.
+
+        Called once per run, after its first complete cut: what it has not written by then is gone from the sources.
+        Ages are compared here and not by a time range of the scan, which would bring back overwritten cells. Rows are
+        deleted while they are found: however many they are, a few hundred are in memory.
+        """
+        column = self.family + b":" + LAYOUT
+
+        def swept(connection: Any) -> int:
+            table, count = connection.table(self.table), 0
+            rows = table.scan(columns=[column], include_timestamp=True, batch_size=1000)
+            stale = (row for row, cells in rows if not is_barrier(row) and cells[column][1] < stamp)
+            while some := list(islice(stale, _ROWS_PER_CALL)):
+                _delete(table, self.family, some, stamp)
+                count += len(some)
+            return count
+
+        return self.hbase.call(swept)
+
+    def _stamps(self) -> bytes:
+        return stamp_row_of(self.name, "", 0).split(b"//")[0] + b"/"

@@ -1,0 +1,112 @@
+"""The log as a query's start and its dead letters need it; the changes themselves are read by Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from cdc.words.errors import Retriable
+
+_TIMEOUT = 20.0
+_POLL = 0.25
+_PATIENCE = 60.0
+_RUNNING = "is Kafka running? `tailorbird stack status`"
+Waiting = Callable[[str], None]
+
+
+def end_offsets(
+    servers: str, topics: Sequence[str], waiting: Waiting, stopped: Callable[[], bool]
+) -> dict[str, dict[int, int]]:
+    """Where each partition of the topics ends now; waits until capture has made them all, or until `stopped` ({})."""
+    consumer = consumer_of(servers)
+    try:
+        while not stopped():
+            try:
+                known = consumer.list_topics(timeout=_TIMEOUT).topics
+            except KafkaException as error:
+                waiting(f"Kafka at {servers}: {error.args[0].str()}; {_RUNNING}")
+                time.sleep(_POLL)
+                continue
+            if missing := [topic for topic in topics if topic not in known or not known[topic].partitions]:
+                waiting("topic " + ", ".join(missing))
+                time.sleep(_POLL)
+                continue
+            return {
+                topic: {
+                    partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT)[1]
+                    for partition in known[topic].partitions
+                }
+                for topic in topics
+            }
+        return {}
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
+    finally:
+        consumer.close()
+
+
+def past(servers: str, topic: str, partition: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of what a partition holds below offset `end`, in order. Retriable when Kafka is away."""
+    consumer = consumer_of(servers)
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            message = consumer.poll(_POLL)
+            if message is None:
+                if time.monotonic() > deadline:
+                    what = f"{topic}, partition {partition}: Kafka does not give what is below offset {end}"
+                    raise Retriable(what, _RUNNING)
+                continue
+            deadline = time.monotonic() + _PATIENCE
+            error, offset = message.error(), message.offset() or 0
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise Retriable(f"{topic}, partition {partition}: {error.str()}", _RUNNING)
+            if offset >= end or error is not None:
+                return
+            yield offset, message.key(), message.value()
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
+    finally:
+        consumer.close()
+
+
+def consumer_of(servers: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "tailorbird-join-start",  # required by the client; nothing is ever committed
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,  # librdkafka would write to stderr by itself
+        }
+    )
+
+
+def send_dead_letters(servers: str, topic: str, letters: Sequence[tuple[bytes, bytes]]) -> None:
+    """Return once Kafka holds all letters; at least once, since a replayed batch repeats them. Retriable otherwise."""
+    failed: list[KafkaError] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "partitioner": "murmur2_random",
+            "delivery.timeout.ms": round(_TIMEOUT * 1000),
+            "log_level": 0,
+        }
+    )
+    try:
+        for key, value in letters:
+            producer.produce(topic, key=key, value=value, on_delivery=lambda e, _: failed.append(e) if e else None)
+            producer.poll(0)
+        waiting = producer.flush(_TIMEOUT)
+    except (KafkaException, BufferError) as error:
+        raise Retriable(f"dead letters: {error}", _RUNNING) from error
+    if failed or waiting:
+        reason = failed[0].str() if failed else "no answer"
+        raise Retriable(f"dead letters: {reason}", _RUNNING)

@@ -1,0 +1,105 @@
+"""The topic of schemas: what the tables look like when a join starts, and what becomes of them while it runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.words.errors import Fatal
+from cdc.words.naming import schemas_topic
+from cdc.words.schema import TableId, TableSchema, schema_from_json
+from joins.query.drift import drifts, remembering
+from joins.query.plan import Plan
+from joins.stores.kafka_log import Waiting, consumer_of
+
+_POLL = 0.25
+_ASK = 5.0
+
+
+def read_schemas(
+    servers: str, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
+) -> dict[TableId, TableSchema]:
+    """The newest schema of each wanted table, with what it had before as far as the topic still knows.
+
+    Waits until capture has published all, or until `stopped` (then fewer).
+    `waiting` hears, now and then, what is still missing. Retriable errors of Kafka are waited for as well.
+    """
+    found: dict[TableId, list[TableSchema]] = {}
+    consumer = consumer_of(servers)
+    try:
+        assigned = False
+        while not stopped():
+            if not assigned:
+                assigned = _assign(consumer, schemas_topic(topology))
+            message = consumer.poll(_POLL) if assigned else None
+            error = None if message is None else message.error()
+            if message is not None and error is None:
+                _remember(message.value(), wanted, found)
+                continue
+            missing = sorted(str(table) for table in wanted - set(found))
+            # only at the topic's end is the newest version of each schema the last one seen
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            if at_end and not missing:
+                break
+            if missing:
+                waiting("schema of " + ", ".join(missing))
+            if not assigned:
+                time.sleep(_POLL)
+        return {table: remembering(versions) for table, versions in found.items()}
+    finally:
+        consumer.close()
+
+
+def _remember(value: bytes | None, wanted: frozenset[TableId], found: dict[TableId, list[TableSchema]]) -> None:
+    if value is None:
+        return
+    try:
+        schema = schema_from_json(json.loads(value))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Fatal(
+            f"the schemas topic holds what is no schema: {error}", "was it written by a newer version?"
+        ) from error
+    if schema.table_id in wanted:
+        found.setdefault(schema.table_id, []).append(schema)
+
+
+def _assign(consumer: Consumer, topic: str) -> bool:
+    try:
+        partitions = consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions
+    except KafkaException:
+        return False
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    return bool(partitions)
+
+
+class SchemaFollower:
+    """What newer schemas say of the columns that a plan uses; asked again and again, it never waits."""
+
+    def __init__(self, servers: str, topology: str, plan: Plan) -> None:
+        self._plan, self._topic = plan, schemas_topic(topology)
+        self._wanted = frozenset(source.table_id for source in plan.sources)
+        self._consumer, self._assigned, self._new = consumer_of(servers), False, False
+        self._found: dict[TableId, list[TableSchema]] = {}
+
+    def news(self) -> list[str] | None:
+        """Everything that drifts now; None as long as nothing is new, or Kafka is away."""
+        if not self._assigned:
+            self._assigned = _assign(self._consumer, self._topic)
+        at_end = False
+        while self._assigned and (message := self._consumer.poll(0)) is not None:
+            error = message.error()
+            if error is None:
+                _remember(message.value(), self._wanted, self._found)
+                self._new = True
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if not self._new or not at_end:  # only at the topic's end is the last schema seen the newest
+            return None
+        self._new = False
+        return drifts(self._plan, {table: remembering(versions) for table, versions in self._found.items()})
+
+    def close(self) -> None:
+        """Let go of Kafka."""
+        self._consumer.close()

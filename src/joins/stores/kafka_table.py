@@ -1,0 +1,187 @@
+"""An upsert topic as the sink: `<topology>.<table>`, key = row key, value = row, a tombstone for a row that is gone.
+
+As Flink's `upsert-kafka` and Kafka Connect's sinks read it. At least once: a replayed batch repeats its records, and
+the newest record of a key is always the row's state. Compacted, so that it holds one record per row in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc.stored.cells import Barrier
+from cdc.stored.layout import Layout
+from cdc.topology.topology import SchemaChangeBehavior
+from cdc.words.errors import Retriable
+from joins.steps.chunks import stale_keys
+from joins.steps.cuts import Positions
+from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, Refused, record_of, values_of_text
+
+_TIMEOUT = 30.0
+_RUN = "run"
+_RUNNING = "is Kafka running? `tailorbird stack status`"
+
+
+class UpsertTopic:
+    """What `JoinedTable` is for HBase. No stamps and no barriers: a topic's order is its own version."""
+
+    def __init__(self, servers: str, topic: str, *, partitions: int, replication: int) -> None:
+        self.servers, self.topic, self.buckets = servers, topic, 0
+        self._partitions, self._replication = partitions, replication
+        self._run = ""
+
+    def check(self, file: str) -> None:
+        """Make the topic unless it is there."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
+        wanted = NewTopic(self.topic, self._partitions, self._replication, config=settings)
+        for made in admin.create_topics([wanted]).values():
+            try:
+                made.result(_TIMEOUT)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
+
+    def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
+        """Every record names its columns: there is no layout to store."""
+        return layout
+
+    def last_stamp(self) -> int:
+        """No stamps."""
+        return 0
+
+    def stamp(self, query: str, batch: int) -> int | None:
+        """No stamps; remembers the run, which every record names."""
+        self._run = query
+        return None
+
+    def store_stamp(self, query: str, batch: int, stamp: int) -> None:
+        """No stamps."""
+
+    def forget_stamps(self, query: str, before: int) -> None:
+        """No stamps."""
+
+    def reached(self) -> Positions:
+        """No barriers."""
+        return {}
+
+    def write_barriers(self, barriers: Sequence[Barrier], stamp: int) -> None:
+        """No barriers."""
+
+    def sweep(self, stamp: int) -> int:
+        """Put a tombstone for every row that only former runs have written; how many."""
+        swept = 0
+        for stale in stale_keys(self._records, self._run):
+            produce(self.servers, self.topic, self._run, [(key, None) for key in stale])
+            swept += len(stale)
+        return swept
+
+    def _records(self) -> Iterator[tuple[bytes, str | None]]:
+        """Key of every record, and the run that wrote it; None for a tombstone."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "tailorbird-join-sweep",  # required by the client; nothing is ever committed
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+        )
+        try:
+            partitions = consumer.list_topics(self.topic, timeout=_TIMEOUT).topics[self.topic].partitions
+            consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
+            open_ = set(partitions)
+            while open_:
+                message = consumer.poll(_TIMEOUT)
+                if message is None:
+                    raise Retriable(f"topic {self.topic}: no answer", _RUNNING)
+                error = message.error()
+                if error is None:
+                    gone = message.value() is None
+                    yield message.key() or b"", None if gone else dict(_headers(message)).get(_RUN, b"").decode()
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    open_.discard(message.partition())
+                else:
+                    raise Retriable(f"topic {self.topic}: {error.str()}", _RUNNING)
+        except KafkaException as error:
+            raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
+        finally:
+            consumer.close()
+
+
+def _headers(message: Any) -> list[tuple[str, bytes]]:
+    return message.headers() or []
+
+
+def upserts(
+    messages: Iterable[Message], layout: Layout, indexes: Sequence[int]
+) -> tuple[list[tuple[bytes, bytes | None]], list[Refused], list[Floor]]:
+    """Messages of one partition of a batch → records, dead letters, floors. Of a row, put beats gone."""
+    records: dict[bytes, bytes | None] = {}
+    refused: list[Refused] = []
+    floors: list[Floor] = []
+    names = [column.name for column in layout.columns]
+    for message in messages:
+        if message.op not in (ROW_PUT, ROW_GONE):
+            found = record_of(message, indexes)
+            if isinstance(found, Refused):
+                refused.append(found)
+            elif isinstance(found, Floor):
+                floors.append(found)
+            continue
+        row_key = values_of_text(message.k[1:])
+        key = orjson.dumps(dict(zip(layout.row_key, row_key, strict=True)))
+        if message.op == ROW_GONE:
+            if None in row_key:  # no row has such a key: an inner join on the NULL hides it
+                continue
+            records.setdefault(key, None)
+        else:
+            put: Any = record_of(message, indexes)
+            records[key] = orjson.dumps(dict(zip(names, put.values, strict=True)))
+    return list(records.items()), refused, floors
+
+
+_producers: dict[str, Producer] = {}  # of this Python worker, kept from batch to batch
+
+
+def produce(servers: str, topic: str, run: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+    """Return once Kafka holds all records; Retriable otherwise, after which all may be sent again."""
+    producer = _producers.get(servers) or _producers.setdefault(servers, _producer(servers))
+    failed: list[KafkaError] = []
+    headers: Mapping[str, bytes] = {_RUN: run.encode()}
+    try:
+        for key, value in records:
+            while True:
+                try:
+                    producer.produce(
+                        topic, key=key, value=value, headers=dict(headers),
+                        on_delivery=lambda error, _: failed.append(error) if error else None,
+                    )  # fmt: skip
+                    break
+                except BufferError:
+                    producer.poll(1)
+            producer.poll(0)
+        waiting = producer.flush(_TIMEOUT)
+    except KafkaException as error:
+        raise Retriable(f"topic {topic}: {error.args[0].str()}", _RUNNING) from error
+    if failed or waiting:
+        _producers.pop(servers, None)
+        raise Retriable(f"topic {topic}: {failed[0].str() if failed else 'no answer'}", _RUNNING)
+
+
+def _producer(servers: str) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "partitioner": "murmur2_random",
+            "delivery.timeout.ms": round(_TIMEOUT * 1000),
+            "log_level": 0,
+        }
+    )

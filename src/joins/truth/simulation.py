@@ -1,0 +1,262 @@
+"""A plan run in memory, batch by batch, through the same steps, encodings and stamps as the real query.
+
+Laws and the conformance suite drive it. What stands for servers: a dictionary of stored states that commits or is
+thrown away with its batch, and a table that knows only HBase's rule, the newest timestamp wins. Messages reach a step
+in any order (`shuffle`), as they do through Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
+
+from cdc.stored.cells import RowCodec
+from cdc.words.types import Canonical
+from joins.query.plan import Assemble, Expression, Finish, KeyedJoin, Node, Plan
+from joins.steps.records import (
+    ROW_GONE,
+    ROW_PUT,
+    SINK,
+    Floor,
+    Message,
+    Record,
+    Refused,
+    Values,
+    dump,
+    load,
+    payload,
+    record_of,
+    ts_of,
+    values_of,
+)
+from joins.steps.route import Changed, Reader, Router, Settled, Truncated, latest_message
+from joins.steps.sink import Cells, next_stamp, writes_of
+from joins.steps.state import (
+    JoinState,
+    LatestState,
+    StarState,
+    assemble_step,
+    fold_step,
+    hop_step,
+    latest_step,
+)
+from joins.steps.truncation import MOST, Past, mended
+
+
+class Evaluates(Protocol):
+    """Evaluates a plan's expressions (`joins.truth.sql_evaluate`)."""
+
+    def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> Sequence[bool]:
+        """Which rows of a node satisfy its filter."""
+        ...
+
+    def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
+        """Per whole row: its values and the computed ones, and whether it satisfies WHERE."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """One record of a change topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class StoredTable:
+    """Rows as HBase keeps them: per row the newest put and the newest delete, each with its timestamp."""
+
+    puts: dict[bytes, tuple[int, Cells]] = field(default_factory=dict)
+    deletes: dict[bytes, int] = field(default_factory=dict)
+
+    def put(self, row: bytes, cells: Cells, timestamp: int) -> None:
+        """Put a whole row."""
+        if row not in self.puts or timestamp >= self.puts[row][0]:
+            self.puts[row] = (timestamp, cells)
+
+    def delete(self, row: bytes, timestamp: int) -> None:
+        """Delete what is not younger."""
+        self.deletes[row] = max(timestamp, self.deletes.get(row, 0))
+
+    def live(self) -> dict[bytes, Cells]:
+        """The rows that a scan shows."""
+        return {row: cells for row, (at, cells) in self.puts.items() if at > self.deletes.get(row, -1)}
+
+
+@dataclass(slots=True)
+class States:
+    """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition)."""
+
+    joins: dict[bytes, JoinState] = field(default_factory=dict)
+    stars: dict[bytes, StarState] = field(default_factory=dict)
+    latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
+    floors: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def copy(self) -> States:
+        """A copy that a batch may change; the steps replace states and change none in place."""
+        return States(dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors))
+
+
+S = TypeVar("S")
+Shuffle = Callable[[list[Message]], list[Message]]
+
+
+class Simulation:
+    """One query: `run_batch` as often as wished; `commit=False` is a driver that died after its last write.
+
+    It keeps the log that it was given, from which markers read again, holding `most` rows at a time.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        settled: Settled,
+        evaluator: Evaluates,
+        *,
+        ends: Settled | None = None,
+        shuffle: Shuffle = list,
+        most: int = MOST,
+    ) -> None:
+        self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
+        self.reader, self.router = Reader(plan, settled, ends), Router(plan, evaluator.holds)
+        self.most = most
+        self.codec = RowCodec(plan.layout(1))
+        self.indexes = [output.index for output in plan.finish.outputs]
+        self.states = States()
+        self.table = StoredTable()
+        self.refused: list[Refused] = []
+        self.batch, self.stamp = 0, 0
+        self._bound: dict[int, int] = {}
+        self._log: dict[tuple[str, int], dict[int, Logged]] = {}
+
+    def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
+        """Run one batch; its records may come in any order that keeps each partition's."""
+        states = self.states.copy()
+        stamp = self._bound.setdefault(self.batch, next_stamp(now_ms, self.stamp))
+        messages = self._steps(self.routed(records, states), states)
+        writes = writes_of(self._finished(messages), self.codec, self.batch)
+        for row in writes.deletes:
+            self.table.delete(row, stamp)
+        for row, cells in writes.puts:
+            self.table.put(row, cells, stamp + 1)
+        self.refused += writes.refused
+        if commit:
+            self.states, self.stamp = states, stamp
+            self.batch += 1
+
+    def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
+        """Row key → columns of every live row, decoded from its cells."""
+        decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
+        return {tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded}
+
+    def routed(self, records: Sequence[Logged], states: States) -> list[Message]:
+        """What the steps, and the sink, hear of some records."""
+        messages: list[Message] = []
+        changes: list[Changed] = []
+        for one in records:
+            at = (one.topic, one.partition)
+            self._log.setdefault(at, {})[one.offset] = one
+            found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
+            if isinstance(found, Refused):
+                messages.append(found.message())
+            elif isinstance(found, Truncated):
+                changes += mended(self.reader, found, partial(self._before, at, one.offset), self.most)
+                if found.source.needs_latest:
+                    states.floors[at] = max(found.sequence, states.floors.get(at, 0))
+                    messages.append(Floor(one.topic, one.partition, found.sequence).message())
+            elif found is not None and (not found.source.needs_latest or found.sequence >= states.floors.get(at, 0)):
+                changes.append(found)
+        return messages + list(self.router.route(self._latest(changes, states)))
+
+    def _before(self, at: tuple[str, int], offset: int) -> list[Past]:
+        return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]
+
+    def _latest(self, changes: Iterable[Changed], states: States) -> list[Changed]:
+        """Changes of sources whose log has no order of its own, through their `latest` step."""
+        passed: list[Changed] = []
+        groups: dict[tuple[str, bytes], list[tuple[Changed, Message]]] = {}
+        for change in changes:
+            if not change.source.needs_latest:
+                passed.append(change)
+                continue
+            message = latest_message(change)
+            groups.setdefault((change.source.topic, message.k), []).append((change, message))
+        for at, some in groups.items():
+            messages = self.shuffle([message for _, message in some])
+            state, found = latest_step(states.latest.get(at), messages)
+            if state is not None:
+                states.latest[at] = state
+            if found is not None:
+                before, after = (None if p is None else values_of(p) for p in found)
+                ts_ms = max(change.ts_ms for change, _ in some)
+                source = some[0][0].source
+                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0))
+        return passed
+
+    def _steps(self, messages: list[Message], states: States) -> list[Message]:
+        """Messages through all stateful steps, stage by stage → what reaches the sink."""
+        if not self.plan.steps:
+            groups, others = _grouped(messages, lambda m: m.op in (ROW_PUT, ROW_GONE))
+            return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
+        for stage in sorted({step.stage for step in self.plan.steps}):
+            steps = {step.number: step for step in self.plan.steps if step.stage == stage}
+            groups, messages = _grouped(messages, partial(_goes_to, steps))
+            for k, some in groups.items():
+                step = steps[k[0]]
+                arrived = self.shuffle([load(*dump(message)) for message in some])
+                messages += self._step(step, k, arrived, states)
+        return messages
+
+    def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:
+        if isinstance(step, KeyedJoin):
+            joined, found = hop_step(step, k, states.joins.get(k), arrived)
+            _replace(states.joins, k, joined)
+        else:
+            star, found = assemble_step(step, k, states.stars.get(k), arrived)
+            _replace(states.stars, k, star)
+        return found
+
+    def _finished(self, messages: list[Message]) -> list[Record]:
+        """Messages at the sink, whole rows with their computed values, those that fail WHERE as gone."""
+        assert all(message.k[0] == SINK for message in messages), "a message for no step"
+        puts = [message for message in messages if message.op == ROW_PUT]
+        finished = iter(self.evaluator.finish(self.plan.finish, [values_of(message.p) for message in puts]))
+        records: list[Record] = []
+        for message in self.shuffle(messages):
+            if message.op == ROW_PUT:
+                continue
+            records.append(record_of(message, self.indexes))
+        for message, (values, wanted) in zip(puts, finished, strict=True):
+            told = Message(message.k, ROW_PUT if wanted else ROW_GONE, b"", 1, payload(values, ts_of(message.p)))
+            records.append(record_of(told, self.indexes))
+        return records
+
+
+def _goes_to(steps: Container[int], message: Message) -> bool:
+    return message.k[0] in steps
+
+
+def _grouped(
+    messages: Iterable[Message], wanted: Callable[[Message], bool]
+) -> tuple[dict[bytes, list[Message]], list[Message]]:
+    groups: dict[bytes, list[Message]] = {}
+    others: list[Message] = []
+    for message in messages:
+        if wanted(message):
+            groups.setdefault(message.k, []).append(message)
+        else:
+            others.append(message)
+    return groups, others
+
+
+def _replace(states: dict[bytes, S], k: bytes, state: S | None) -> None:
+    if state is None:
+        states.pop(k, None)
+    else:
+        states[k] = state
