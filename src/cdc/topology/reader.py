@@ -6,10 +6,7 @@ line, duplicate keys are seen, and YAML 1.1's traps (`no`, `1:30`) stay the text
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Mapping
 
 import yaml
 
@@ -20,144 +17,9 @@ from cdc.topology.reader_poll import read_poll, read_url, refuse_filters, refuse
 from cdc.topology.reader_rules import read_rule
 from cdc.topology.reader_servers import read_hbase, read_log, read_solr
 from cdc.topology.topology import Dashboard, Index, SnapshotMode, Source, Table, Topology
-from cdc.words.errors import TopologyError
+from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
 from cdc.words.filters import FilterPolicy, TableRule
 from cdc.words.schema import TableId
-
-T = TypeVar("T")
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_REQUIRED: Any = object()
-
-
-class _Value:
-    """A YAML node with its path; the readers below ask it for what they expect."""
-
-    def __init__(self, node: yaml.Node, path: str, reader: _Reader) -> None:
-        self.node, self.path, self.reader = node, path, reader
-        reader.lines[path] = _first_line(node)
-
-    def fail(self, what: str, expected: str) -> NoReturn:
-        self.reader.fail(_first_line(self.node), self.path, what, expected)
-
-    def text(self) -> str:
-        if not isinstance(self.node, yaml.ScalarNode):
-            self.fail(f"a {_kind(self.node)}", "a text")
-        if self.node.tag == "tag:yaml.org,2002:null":
-            self.fail("nothing", "a text")
-
-        def substitute(match: re.Match[str]) -> str:
-            name, default = match[1], match[2]
-            value = self.reader.environ.get(name, default)
-            if value is None:
-                self.fail(f"environment variable {name} is not set", f"export {name}=…, or ${{{name}:-default}}")
-            return value
-
-        return _VARIABLE.sub(substitute, self.node.value)
-
-    def name(self) -> str:
-        text = self.text()
-        if not _NAME.fullmatch(text):
-            self.fail(f"name {text!r}", "a lower-case letter, then letters, digits and _ (63 at most)")
-        return text
-
-    def number(self, low: int, high: int) -> int:
-        text = self.text()
-        if not re.fullmatch(r"-?\d+", text):
-            self.fail(repr(text), "a whole number")
-        if not low <= int(text) <= high:
-            self.fail(text, f"a number from {low} to {high}")
-        return int(text)
-
-    def duration(self) -> float:
-        match = _DURATION.fullmatch(self.text())
-        if match is None:
-            self.fail(repr(self.text()), "a duration such as 200ms, 5s, 10m, 2h or 7d")
-        return float(match[1]) * _SECONDS[match[2]]
-
-    def address(self) -> str:
-        text = self.text()
-        host, _, port = text.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            self.fail(repr(text), "an address host:port")
-        return text
-
-    def one_of(self, *choices: str) -> Any:
-        text = self.text()
-        if text not in choices:
-            self.fail(repr(text), "one of " + ", ".join(choices))
-        return text
-
-    def texts(self) -> tuple[str, ...]:
-        return tuple(item.text() for item in self.items())
-
-    def items(self) -> list[_Value]:
-        if not isinstance(self.node, yaml.SequenceNode):
-            self.fail(f"a {_kind(self.node)}", "a list [a, b]")
-        return [_Value(node, f"{self.path}[{i}]", self.reader) for i, node in enumerate(self.node.value)]
-
-    def pairs(self) -> dict[str, _Value]:
-        if not isinstance(self.node, yaml.MappingNode):
-            self.fail(f"a {_kind(self.node)}", "a mapping `key: value`")
-        found: dict[str, _Value] = {}
-        for key, node in self.node.value:
-            name = key.value
-            path = f"{self.path}.{name}" if self.path else name
-            if not isinstance(name, str):
-                self.reader.fail(_first_line(key), self.path, "a key that is no text", "a plain key")
-            if name in found:
-                self.reader.fail(_first_line(key), path, "the same name twice", "each name once")
-            found[name] = _Value(node, path, self.reader)
-        return found
-
-    def section(self) -> _Section:
-        return _Section(self)
-
-
-class _Section:
-    """A mapping whose keys are all known: `take` each, then `end` refuses what is left."""
-
-    def __init__(self, value: _Value) -> None:
-        self.value, self.pairs, self.known = value, value.pairs(), set[str]()
-
-    def take(self, key: str, read: Callable[[_Value], T], default: T = _REQUIRED) -> T:
-        self.known.add(key)
-        if key in self.pairs:
-            return read(self.pairs[key])
-        if default is _REQUIRED:
-            # a misspelt key is both missing and unknown: its own line is where the mistake is
-            for near in difflib.get_close_matches(key, self.pairs.keys() - self.known, n=1):
-                self.pairs[near].fail(f"unknown key {near}", key)
-            self.value.fail(f"key {key} is missing", f"{key}: …")
-        return default
-
-    def end(self) -> None:
-        for key, value in self.pairs.items():
-            if key not in self.known:
-                value.fail(f"unknown key {key}", "one of " + ", ".join(sorted(self.known)))
-
-
-class _Reader:
-    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
-        self.file, self.environ, self.lines = file, environ, dict[str, int]()
-
-    def fail(self, line: int, path: str, what: str, expected: str) -> NoReturn:
-        raise TopologyError(file=self.file, line=line, path=path or "(top)", what=what, expected=expected)
-
-    def named(self, value: _Value, read: Callable[[str, _Section], T]) -> Mapping[str, T]:
-        """A mapping name → section, each read by `read` and closed."""
-        result: dict[str, T] = {}
-        for name, item in value.pairs().items():
-            if not _NAME.fullmatch(name):
-                item.fail(f"name {name!r}", "a lower-case letter, then letters, digits and _ (63 at most)")
-            section = item.section()
-            result[name] = read(name, section)
-            section.end()
-        if not result:
-            value.fail("nothing in it", "one entry at least")
-        return result
 
 
 def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topology:
@@ -166,7 +28,7 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
     `file` is used in messages; `environ` supplies `${NAME}` and `${NAME:-default}`. Queries are not parsed here:
     `joins` does that against the sources' schemas.
     """
-    reader = _Reader(file, environ)
+    reader = YamlFile(file, environ)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -174,18 +36,18 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
         reader.fail(line, "(top)", f"not YAML: {error.problem}", "YAML as in topologies/README.md")
     if node is None:
         reader.fail(1, "(top)", "an empty file", "name, sources, tables")
-    top = _Value(node, "", reader).section()
-    name = top.take("name", _Value.name)
+    top = Value(node, "", reader).section()
+    name = top.take("name", Value.name)
     no_foreign: Mapping[str, ForeignTable] = {}
     foreign = top.take("foreign_tables", lambda v: reader.named(v, foreign_table), no_foreign)
     no_sources: Mapping[str, Source] = {}
     # whoever only indexes tables of others captures and joins nothing
-    sources = top.take("sources", lambda v: reader.named(v, _source), no_sources if foreign else _REQUIRED)
+    sources = top.take("sources", lambda v: reader.named(v, _source), no_sources if foreign else REQUIRED)
     log = top.take("log", read_log, read_log(None))
     hbase = top.take("hbase", read_hbase, read_hbase(None))
     solr = top.take("solr", read_solr, read_solr(None))
     no_tables: Mapping[str, Table] = {}
-    tables = top.take("tables", lambda v: _tables(v, sources), no_tables if foreign else _REQUIRED)
+    tables = top.take("tables", lambda v: _tables(v, sources), no_tables if foreign else REQUIRED)
     no_indexes: Mapping[str, Index] = {}
     indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
     no_dashboards: Mapping[str, Dashboard] = {}
@@ -208,12 +70,12 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
     return topology
 
 
-def _source(name: str, s: _Section) -> Source:
-    database = s.take("database", _Value.text)
+def _source(name: str, s: Section) -> Source:
+    database = s.take("database", Value.text)
 
     policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
 
-    def rules(value: _Value) -> Mapping[TableId, TableRule]:
+    def rules(value: Value) -> Mapping[TableId, TableRule]:
         found: dict[TableId, TableRule] = {}
         listed = not isinstance(value.node, yaml.MappingNode)
         pairs = [(item.text(), None, item) for item in value.items()] if listed else [
@@ -244,10 +106,10 @@ def _source(name: str, s: _Section) -> Source:
     return Source(
         name=name,
         type=kind,
-        hostname="" if by_url else s.take("hostname", _Value.text),
+        hostname="" if by_url else s.take("hostname", Value.text),
         port=0 if by_url else s.take("port", lambda v: v.number(1, 65535), 3306),
-        username="" if by_url else s.take("username", _Value.text),
-        password="" if by_url else s.take("password", _Value.text),
+        username="" if by_url else s.take("username", Value.text),
+        password="" if by_url else s.take("password", Value.text),
         url=s.take("url", read_url) if by_url else "",
         database=database,
         tables=tuple(table for table, rule in said.items() if policy == "drop" or not rule.empty),
@@ -266,19 +128,19 @@ def _source(name: str, s: _Section) -> Source:
     )
 
 
-def _snapshot_mode(value: _Value) -> SnapshotMode:
+def _snapshot_mode(value: Value) -> SnapshotMode:
     mode: SnapshotMode = value.one_of("initial", "never")
     return mode
 
 
-def _tables(value: _Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
+def _tables(value: Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
     """Aggregated tables by name; `shop.*`, alone, in a list or as a key, stands for a copy of each table."""
     if isinstance(value.node, yaml.MappingNode):
         entries = [(name, item, item.section()) for name, item in value.pairs().items()]
     else:
         items = value.items() if isinstance(value.node, yaml.SequenceNode) else [value]
         nothing = yaml.MappingNode("tag:yaml.org,2002:map", [], value.node.start_mark, value.node.end_mark)
-        entries = [(item.text(), item, _Section(_Value(nothing, item.path, item.reader))) for item in items]
+        entries = [(item.text(), item, Section(Value(nothing, item.path, item.reader))) for item in items]
     result: dict[str, Table] = {}
     for text, item, section in entries:
         copied: list[tuple[str, TableId | None]] = [(text, None)]
@@ -289,7 +151,7 @@ def _tables(value: _Value, sources: Mapping[str, Source]) -> Mapping[str, Table]
                 known = ", ".join(f"{source}.*" for source in sources)
                 item.fail(str(error), f"source.*, source.table or source.database.table; sources are {known}")
         for name, table in copied:
-            if not _NAME.fullmatch(name) or name in result:
+            if not NAME.fullmatch(name) or name in result:
                 what = f"{name!r} twice" if name in result else f"name {name!r}"
                 item.fail(what, "a name of its own: a lower-case letter, then letters, digits and _ (63 at most)")
             result[name] = _table(name, section, table)
@@ -297,15 +159,15 @@ def _tables(value: _Value, sources: Mapping[str, Source]) -> Mapping[str, Table]
     return result or value.fail("nothing in it", "one entry at least")
 
 
-def _table(name: str, s: _Section, copied: TableId | None = None) -> Table:
-    def row_key(value: _Value) -> tuple[str, ...]:
+def _table(name: str, s: Section, copied: TableId | None = None) -> Table:
+    def row_key(value: Value) -> tuple[str, ...]:
         return value.texts() or value.fail("an empty list", "one column at least")
 
     return Table(
         name=name,
-        query=s.take("query", _Value.text) if copied is None else copy_query(copied),
+        query=s.take("query", Value.text) if copied is None else copy_query(copied),
         row_key=s.take("row_key", row_key) if copied is None else (),
-        family=s.take("family", _Value.name, "d"),
+        family=s.take("family", Value.name, "d"),
         salt_buckets=s.take("salt_buckets", lambda v: v.number(1, 255), 2),
         sink=s.take("sink", lambda v: v.one_of("hbase", "kafka"), "hbase"),
         schema_change_behavior=s.take(
@@ -317,26 +179,26 @@ def _table(name: str, s: _Section, copied: TableId | None = None) -> Table:
     )
 
 
-def _index(topology: str, name: str, s: _Section) -> Index:
+def _index(topology: str, name: str, s: Section) -> Index:
     return Index(
         name=name,
-        table=s.take("table", _Value.name),
-        collection=s.take("collection", _Value.name, f"{topology}_{name}"),
-        search=s.take("search", _Value.texts, ()),
-        commit_within=s.take("commit_within", _Value.duration, 0.2),
-        stub_retention=s.take("stub_retention", _Value.duration, 3600.0),
+        table=s.take("table", Value.name),
+        collection=s.take("collection", Value.name, f"{topology}_{name}"),
+        search=s.take("search", Value.texts, ()),
+        commit_within=s.take("commit_within", Value.duration, 0.2),
+        stub_retention=s.take("stub_retention", Value.duration, 3600.0),
     )
 
 
-def _dashboard(name: str, s: _Section) -> Dashboard:
+def _dashboard(name: str, s: Section) -> Dashboard:
     return Dashboard(
         name=name,
-        index=s.take("index", _Value.name),
-        title=s.take("title", _Value.text, name),
-        facets=s.take("facets", _Value.texts, ()),
-        time=s.take("time", _Value.text, None),
-        columns=s.take("columns", _Value.texts, ()),
-        refresh=s.take("refresh", _Value.duration, 1.0),
+        index=s.take("index", Value.name),
+        title=s.take("title", Value.text, name),
+        facets=s.take("facets", Value.texts, ()),
+        time=s.take("time", Value.text, None),
+        columns=s.take("columns", Value.texts, ()),
+        refresh=s.take("refresh", Value.duration, 1.0),
     )
 
 
@@ -364,15 +226,3 @@ def _check_references(topology: Topology) -> None:
             path = f"sources.{source.name}.server_id"
             raise topology.error(path, f"server_id {source.server_id} is taken by {seen[key]}", "another number")
         seen[key] = source.name
-
-
-def _kind(node: yaml.Node) -> str:
-    if isinstance(node, yaml.MappingNode):
-        return "mapping"
-    return "list" if isinstance(node, yaml.SequenceNode) else "text"
-
-
-def _first_line(node: yaml.Node) -> int:
-    """Line of a value's first character; a block scalar's text begins on the line after its `|`."""
-    line: int = node.start_mark.line + 1
-    return line + 1 if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">") else line

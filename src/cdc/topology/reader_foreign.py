@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cdc.stored.foreign import ForeignField, ForeignTable
+from cdc.topology.values import Section, Value
 from cdc.words.types import LogicalType, parse_type
-
-if TYPE_CHECKING:
-    from cdc.topology.reader import _Section, _Value
 
 # Bytes.toBytes(BigDecimal) carries its scale, so a hand-written layout need not know it.
 _ANY_DECIMAL = LogicalType(kind="decimal", precision=38, scale=0)
 
 
-def foreign_table(name: str, s: _Section) -> ForeignTable:
+def foreign_table(name: str, s: Section) -> ForeignTable:
     """One table of others."""
     return ForeignTable(
         name=name,
@@ -28,12 +24,12 @@ def foreign_table(name: str, s: _Section) -> ForeignTable:
     )
 
 
-def _table_name(value: _Value) -> str:
+def _table_name(value: Value) -> str:
     text = value.text()
     return text if ":" in text else f"default:{text}"
 
 
-def _fields(value: _Value) -> tuple[ForeignField, ...]:
+def _fields(value: Value) -> tuple[ForeignField, ...]:
     found: list[ForeignField] = []
     for name, item in value.pairs().items():
         if not name or name.startswith("_"):
@@ -55,7 +51,7 @@ def _fields(value: _Value) -> tuple[ForeignField, ...]:
     return tuple(found)
 
 
-def _source(value: _Value) -> tuple[str, str]:
+def _source(value: Value) -> tuple[str, str]:
     text = value.text()
     if text == "row":
         return "", ""
@@ -65,7 +61,7 @@ def _source(value: _Value) -> tuple[str, str]:
     return family, qualifier
 
 
-def _type(value: _Value) -> LogicalType:
+def _type(value: Value) -> LogicalType:
     text = value.text()
     if text == "decimal":
         return _ANY_DECIMAL

@@ -3,40 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
 
 from cdc.topology.topology import Poll, PollMode
+from cdc.topology.values import Section, Value
 from cdc.words.filters import TableRule
 from cdc.words.schema import TableId
-
-T = TypeVar("T")
-
-
-class Value(Protocol):
-    """What is asked of a value here; `cdc.topology.reader` has them."""
-
-    def text(self) -> str: ...
-
-    def number(self, low: int, high: int) -> int: ...
-
-    def duration(self) -> float: ...
-
-    def one_of(self, *choices: str) -> Any: ...
-
-    def fail(self, what: str, expected: str) -> Any: ...
-
-
-class Section(Protocol):
-    """A mapping of a topology, read key by key."""
-
-    @property
-    def pairs(self) -> Any: ...
-
-    @property
-    def value(self) -> Any: ...
-
-    def take(self, key: str, read: Callable[[Any], T], default: T = ...) -> T: ...
 
 
 def read_poll(s: Section) -> Poll:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from cdc.topology.topology import HBase, Log, Solr
-
-if TYPE_CHECKING:
-    from cdc.topology.reader import _Value
+from cdc.topology.values import Value
 
 
-def read_log(value: _Value | None) -> Log:
+def read_log(value: Value | None) -> Log:
     """`log:`, or its defaults."""
     if value is None:
         return Log(bootstrap_servers="127.0.0.1:9092", partitions=2, replication_factor=1, min_compaction_lag=604800.0)
@@ -27,7 +24,7 @@ def read_log(value: _Value | None) -> Log:
     return log
 
 
-def read_hbase(value: _Value | None) -> HBase:
+def read_hbase(value: Value | None) -> HBase:
     """`hbase:`, or its defaults."""
     default = HBase(thrift="127.0.0.1:9090", zookeeper="127.0.0.1:2181")
     if value is None:
@@ -43,14 +40,14 @@ def read_hbase(value: _Value | None) -> HBase:
     return hbase
 
 
-def read_solr(value: _Value | None) -> Solr:
+def read_solr(value: Value | None) -> Solr:
     """`solr:`, or its defaults."""
     default = Solr(url="http://127.0.0.1:8983/solr")
     if value is None:
         return default
     s = value.section()
 
-    def url(item: _Value) -> str:
+    def url(item: Value) -> str:
         text = item.text().rstrip("/")
         if not re.fullmatch(r"https?://[^/\s]+/solr", text):
             item.fail(repr(text), "a URL such as http://127.0.0.1:8983/solr")

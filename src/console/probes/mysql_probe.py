@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pymysql
 
-from console.stack.settings import Login
+from console.probes.login import Login
 
 
 def mysql_problem(host: str, port: int, login: Login) -> str:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from cdc.words.artefacts import cache_folder
 from cdc.words.errors import UsageError
+from console.probes.login import Login
 
 ServiceName = Literal["mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr"]
 
@@ -65,14 +66,7 @@ _LISTENERS: Final[Mapping[str, ServiceName]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
-    """A user of both MySQL servers; the passwords are no secrets, the servers listen on loopback only."""
-
-    user: str
-    password: str
-
-
+# Users of both MySQL servers; the passwords are no secrets, the servers listen on loopback only.
 CAPTURE_LOGIN: Final = Login(user="cdc", password="cdc")
 LOAD_LOGIN: Final = Login(user="app", password="app")
 

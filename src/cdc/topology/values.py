@@ -1,0 +1,161 @@
+"""A topology's YAML as values that know their line and path; each is asked for what is expected of it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+
+from cdc.words.errors import TopologyError
+
+T = TypeVar("T")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+REQUIRED: Any = object()
+
+
+class Value:
+    """A YAML node with its path; readers ask it for what they expect."""
+
+    def __init__(self, node: yaml.Node, path: str, reader: YamlFile) -> None:
+        self.node, self.path, self.reader = node, path, reader
+        reader.lines[path] = _first_line(node)
+
+    def fail(self, what: str, expected: str) -> NoReturn:
+        self.reader.fail(_first_line(self.node), self.path, what, expected)
+
+    def text(self) -> str:
+        if not isinstance(self.node, yaml.ScalarNode):
+            self.fail(f"a {_kind(self.node)}", "a text")
+        if self.node.tag == "tag:yaml.org,2002:null":
+            self.fail("nothing", "a text")
+
+        def substitute(match: re.Match[str]) -> str:
+            name, default = match[1], match[2]
+            value = self.reader.environ.get(name, default)
+            if value is None:
+                self.fail(f"environment variable {name} is not set", f"export {name}=…, or ${{{name}:-default}}")
+            return value
+
+        return _VARIABLE.sub(substitute, self.node.value)
+
+    def name(self) -> str:
+        text = self.text()
+        if not NAME.fullmatch(text):
+            self.fail(f"name {text!r}", "a lower-case letter, then letters, digits and _ (63 at most)")
+        return text
+
+    def number(self, low: int, high: int) -> int:
+        text = self.text()
+        if not re.fullmatch(r"-?\d+", text):
+            self.fail(repr(text), "a whole number")
+        if not low <= int(text) <= high:
+            self.fail(text, f"a number from {low} to {high}")
+        return int(text)
+
+    def duration(self) -> float:
+        match = _DURATION.fullmatch(self.text())
+        if match is None:
+            self.fail(repr(self.text()), "a duration such as 200ms, 5s, 10m, 2h or 7d")
+        return float(match[1]) * _SECONDS[match[2]]
+
+    def address(self) -> str:
+        text = self.text()
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            self.fail(repr(text), "an address host:port")
+        return text
+
+    def one_of(self, *choices: str) -> Any:
+        text = self.text()
+        if text not in choices:
+            self.fail(repr(text), "one of " + ", ".join(choices))
+        return text
+
+    def texts(self) -> tuple[str, ...]:
+        return tuple(item.text() for item in self.items())
+
+    def items(self) -> list[Value]:
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.fail(f"a {_kind(self.node)}", "a list [a, b]")
+        return [Value(node, f"{self.path}[{i}]", self.reader) for i, node in enumerate(self.node.value)]
+
+    def pairs(self) -> dict[str, Value]:
+        if not isinstance(self.node, yaml.MappingNode):
+            self.fail(f"a {_kind(self.node)}", "a mapping `key: value`")
+        found: dict[str, Value] = {}
+        for key, node in self.node.value:
+            name = key.value
+            path = f"{self.path}.{name}" if self.path else name
+            if not isinstance(name, str):
+                self.reader.fail(_first_line(key), self.path, "a key that is no text", "a plain key")
+            if name in found:
+                self.reader.fail(_first_line(key), path, "the same name twice", "each name once")
+            found[name] = Value(node, path, self.reader)
+        return found
+
+    def section(self) -> Section:
+        return Section(self)
+
+
+class Section:
+    """A mapping whose keys are all known: `take` each, then `end` refuses what is left."""
+
+    def __init__(self, value: Value) -> None:
+        self.value, self.pairs, self.known = value, value.pairs(), set[str]()
+
+    def take(self, key: str, read: Callable[[Value], T], default: T = REQUIRED) -> T:
+        self.known.add(key)
+        if key in self.pairs:
+            return read(self.pairs[key])
+        if default is REQUIRED:
+            # a misspelt key is both missing and unknown: its own line is where the mistake is
+            for near in difflib.get_close_matches(key, self.pairs.keys() - self.known, n=1):
+                self.pairs[near].fail(f"unknown key {near}", key)
+            self.value.fail(f"key {key} is missing", f"{key}: …")
+        return default
+
+    def end(self) -> None:
+        for key, value in self.pairs.items():
+            if key not in self.known:
+                value.fail(f"unknown key {key}", "one of " + ", ".join(sorted(self.known)))
+
+
+class YamlFile:
+    """One file as it is read: whoever finds a mistake says so here."""
+
+    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
+        self.file, self.environ, self.lines = file, environ, dict[str, int]()
+
+    def fail(self, line: int, path: str, what: str, expected: str) -> NoReturn:
+        raise TopologyError(file=self.file, line=line, path=path or "(top)", what=what, expected=expected)
+
+    def named(self, value: Value, read: Callable[[str, Section], T]) -> Mapping[str, T]:
+        """A mapping name → section, each read by `read` and closed."""
+        result: dict[str, T] = {}
+        for name, item in value.pairs().items():
+            if not NAME.fullmatch(name):
+                item.fail(f"name {name!r}", "a lower-case letter, then letters, digits and _ (63 at most)")
+            section = item.section()
+            result[name] = read(name, section)
+            section.end()
+        if not result:
+            value.fail("nothing in it", "one entry at least")
+        return result
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return "mapping"
+    return "list" if isinstance(node, yaml.SequenceNode) else "text"
+
+
+def _first_line(node: yaml.Node) -> int:
+    """Line of a value's first character; a block scalar's text begins on the line after its `|`."""
+    line: int = node.start_mark.line + 1
+    return line + 1 if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">") else line

@@ -1,0 +1,172 @@
+"""The rooms of the house: how many files one may hold, that no import leads back to where it began, that a class's name
+means one thing; and that the contracts of import-linter between them bite."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.test_checks import ROOT, run
+
+SRC = ROOT / "src"
+MOST_FILES = 20
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+ROOMS = [contract for contract in CONTRACTS if "containers" in contract]
+
+# Public classes that share a name, and the modules that have them. One that is gone leaves this list; none may come.
+SHARED: dict[str, list[str]] = {
+    "Backfills": ["console.commands.index.cli_index_rebuild", "console.provision.apply"],
+    "Change": ["console.demo.shop", "ingest.facts.tables"],
+    "Checkpoint": ["ingest.binlog.reading.position", "ingest.records.seams", "joins.engine.file_checkpoint"],
+    "Column": ["cdc.words.schema", "console.dashboard.view", "ingest.binlog.format.columns"],
+    "Dialect": ["ingest.binlog.format.dialect", "ingest.ddl.dialect"],
+    "Field": ["console.dashboard.view", "indexer.index.mapping"],
+    "Freshness": ["console.dashboard.freshness", "console.demo.solr_freshness"],
+    "HBase": ["cdc.topology.topology", "joins.stores.hbase_table"],
+    "Layouts": ["indexer.index.processor", "ingest.binlog.json.layout"],
+    "Metrics": ["indexer.index.http_metrics", "joins.engine.http_metrics"],
+    "Pipeline": ["console.pipeline.proc_pipeline", "ingest.binlog.reading.handlers"],
+    "Progress": [
+        "console.status.snapshot_progress",
+        "indexer.foreign.foreign",
+        "ingest.binlog.reading.position",
+        "joins.engine.progress",
+    ],
+    "Reader": ["ingest.binlog.reading.reader", "ingest.poll.seams", "joins.steps.route"],
+    "Refused": ["indexer.index.processor", "ingest.facts.facts", "joins.steps.records"],
+    "Relation": ["ingest.facts.relations", "joins.query.sql"],
+    "Row": ["console.dashboard.answer", "ingest.binlog.reading.rowset"],
+    "Rows": ["indexer.rebuild.rebuild", "ingest.binlog.reading.events"],
+    "Source": ["cdc.topology.topology", "ingest.records.seams", "joins.query.plan"],
+    "Statement": ["console.demo.shop", "ingest.binlog.reading.effects", "ingest.binlog.reading.reader"],
+    "Table": ["cdc.topology.topology", "ingest.ddl.catalog"],
+    "Transaction": ["cdc.words.event", "ingest.binlog.reading.events"],
+    "Value": ["cdc.topology.values", "ingest.binlog.reading.rowset"],
+    "Verdict": ["console.commands.cli_demo_steps", "ingest.report.health"],
+    "Window": ["ingest.binlog.reading.whole", "ingest.poll.window"],
+}
+
+
+def module_of(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def crowded(root: Path) -> Mapping[str, int]:
+    """Folders with more source files than a room may hold."""
+    found: dict[str, int] = defaultdict(int)
+    for path in root.rglob("*"):
+        if path.suffix in {".py", ".java"}:
+            found[str(path.parent.relative_to(root))] += 1
+    return {folder: count for folder, count in found.items() if count > MOST_FILES}
+
+
+def circle(root: Path) -> list[str]:
+    """Modules that import one another in a circle, for type checkers or within functions too; empty where none do."""
+    paths = {module_of(path, root): path for path in root.rglob("*.py")}
+    graph = {module: set(imports(path, paths)) - {module} for module, path in paths.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def imports(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield from (one for one in [name if name in known else node.module] if one in known)
+
+
+def shared(root: Path) -> Mapping[str, list[str]]:
+    """Public classes that stand in several modules → those modules."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(module_of(path, root))
+    return {name: sorted(modules) for name, modules in sorted(found.items()) if len(modules) > 1}
+
+
+def test_no_room_is_crowded() -> None:
+    """A folder is seen at a glance."""
+    assert crowded(SRC) == {}
+
+
+def test_no_import_leads_back() -> None:
+    """Each module can be read, and loaded, after those it imports."""
+    assert circle(SRC) == []
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """No class comes with a name that another has; one that got a name of its own leaves the list above."""
+    assert shared(SRC) == SHARED
+
+
+def test_a_planted_fault_is_found(tmp_path: Path) -> None:
+    """The three rules above bite."""
+    room = tmp_path / "joins" / "steps"
+    room.mkdir(parents=True)
+    for number in range(MOST_FILES):
+        (room / f"step{number}.py").touch()
+    assert (crowded(tmp_path), circle(tmp_path), shared(tmp_path)) == ({}, [], {})
+    (room / "Step.java").touch()
+    assert crowded(tmp_path) == {"joins/steps": MOST_FILES + 1}
+    (room / "step0.py").write_text("from joins.steps.step1 import x\n\n\nclass Step: ...\n")
+    (room / "step1.py").write_text("def f():\n    from joins.steps import step0\n\n\nclass Step: ...\n")
+    assert set(circle(tmp_path)) == {"joins.steps.step0", "joins.steps.step1"}
+    assert shared(tmp_path) == {"Step": ["joins.steps.step0", "joins.steps.step1"]}
+
+
+def upwards() -> Iterator[tuple[str, str, str]]:
+    """Each contract with a file and its source: the lowest room imports the highest."""
+    yield CONTRACTS[0]["name"], "cdc/words/planted.py", "import joins\n"
+    for contract in ROOMS:
+        (package,), layers = contract["containers"], contract["layers"]
+        highest = next(layer for layer in layers if layer != "__main__").split(" | ")[0]
+        lowest = layers[-1].split(" | ")[0]
+        yield contract["name"], f"{package.replace('.', '/')}/{lowest}/planted.py", f"import {package}.{highest}\n"
+
+
+def sideways() -> Iterator[tuple[str, str, str]]:
+    """Likewise: a room imports one that it should know nothing of."""
+    yield CONTRACTS[0]["name"], "joins/query/planted.py", "import indexer\n"
+    for contract in ROOMS:
+        (package,) = contract["containers"]
+        for layer in contract["layers"]:
+            rooms = layer.split(" | ")
+            if len(rooms) > 1:
+                source = f"import {package}.{rooms[1]}\n"
+                yield contract["name"], f"{package.replace('.', '/')}/{rooms[0]}/planted.py", source
+
+
+def unnamed() -> Iterator[tuple[str, str, str]]:
+    """Likewise: a room that the contract does not name."""
+    for contract in ROOMS:
+        (package,) = contract["containers"]
+        yield contract["name"], f"{package.replace('.', '/')}/planted.py", ""
+
+
+@pytest.mark.parametrize("plant", [upwards, sideways, unnamed])
+def test_every_contract_bites(tmp_path: Path, plant: Callable[[], Iterator[tuple[str, str, str]]]) -> None:
+    """One fault for every contract, planted into a copy of the sources: each of them is reported as broken."""
+    shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*.jar"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    planted = list(plant())
+    for _, file, source in planted:
+        with (tmp_path / "src" / file).open("a") as text:
+            text.write(source)
+    result = run(tmp_path, "lint-imports", "--no-cache")
+    kept = {name for name, _, _ in planted if f"{name} BROKEN" not in " ".join(result.stdout.split())}
+    assert (result.returncode != 0, kept) == (True, set()), result.stdout + result.stderr
