@@ -207,8 +207,8 @@ def _check_references(topology: Topology) -> None:
         raise topology.error(f"foreign_tables.{name}", f"name {name} is that of a joined table", "another name")
     known_tables = (*topology.tables, *topology.foreign_tables)
     for index in topology.indexes.values():
+        path = f"indexes.{index.name}.table"
         if index.table not in known_tables:
-            path = f"indexes.{index.name}.table"
             raise topology.error(path, f"unknown table {index.table}", "one of " + ", ".join(known_tables))
         if index.table in topology.tables and topology.tables[index.table].sink != "hbase":
             raise topology.error(path, f"table {index.table} goes to Kafka", "a table with `sink: hbase`")
