@@ -14,13 +14,16 @@ from joins.query.sql import check_query, tables_of
 def validate(topology: Topology) -> dict[str, list[str] | None]:
     """Output columns by aggregated table; TopologyError at the first mistake. No server is asked.
 
-    None for a table whose query says `alias.*`: its columns are known when the source's schema is.
+    None for a table whose query says `alias.*`: its columns are known when the source's schema is. The columns of a
+    foreign table, which is not among them, are the fields that the topology names.
     """
     columns = {name: check_query(topology, table) for name, table in topology.tables.items()}
+    fields = {name: [field.name for field in foreign.fields] for name, foreign in topology.foreign_tables.items()}
+    indexed = {**columns, **fields}
     for index in topology.indexes.values():
-        _known(topology, f"indexes.{index.name}.search", index.search, columns[index.table])
+        _known(topology, f"indexes.{index.name}.search", index.search, indexed[index.table])
     for dashboard in topology.dashboards.values():
-        known = columns[topology.indexes[dashboard.index].table]
+        known = indexed[topology.indexes[dashboard.index].table]
         path = f"dashboards.{dashboard.name}"
         _known(topology, f"{path}.facets", dashboard.facets, known)
         _known(topology, f"{path}.columns", dashboard.columns, known)
