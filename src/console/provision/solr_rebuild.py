@@ -101,13 +101,15 @@ class Rebuilder:
             return self._compare_counts(live, filled) or self._compare_samples(filled)
 
     def _compare_counts(self, live: SolrCollection, filled: SolrCollection) -> str:
+        differ = ""
         for _ in range(_TRIES):
             until_ms = time.time_ns() // 1_000_000 - _SETTLED_SECONDS * 1000
             before, after = live.count_rows(until_ms=until_ms), filled.count_rows(until_ms=until_ms)
             if before == after:
                 return ""
+            differ = f"{self._index.collection} shows {before} rows, the new collection {after}"
             time.sleep(0.5)
-        return f"{self._index.collection} shows {before} rows, the new collection {after}"
+        return differ
 
     def _compare_samples(self, filled: SolrCollection) -> str:
         wanted = dict(self._samples(filled, self._scanned)) if self._scanned else self._read(filled, self._sample.rows)

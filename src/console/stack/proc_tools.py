@@ -104,10 +104,9 @@ def missing_library(mysqld: Path, libraries: Path | None) -> str:
 
 def _find_libraries(mysqld: Path, cache: Path, progress: Progress) -> Path | None:
     own = cache / "libaio"
-    for folder in (None, own):
-        missing = missing_library(mysqld, folder)
-        if not missing:
-            return folder
+    if not missing_library(mysqld, None):
+        return None
+    missing = missing_library(mysqld, own)
     if missing == _LIBAIO:
         with locked(cache / "tools.lock"):
             if not own.is_dir():
