@@ -83,6 +83,35 @@ def test_a_log_fills_its_tables_first_and_has_the_changes_it_says(name: str, tmp
     assert '"op":"d"' in later
 
 
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        ([], True),
+        (["--shapes", "hot,n1,star,snowflake"], True),
+        (["--shapes", "n1"], False),
+        (["--scale", "0.1"], False),
+        (["--no-steady"], False),
+        (["--no-growth"], False),
+        (["--no-write"], False),
+    ],
+    ids=["all", "all, otherwise ordered", "one shape", "small", "no steady star", "no growth", "not wanted"],
+)
+def test_only_a_full_run_becomes_the_published_result(
+    arguments: list[str], written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of the shapes, or smaller ones, must not stand where the whole sitting stood."""
+    ours = reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)])
+    monkeypatch.setattr(bench_joins, "ROOT", tmp_path)
+    monkeypatch.setattr(bench_joins, "build", lambda: None)
+    monkeypatch.setattr(bench_joins, "_flink_python", lambda: "python")
+    monkeypatch.setattr(bench_joins, "write_log", lambda shape, data, per_batch: data.mkdir() or 300)
+    monkeypatch.setattr(bench_joins, "_run", lambda python, engine, *_: FLINK if engine == "engine_flink" else ours)
+    monkeypatch.setattr(bench_joins, "_growth", lambda *_: ([ours], [ours]))
+    monkeypatch.setattr(bench_joins, "_warm", lambda *_: ours)
+    bench_joins.main(arguments)
+    assert (tmp_path / "docs" / "results" / "joins.md").exists() == written
+
+
 def test_a_shape_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench_joins.main(["--shapes", "star,galaxy"])
