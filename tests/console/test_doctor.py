@@ -8,9 +8,23 @@ from dataclasses import replace
 import pytest
 
 from cdc.topology.topology import Poll, Source
-from cdc.words.schema import TableId
+from cdc.words.errors import Skippable
+from cdc.words.filters import TableRule
+from cdc.words.schema import Column, TableId, TableSchema
 from console.commands.cli_doctor import _source
-from console.doctor.doctor import Finding, ServerFacts, TableFacts, grants, judge, judge_queries, reached
+from console.doctor.doctor import (
+    Finding,
+    ServerFacts,
+    TableFacts,
+    grants,
+    judge,
+    judge_queries,
+    published_schemas,
+    reached,
+)
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.dialect import Dialect
+from ingest.facts.tables import Tables
 from tests.joins.joincase import Case, table_id
 
 SOURCE = Source(
@@ -25,6 +39,19 @@ SOURCE = Source(
     server_id=7001,
     snapshot_mode="initial",
 )
+ORDERS = SOURCE.tables[0]
+PRIMARY = Key(name="PRIMARY", kind="primary", columns=("code",))
+CODE = Column(name="code", column_type="varchar(9)", nullable=False, charset="utf8mb4", collation="utf8mb4_bin")
+PLACE = Column(name="place", column_type="int")
+
+
+def facts_of(*keys: Key, columns: tuple[Column, ...] = (CODE, PLACE), engine: str = "InnoDB") -> TableFacts:
+    """What the server says of the table that it has."""
+    primary = next((key.columns for key in keys if key.kind == "primary"), ())
+    schema = TableSchema(table_id=ORDERS, version=1, columns=columns, primary_key=primary)
+    return TableFacts(name="shop.orders", readable=None, engine=engine, schema=schema, keys=keys)
+
+
 GOOD = ServerFacts(
     version="8.0.36",
     variables={
@@ -39,7 +66,7 @@ GOOD = ServerFacts(
     },
     denied=(),
     replicas=(),
-    tables=(TableFacts(name="shop.orders", readable=None, engine="InnoDB", has_key=True),),
+    tables=(facts_of(PRIMARY),),
 )
 
 CASE = Case(
@@ -93,18 +120,12 @@ def test_each_fault_has_its_remedy(facts: ServerFacts, check: str, status: str, 
 @pytest.mark.parametrize(
     ("table", "said", "remedy"),
     [
-        (TableFacts(name="shop.orders", readable="denied", engine="", has_key=False), "SELECT on shop.orders", "GRANT"),
-        (TableFacts(name="shop.orders", readable="x", engine="", has_key=False, absent=True), "is not", "`tables:`"),
-        (TableFacts(name="shop.orders", readable=None, engine="MyISAM", has_key=True), "MyISAM", "ENGINE = InnoDB"),
-        (TableFacts(name="shop.orders", readable=None, engine="InnoDB", has_key=False), "no primary", "ADD PRIMARY"),
+        (TableFacts(name="shop.orders", readable="denied", engine=""), "SELECT on shop.orders", "GRANT"),
+        (TableFacts(name="shop.orders", readable="x", engine="", absent=True), "is not", "`tables:`"),
+        (facts_of(PRIMARY, engine="MyISAM"), "MyISAM", "ENGINE = InnoDB"),
+        (facts_of(), "no primary", "ADD PRIMARY"),
         (
-            TableFacts(
-                name="shop.orders",
-                readable=None,
-                engine="InnoDB",
-                has_key=True,
-                loose_keys=(("code", "utf8mb4_0900_ai_ci"),),
-            ),
+            facts_of(PRIMARY, columns=(replace(CODE, collation="utf8mb4_0900_ai_ci"), PLACE)),
             "folds case and accents; joins do by bytes",
             "COLLATE utf8mb4_0900_bin",
         ),
@@ -115,6 +136,53 @@ def test_each_fault_of_a_table_has_its_remedy(table: TableFacts, said: str, reme
     (finding,) = by_check(replace(GOOD, tables=(table,))).values()
     assert said in finding.found
     assert remedy in finding.remedy
+
+
+UNIQUE = Key(name="u", kind="unique", columns=("code",))
+LOOSE = Key(name="v", kind="unique", columns=("place",))
+EXPRESSION = Key(name="w", kind="unique", columns=("",))
+PLAIN = Key(name="x", kind="plain", columns=("code",))
+
+
+@pytest.mark.parametrize(
+    ("keys", "rule", "key"),
+    [
+        ((PRIMARY,), TableRule(), ("code",)),
+        ((UNIQUE,), TableRule(), ("code",)),
+        ((LOOSE, EXPRESSION, UNIQUE), TableRule(), ("code",)),
+        ((LOOSE,), TableRule(), None),
+        ((EXPRESSION, PLAIN), TableRule(), None),
+        ((), TableRule(message_key_columns=("place",)), ("place",)),
+        ((PRIMARY,), TableRule(message_key_columns=("place", "code")), ("place", "code")),
+        ((PRIMARY,), TableRule(message_key_columns=("gone",)), None),
+        ((PRIMARY,), TableRule(masks={"code": "redact"}), None),
+        ((PRIMARY,), TableRule(ignored_columns=("code",)), None),
+        ((PRIMARY,), TableRule(masks={"place": "redact"}), ("code",)),
+    ],
+)
+def test_a_table_is_faulty_exactly_where_capture_refuses_it(
+    keys: tuple[Key, ...], rule: TableRule, key: tuple[str, ...] | None
+) -> None:
+    """The rule is capture's own: what identifies a row, and that it may be told."""
+    source = replace(SOURCE, rules={ORDERS: rule})
+    facts = facts_of(*keys)
+    definitions = tuple(
+        ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset)
+        for c in (CODE, PLACE)
+    )
+    capture = Tables("shop", ["shop"], lambda *_: True, Dialect(server="mysql", version=80036), rules=source.rules)
+    capture.begin(Catalog(tables={("shop", "orders"): Table(columns=definitions, keys=keys)}))
+    found = [finding for finding in judge(source, replace(GOOD, tables=(facts,))) if finding.check == "shop.orders"]
+    published = published_schemas(source, [facts])
+    if key is None:
+        with pytest.raises(Skippable) as refused:
+            capture.schema(ORDERS)
+        assert [(f.status, f.found, f.remedy) for f in found] == [("fault", refused.value.message, refused.value.hint)]
+        assert published == {}
+        return
+    assert [finding.status for finding in found] == ["ok"]
+    assert published[ORDERS].primary_key == capture.schema(ORDERS).primary_key == key
+    assert [c.column_type for c in published[ORDERS].columns] == [c.column_type for c in capture.schema(ORDERS).columns]
 
 
 def test_queries_are_judged_by_the_servers_own_columns() -> None:

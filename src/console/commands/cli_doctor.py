@@ -68,7 +68,7 @@ def findings(topology: Topology) -> Iterator[Finding]:
 
 def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
     """What its server says; the schemas of its tables are added to `schemas`."""
-    from console.doctor.doctor import Unreached, judge, reached
+    from console.doctor.doctor import Unreached, judge, published_schemas, reached
     from console.doctor.mysql_doctor import server_facts
 
     subject = f"source {source.name}"
@@ -85,7 +85,7 @@ def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Fin
         )
         yield reached(subject, address, facts.problem, remedy)
         return
-    schemas.update({table.schema.table_id: table.schema for table in facts.tables if table.schema is not None})
+    schemas.update(published_schemas(source, facts.tables))
     yield reached(subject, address, "", "")
     yield from judge(source, facts)
 

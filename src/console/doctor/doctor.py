@@ -8,9 +8,11 @@ from typing import Literal
 
 from cdc.topology.topology import Source, Topology
 from cdc.words.collations import exact_collation, folds, listed
-from cdc.words.errors import TopologyError
+from cdc.words.errors import Skippable, TopologyError
 from cdc.words.schema import TableId, TableSchema
 from console.doctor.validate import judged
+from ingest.ddl.catalog import Key
+from ingest.facts.published import published
 
 Status = Literal["ok", "warning", "fault"]
 SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without anybody looking
@@ -40,19 +42,17 @@ class Cascade:
 class TableFacts:
     """A captured table: None for `readable` means it may be read, else the server's words; `absent`: there is none.
 
-    `loose_keys` are text columns of its primary key as (name, collation) that do not compare by bytes; `indexed`
-    whether the column that it is polled by leads an index; `cascades` what changes its rows in silence. `schema` is
-    what capture would publish of it.
+    `schema` is the table as the server has it, with its `keys`, None where it may not be read; `indexed` whether the
+    column that it is polled by leads an index; `cascades` what changes its rows in silence.
     """
 
     name: str
     readable: str | None
     engine: str
-    has_key: bool
-    absent: bool = False
-    loose_keys: tuple[tuple[str, str], ...] = ()
-    indexed: bool = True
     schema: TableSchema | None = None
+    keys: tuple[Key, ...] = ()
+    absent: bool = False
+    indexed: bool = True
     cascades: tuple[Cascade, ...] = ()
 
 
@@ -241,17 +241,12 @@ def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
                 remedy=f"ALTER TABLE {table.name} ENGINE = InnoDB, or leave it out",
             )
         )
-    if not table.has_key:
-        found.append(
-            Finding(
-                subject=subject,
-                check=table.name,
-                status="fault",
-                found="no primary key",
-                remedy=f"ALTER TABLE {table.name} ADD PRIMARY KEY (…), or leave it out",
-            )
-        )
-    for name, collation in table.loose_keys:
+    captured: TableSchema | None = None
+    try:
+        captured = _published(source, table)
+    except Skippable as error:
+        found.append(Finding(subject=subject, check=table.name, status="fault", found=error.message, remedy=error.hint))
+    for name, collation in _loose(captured):
         found.append(
             Finding(
                 subject=subject,
@@ -286,6 +281,32 @@ def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
             )
         )
     return found or [Finding(subject=subject, check=table.name, status="ok", found="readable, with a key")]
+
+
+def published_schemas(source: Source, tables: Sequence[TableFacts]) -> dict[TableId, TableSchema]:
+    """What capture would publish of the tables, without those that it would refuse."""
+    found = {}
+    for table in tables:
+        try:
+            schema = _published(source, table)
+        except Skippable:
+            continue  # `judge` tells it
+        if schema is not None:
+            found[schema.table_id] = schema
+    return found
+
+
+def _published(source: Source, table: TableFacts) -> TableSchema | None:
+    if table.schema is None:
+        return None
+    return published(table.schema, table.keys, source.rules.get(table.schema.table_id))
+
+
+def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:
+    """Text columns of the key with the collation, where that takes for one what differs by its bytes."""
+    columns = [schema.column(name) for name in schema.primary_key] if schema else []
+    told = [(column.name, column.collation or "") for column in columns if column]
+    return [(name, collation) for name, collation in told if {"case", "accents"} & set(folds(collation))]
 
 
 def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Finding]:

@@ -3,16 +3,16 @@ wildcards decide, too."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pymysql
 from pymysql.constants import ER
 
 from cdc.topology.topology import Source
-from cdc.words.collations import folds
-from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from console.doctor.doctor import Cascade, ServerFacts, TableFacts, Unreached
+from ingest.ddl.catalog import Key
 from ingest.facts.relations import CHANGING
 from ingest.mysql.mysql_connection import settings
 
@@ -29,9 +29,8 @@ _VARIABLES = (
 )
 _TABLE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _INDEXES = (
-    "SELECT s.INDEX_NAME, s.COLUMN_NAME, s.SEQ_IN_INDEX, c.COLLATION_NAME FROM information_schema.STATISTICS s "
-    "JOIN information_schema.COLUMNS c USING (TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME) "
-    "WHERE s.TABLE_SCHEMA = %s AND s.TABLE_NAME = %s"
+    "SELECT INDEX_NAME, COLUMN_NAME, NON_UNIQUE FROM information_schema.STATISTICS "
+    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY INDEX_NAME, SEQ_IN_INDEX"
 )
 _COLUMNS = (
     "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS "
@@ -96,11 +95,11 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
     refused = _said(cursor, f"SELECT 1 FROM {name} LIMIT 0")
     if refused is not None:
         absent = refused[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR)
-        return TableFacts(name=shown, readable=refused[1], engine="", has_key=False, absent=absent)
+        return TableFacts(name=shown, readable=refused[1], engine="", absent=absent)
     cursor.execute(_TABLE, (table.database, table.table))
     rows = cursor.fetchall()
     cursor.execute(_INDEXES, (table.database, table.table))
-    indexes = cursor.fetchall()
+    keys = _keys(cursor.fetchall())
     cursor.execute(_COLUMNS, (table.database, table.table))
     columns = tuple(
         Column(
@@ -118,24 +117,30 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
             ]
         )
     )
-    rule = source.rules.get(table) or TableRule()
-    primary = [str(c) for _, c in sorted((int(seq), c) for index, c, seq, _ in indexes if index == "PRIMARY")]
-    schema = TableSchema(
-        table_id=table,
-        version=1,
-        columns=tuple(c for c in columns if c.name not in rule.ignored_columns),
-        primary_key=tuple(rule.message_key_columns) or tuple(primary),
-    )
-    keys = [(str(column), str(collation or "")) for index, column, _, collation in indexes if index == "PRIMARY"]
+    primary = next((key.columns for key in keys if key.kind == "primary"), ())
     return TableFacts(
         name=shown,
         readable=None,
         engine=str(rows[0][0] or "none") if rows else "none",
-        has_key=bool(keys),
-        loose_keys=tuple((c, collation) for c, collation in keys if {"case", "accents"} & set(folds(collation))),
+        schema=TableSchema(table_id=table, version=1, columns=columns, primary_key=primary),
+        keys=keys,
         cascades=cascades,
-        schema=None if rule.masks else schema,  # what is masked leaves with another type
-        indexed=source.poll is None or any(c == source.poll.cursor and int(seq) == 1 for _, c, seq, _ in indexes),
+        indexed=source.poll is None or any(key.columns[0] == source.poll.cursor for key in keys),
+    )
+
+
+def _keys(rows: Iterable[Sequence[object]]) -> tuple[Key, ...]:
+    """Keys in the order in which capture has them, which takes the first unique one where there is no primary key."""
+    parts: dict[str, list[str]] = {}
+    unique: set[str] = set()
+    for index, column, duplicates in rows:
+        # an expression has no column
+        parts.setdefault(str(index), []).append("" if column is None else str(column))
+        if not int(str(duplicates)):
+            unique.add(str(index))
+    return tuple(
+        Key(name=name, kind="primary" if name == "PRIMARY" else "unique" if name in unique else "plain", columns=(*c,))
+        for name, c in parts.items()
     )
 
 

@@ -24,6 +24,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.ddl.follow import Followed, adopted, begun, catalog_at, follow, told
 from ingest.facts.columns import same_columns
 from ingest.facts.facts import Row, StatementLogged, TableDescribed
+from ingest.facts.published import published
 
 _WORD = re.compile(r"[\w$]+")
 _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
@@ -42,23 +43,6 @@ class Change:
     effects: tuple[TableEffect, ...] = ()
     refused: Mapping[TableId, str] | None = None
     numbered: bool = False
-
-
-def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
-    """The columns that leave: without ignored ones; what is masked is a text."""
-    for column in schema.columns:
-        if column.name in rule.masks:
-            known = column.default_known and column.default is None  # NULL is masked as NULL
-            yield replace(
-                column,
-                column_type="varchar(255)",
-                charset="utf8mb4",
-                collation=None,
-                default=None,
-                default_known=known,
-            )
-        elif column.name not in rule.ignored_columns:
-            yield column
 
 
 class Tables:
@@ -210,53 +194,16 @@ class Tables:
         return Change(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
 
     def _published(self, schema: TableSchema) -> TableSchema:
-        unseen = self._rules[schema.table_id].ignored_columns if schema.table_id in self._rules else ()
-        for column in schema.columns:
-            if column.name in unseen:
-                continue
-            try:
-                _ = column.type
-            except ValueError as error:
-                raise Skippable(
-                    f"table {schema.table_id}: column {column.name} has type {column.column_type}, "
-                    "which is not captured",
-                    "leave its table out of `tables:`",
-                ) from error
-        rule = self._rules.get(schema.table_id)
-        key = (rule.message_key_columns if rule else ()) or schema.primary_key or self._unique_key(schema)
-        if not key:
-            raise Skippable(
-                f"table {schema.table_id} has no primary key",
-                f"ALTER TABLE {schema.table_id.database}.{schema.table_id.table} ADD PRIMARY KEY (…), or name the "
-                "columns that identify a row (message_key_columns), or do not capture it (`tables:`)",
-            )
-        if missing := [name for name in key if schema.column(name) is None]:
-            raise Skippable(
-                f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"
-            )
-        if rule is None or rule.empty:
-            return replace(schema, primary_key=key) if key != schema.primary_key else schema
-        if hidden := set(key) & {*rule.ignored_columns, *rule.masks}:
-            raise Skippable(
-                f"table {schema.table_id}: {sorted(hidden)[0]} is part of its key", "neither ignore nor mask it"
-            )
-        return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
+        return published(schema, self._keys(schema), self._rules.get(schema.table_id))
 
     def is_unique(self, schema: TableSchema) -> bool:
         """Whether no two rows share the key that a table is captured under, so that a walk along it misses none."""
-        known = self.catalog.tables.get((schema.table_id.database, schema.table_id.table))
         nullable = {column.name for column in schema.columns if column.nullable}
         return not nullable & set(schema.primary_key) and any(
             key.kind in ("primary", "unique") and set(key.columns) == set(schema.primary_key)
-            for key in (known.keys if known else ())
+            for key in self._keys(schema)
         )
 
-    def _unique_key(self, schema: TableSchema) -> tuple[str, ...]:
-        """The first unique key without NULLs, where a table has no primary key."""
-        nullable = {column.name for column in schema.columns if column.nullable}
+    def _keys(self, schema: TableSchema) -> tuple[Key, ...]:
         known = self.catalog.tables.get((schema.table_id.database, schema.table_id.table))
-        keys: tuple[Key, ...] = known.keys if known else ()
-        for key in keys:
-            if key.kind == "unique" and all(key.columns) and not nullable & set(key.columns):
-                return key.columns
-        return ()
+        return known.keys if known else ()

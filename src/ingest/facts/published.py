@@ -1,0 +1,75 @@
+"""A table as its server has it → the schema that its rows leave with: the key that tells them apart, columns as they
+leave. Capture publishes by it, and `doctor` judges by it what capture would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from cdc.words.errors import Skippable
+from cdc.words.filters import TableRule
+from cdc.words.schema import Column, TableSchema
+from ingest.ddl.catalog import Key
+
+
+def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) -> TableSchema:
+    """The schema of the records of a table with these keys, of which the topology says `rule`.
+
+    Skippable, with the reason and the remedy, where its rows can not be told: a type that is not captured, nothing that
+    identifies a row, or a key that the topology hides.
+    """
+    unseen = rule.ignored_columns if rule else ()
+    for column in schema.columns:
+        if column.name in unseen:
+            continue
+        try:
+            _ = column.type
+        except ValueError as error:
+            raise Skippable(
+                f"table {schema.table_id}: column {column.name} has type {column.column_type}, which is not captured",
+                "leave its table out of `tables:`",
+            ) from error
+    key = (rule.message_key_columns if rule else ()) or schema.primary_key or _unique_key(schema, keys)
+    if not key:
+        raise Skippable(
+            f"table {schema.table_id} has no primary key",
+            f"ALTER TABLE {schema.table_id.database}.{schema.table_id.table} ADD PRIMARY KEY (…), or name the "
+            "columns that identify a row (message_key_columns), or do not capture it (`tables:`)",
+        )
+    if missing := [name for name in key if schema.column(name) is None]:
+        raise Skippable(
+            f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"
+        )
+    if rule is None or rule.empty:
+        return replace(schema, primary_key=key) if key != schema.primary_key else schema
+    if hidden := set(key) & {*rule.ignored_columns, *rule.masks}:
+        raise Skippable(
+            f"table {schema.table_id}: {sorted(hidden)[0]} is part of its key", "neither ignore nor mask it"
+        )
+    return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
+
+
+def _unique_key(schema: TableSchema, keys: Iterable[Key]) -> tuple[str, ...]:
+    """The first unique key without NULLs, where a table has no primary key."""
+    nullable = {column.name for column in schema.columns if column.nullable}
+    for key in keys:
+        if key.kind == "unique" and all(key.columns) and not nullable & set(key.columns):
+            return key.columns
+    return ()
+
+
+def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
+    """The columns that leave: without ignored ones; what is masked is a text."""
+    for column in schema.columns:
+        if column.name in rule.masks:
+            known = column.default_known and column.default is None  # NULL is masked as NULL
+            yield replace(
+                column,
+                column_type="varchar(255)",
+                charset="utf8mb4",
+                collation=None,
+                default=None,
+                default_known=known,
+            )
+        elif column.name not in rule.ignored_columns:
+            yield column
