@@ -13,6 +13,7 @@ import yaml
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
 from cdc.topology.reader_foreign import foreign_table
+from cdc.topology.reader_names import check_names
 from cdc.topology.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
 from cdc.topology.reader_rules import read_rule
 from cdc.topology.reader_servers import read_hbase, read_log, read_solr
@@ -67,6 +68,7 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
         lines=reader.lines,
     )
     _check_references(topology)
+    check_names(topology)
     return topology
 
 

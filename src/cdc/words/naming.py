@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from cdc.words.schema import TableId
 
 # Key of a change topic's truncate markers: a JSON text, which no row's key is (those are objects).
 TRUNCATE_KEY = b'"truncate"'
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def change_topic(topology: str, table: TableId) -> str:
@@ -43,6 +46,22 @@ def quarantine_topic(topology: str) -> str:
     return f"{topology}.quarantine"
 
 
+def control_topics(topology: str) -> tuple[str, ...]:
+    """The topics that are Tailorbird's own: no table's rows may go there."""
+    names = (schemas_topic, history_topic, positions_topic, dead_letter_topic, signals_topic, quarantine_topic)
+    return tuple(name(topology) for name in names)
+
+
+def is_topic(name: str) -> bool:
+    """Whether Kafka can have a topic of that name."""
+    return _TOPIC.fullmatch(name) is not None
+
+
+def told_apart(topic: str) -> str:
+    """What Kafka tells topics apart by: it refuses one that differs from another in `.` and `_` alone."""
+    return topic.replace(".", "_")
+
+
 def upsert_topic(topology: str, table: str) -> str:
     """Topic of an aggregated table whose sink is Kafka."""
     return f"{topology}.{table}"
@@ -61,6 +80,11 @@ def hbase_table(topology: str, table: str) -> str:
 def layouts_table(topology: str) -> str:
     """HBase table of the stored layouts and of the batches' stamps."""
     return f"{topology}:layouts"
+
+
+def control_tables(topology: str) -> tuple[str, ...]:
+    """The HBase tables that are Tailorbird's own."""
+    return (layouts_table(topology),)
 
 
 def collection(topology: str, index: str) -> str:

@@ -1,0 +1,52 @@
+"""Refuses names that Kafka or HBase cannot hold or would take for another's; part of `cdc.topology.reader`.
+
+Two things of one name are one thing to a server: rows of a table would stand among the positions of captures.
+"""
+
+from __future__ import annotations
+
+from cdc.topology.topology import Source, Topology
+from cdc.words import naming
+from cdc.words.schema import TableId
+
+
+def check_names(topology: Topology) -> None:
+    """TopologyError for the first table whose topic or HBase table is Tailorbird's own, another's, or impossible."""
+    own = naming.control_topics(topology.name)
+    taken = {naming.told_apart(topic): topic for topic in own}
+    for source in topology.sources.values():
+        for table in source.tables:
+            topic = naming.change_topic(topology.name, table)
+            _take(topology, taken, topic, _path(topology, source, table), "one of the two tables only")
+    for name, joined in topology.tables.items():
+        if joined.sink == "kafka":
+            topic = naming.upsert_topic(topology.name, name)
+            if topic in own:
+                raise topology.error(f"tables.{name}", f"topic {topic} is Tailorbird's own", "another name")
+            _take(topology, taken, topic, f"tables.{name}", "another name")
+        elif naming.hbase_table(topology.name, name) in naming.control_tables(topology.name):
+            what = f"HBase table {naming.hbase_table(topology.name, name)} is Tailorbird's own"
+            raise topology.error(f"tables.{name}", what, "another name")
+    for foreign in topology.foreign_tables.values():
+        if foreign.table in naming.control_tables(topology.name):
+            what = f"HBase table {foreign.table} is Tailorbird's own"
+            raise topology.error(f"foreign_tables.{foreign.name}.table", what, "a table of others")
+
+
+def _take(topology: Topology, taken: dict[str, str], topic: str, path: str, expected: str) -> None:
+    if not naming.is_topic(topic):
+        wanted = "names of letters, digits, `.`, `_` and `-` only, 249 characters in all"
+        raise topology.error(path, f"Kafka can have no topic {topic!r}", wanted)
+    other = taken.get(naming.told_apart(topic))
+    if other is not None:
+        what = f"Kafka does not tell topic {topic} from {other}" if other != topic else f"topic {topic} is another's"
+        raise topology.error(path, what, expected)
+    taken[naming.told_apart(topic)] = topic
+
+
+def _path(topology: Topology, source: Source, table: TableId) -> str:
+    """Where a captured table is listed: by its place in a list, or as a key."""
+    tables = f"sources.{source.name}.tables"
+    listed = f"{tables}[{source.tables.index(table)}]"
+    keys = (f"{tables}.{table.table}", f"{tables}.{table.database}.{table.table}")
+    return next((path for path in (listed, *keys) if path in topology.lines), tables)
