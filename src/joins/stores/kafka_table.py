@@ -6,7 +6,7 @@ the newest record of a key is always the row's state. Compacted, so that it hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from cdc.stored.cells import Barrier
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
-from cdc.words.errors import Retriable
+from cdc.words.errors import Retriable, UsageError
 from joins.steps.chunks import stale_keys
 from joins.steps.cuts import Positions
 from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, Refused, record_of, values_of_text
@@ -36,7 +36,7 @@ class UpsertTopic:
         self._run = ""
 
     def check(self, file: str) -> None:
-        """Make the topic unless it is there."""
+        """Make the topic unless it is there; UsageError where others have begun it."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
         wanted = NewTopic(self.topic, self._partitions, self._replication, config=settings)
@@ -46,6 +46,7 @@ class UpsertTopic:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
+                check_own(self.topic, self._firsts())
 
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
         """Every record names its columns: there is no layout to store."""
@@ -82,7 +83,20 @@ class UpsertTopic:
         return swept
 
     def _records(self) -> Iterator[tuple[bytes, str | None]]:
-        """Key of every record, and the run that wrote it; None for a tombstone."""
+        """Key of every record, and the run that wrote it; None for a tombstone and for what is not ours."""
+        for message in self._messages():
+            yield message.key() or b"", written_by(message.value(), _headers(message))
+
+    def _firsts(self) -> Iterator[list[tuple[str, bytes]]]:
+        """The headers of each partition's first record, where it has one."""
+        seen = set[int]()
+        for message in self._messages(seen):
+            if message.partition() not in seen:
+                seen.add(message.partition())
+                yield _headers(message)
+
+    def _messages(self, enough: Collection[int] = ()) -> Iterator[Any]:
+        """The records of all partitions from their beginnings; no more of those that are `enough`, once they are."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -96,14 +110,13 @@ class UpsertTopic:
             partitions = consumer.list_topics(self.topic, timeout=_TIMEOUT).topics[self.topic].partitions
             consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
             open_ = set(partitions)
-            while open_:
+            while open_ - set(enough):
                 message = consumer.poll(_TIMEOUT)
                 if message is None:
                     raise Retriable(f"topic {self.topic}: no answer", _RUNNING)
                 error = message.error()
                 if error is None:
-                    gone = message.value() is None
-                    yield message.key() or b"", None if gone else dict(_headers(message)).get(_RUN, b"").decode()
+                    yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_.discard(message.partition())
                 else:
@@ -112,6 +125,25 @@ class UpsertTopic:
             raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
         finally:
             consumer.close()
+
+
+def check_own(topic: str, firsts: Iterable[Sequence[tuple[str, bytes]]]) -> None:
+    """UsageError where the headers of a partition's first record tell that others have begun the topic.
+
+    Its rows would be mixed with ours. A topic without records is ours: who may not make topics has them made.
+    """
+    for headers in firsts:
+        if written_by(b"", headers) is None:
+            raise UsageError(
+                f"topic {topic} holds records of others",
+                "name the table otherwise, or delete the topic if nobody needs it",
+            )
+
+
+def written_by(value: bytes | None, headers: Sequence[tuple[str, bytes]]) -> str | None:
+    """The run that wrote a record's row, which all of ours name; None for a tombstone and for what others wrote."""
+    run = dict(headers).get(_RUN)
+    return None if value is None or run is None else run.decode(errors="replace")
 
 
 def _headers(message: Any) -> list[tuple[str, bytes]]:

@@ -1,0 +1,70 @@
+"""An upsert topic is ours: nothing of others is written over or deleted, by what the records themselves say."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from cdc.words.errors import UsageError
+from joins.steps.chunks import stale_keys
+from joins.stores.kafka_table import UpsertTopic, check_own, produce, written_by
+
+OURS, OTHERS = [("run", b"7f3a")], [("trace", b"x")]
+
+
+@pytest.mark.parametrize("firsts", [[], [OURS], [OURS, OURS]])
+def test_an_empty_topic_and_one_that_we_began_are_ours(firsts: Sequence[list[tuple[str, bytes]]]) -> None:
+    """A topic that an operator has made is as good as one of our own; a restart finds what it has written."""
+    check_own("t.wide", firsts)
+
+
+@pytest.mark.parametrize("firsts", [[OTHERS], [[]], [OURS, OTHERS]])
+def test_a_topic_that_others_began_is_refused(firsts: Sequence[list[tuple[str, bytes]]]) -> None:
+    """Its rows would be mixed with ours, and a new run would delete them."""
+    with pytest.raises(UsageError, match=r"topic t\.wide holds records of others; name the table otherwise"):
+        check_own("t.wide", firsts)
+
+
+def test_the_sweep_leaves_what_others_have_written() -> None:
+    """Only keys whose newest record is a former run's are deleted."""
+    log = [
+        (b"former", b"{}", [("run", b"old")]),
+        (b"now", b"{}", [("run", b"old")]),
+        (b"now", b"{}", [("run", b"new")]),
+        (b"gone", b"{}", [("run", b"old")]),
+        (b"gone", None, [("run", b"old")]),
+        (b"theirs", b"{}", OTHERS),
+        (b"taken", b"{}", [("run", b"old")]),
+        (b"taken", b"{}", []),
+    ]
+    read = [(key, written_by(value, headers)) for key, value, headers in log]
+    assert list(stale_keys(lambda: read, "new")) == [[b"former"]]
+
+
+@pytest.mark.integration
+def test_a_topic_of_others_stays_as_it_is() -> None:
+    """Kafka's own answers: refused before a record is written; ours is taken again and swept."""
+    servers = f"127.0.0.1:{os.environ.get('TAILORBIRD_PORT_KAFKA', '9092')}"
+    theirs, ours = (f"upsert_{uuid.uuid4().hex[:8]}.wide" for _ in range(2))
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(theirs, 2, 1)])[theirs].result(30)
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(theirs, b"{}", b"key", partition=1)
+    assert producer.flush(30) == 0
+    with pytest.raises(UsageError, match="holds records of others"):
+        UpsertTopic(servers, theirs, partitions=2, replication=1).check("t.yml")
+    table = UpsertTopic(servers, ours, partitions=2, replication=1)
+    table.check("t.yml")
+    table.check("t.yml")
+    produce(servers, ours, "old", [(b"a", b"{}"), (b"b", b"{}")])
+    produce(servers, ours, "new", [(b"a", b"{}")])
+    table.check("t.yml")
+    table.stamp("new", 0)
+    assert table.sweep(0) == 1
+    assert table.sweep(0) == 0
