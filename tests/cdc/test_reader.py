@@ -85,6 +85,6 @@ def test_tables_of_a_source_are_copied(tables: str, names: list[str]) -> None:
     text += f" tables: [orders, old.Order-Lines], server_id: 1}}\ntables: {tables}\n"
     topology = read_topology(text, file="lake.yml", environ={})
     assert list(topology.tables) == names
-    assert topology.tables[names[0]].query.startswith("SELECT t.* FROM shop.")
+    assert topology.tables[names[0]].query.startswith("SELECT t.* FROM `shop`.")
     with pytest.raises(TopologyError, match=r"'shop\.nothing' is no captured table, expected source"):
         read_topology(text.replace(tables, "[shop.nothing]"), file="lake.yml", environ={})

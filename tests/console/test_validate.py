@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cdc.topology.reader import read_topology
 from cdc.words.errors import TopologyError
 from console.cli import app
 from console.doctor.validate import validate
 from console.pipeline.file_topology import load_topology
+from joins.query.sql import tables_of
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests" / "cases" / "topologies").glob("*.case"))
@@ -83,3 +85,13 @@ def test_an_index_over_a_foreign_table_is_right(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(file), "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.output) == {"topology": "theirs", "tables": {}}
+
+
+def test_tables_are_copied_whatever_they_are_called() -> None:
+    """MySQL takes nearly every name; a copy's query, which nobody has written, reads it all the same."""
+    text = "name: lake\nsources:\n  select: {type: mysql, hostname: h, username: u, password: p, database: shop,"
+    text += " tables: [order-lines, select, old.a.b], server_id: 1}\ntables: select.*\n"
+    topology = read_topology(text, file="lake.yml", environ={})
+    assert validate(topology) == dict.fromkeys(["select_order_lines", "select_select", "select_a_b"])
+    read = [table for name in topology.tables for table in tables_of(topology, topology.tables[name])]
+    assert [(t.database, t.table) for t in read] == [("shop", "order-lines"), ("shop", "select"), ("old", "a.b")]

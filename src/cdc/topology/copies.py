@@ -30,5 +30,6 @@ def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, Ta
 
 
 def copy_query(table: TableId) -> str:
-    """The query of a copy; its row key is the table's primary key."""
-    return f"SELECT t.* FROM {table.source}.{table.database}.{table.table} t"
+    """The query of a copy; its row key is the table's primary key. Names are quoted: MySQL takes nearly every one."""
+    names = ".".join("`" + name.replace("`", "``") + "`" for name in (table.source, table.database, table.table))
+    return f"SELECT t.* FROM {names} t"
