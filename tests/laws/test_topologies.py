@@ -1,0 +1,202 @@
+"""Whatever a topology declares: it is refused at its line, or everything that reads it without a server works.
+
+What is refused later would be so in a process that ends again and again, long after `validate` said that all is right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, event, given, settings
+
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Index, Topology
+from cdc.words import naming
+from cdc.words.errors import TopologyError
+from cdc.words.schema import Column, TableId, TableSchema
+from console.dashboard.query import Filters, query_params
+from console.dashboard.time import Span, axis_of
+from console.dashboard.view import Field, choose_dashboard, view_of
+from console.doctor.doctor import grants
+from console.doctor.validate import judged, validate
+from console.pipeline.proc_pipeline import parts
+from console.provision.apply import FamilySpec, TableSpec, apply
+from console.status.index_status import index_statuses
+from indexer.foreign.mapping import ForeignMapper
+from indexer.index.mapping import Field as IndexField
+from indexer.index.mapping import Mapper
+from indexer.run import choose_index
+from ingest.log.kafka_topics import source_topics
+from ingest.poll.ddl import dialect_of, remedy
+from joins.query.compiler import compile_plan
+from joins.query.describe import json_of_plan, svg_of_plan, text_of_plan
+from joins.query.plan import Plan
+from joins.query.sql import tables_of
+from tests.console.test_apply import Servers
+from tests.laws.topologies import topologies
+
+TYPES = {"id": "int", "name": "varchar(9)", "at": "datetime(3)", "amount": "int"}
+
+
+def schemas_of(topology: Topology) -> dict[TableId, TableSchema]:
+    """What capture would publish of the tables that queries read."""
+    columns = tuple(Column(name=name, column_type=kind, nullable=name != "id") for name, kind in TYPES.items())
+    return {
+        table: TableSchema(table_id=table, version=1, columns=columns, primary_key=("id",))
+        for joined in topology.tables.values()
+        for table in tables_of(topology, joined)
+    }
+
+
+def planned(topology: Topology) -> dict[str, Plan]:
+    """The plans of the tables that fit their sources' columns; the others are refused in their own words."""
+    schemas, found = schemas_of(topology), dict[str, Plan]()
+    for name, table in topology.tables.items():
+        try:
+            found[name] = compile_plan(topology, table, schemas)
+        except TopologyError as error:
+            check_refusal(error)
+            continue
+        assert text_of_plan(found[name])
+        json.dumps(json_of_plan(found[name]))
+        assert svg_of_plan(found[name]).startswith("<svg")
+    if len(found) == len(topology.tables):
+        judged(topology, schemas)
+    return found
+
+
+def check_refusal(error: TopologyError) -> None:
+    """A refusal names the file, one of its lines, and what was expected."""
+    assert re.match(r"t\.yml:[1-9]\d*: .+: .+, expected .", str(error), re.DOTALL), str(error)
+
+
+def fields_of(topology: Topology, index: Index, plans: dict[str, Plan]) -> tuple[IndexField, ...]:
+    """The fields of an index's documents."""
+    foreign = topology.foreign_tables.get(index.table)
+    if foreign is not None:
+        return ForeignMapper(foreign, index.search).fields
+    return Mapper(plans[index.table].layout(1), index.search).fields if index.table in plans else ()
+
+
+def check_names(topology: Topology) -> None:
+    """Whatever two stages or two tables agree on has a name of its own."""
+    topics = [topic for source in topology.sources.values() for topic in source_topics(topology, source).changes]
+    upserts = [naming.upsert_topic(topology.name, t.name) for t in topology.tables.values() if t.sink == "kafka"]
+    every = [*naming.control_topics(topology.name), *topics, *upserts]
+    assert len({topic.replace(".", "_") for topic in every}) == len(every), every
+    assert all(re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) for topic in every), every
+
+
+def check_apply(topology: Topology) -> None:
+    """`apply` makes all, each thing once, and changes nothing the second time."""
+    servers = Servers()
+    family = FamilySpec(name="d", replicated=False)
+    for foreign in topology.foreign_tables.values():
+        servers.specs[foreign.table] = TableSpec(name=foreign.table, family=family, splits=())
+
+    def outcomes() -> list[str]:
+        servers_ = {"tables": servers, "peers": servers, "names": servers, "backfills": servers}
+        made: Any = apply(topology, collections=lambda: servers, cluster_key=str, **servers_)  # type: ignore[arg-type]
+        return [outcome.done for outcome in made if outcome.kind != "namespace"]
+
+    outcomes()
+    assert len(set(servers.made)) == len(servers.made), servers.made
+    assert set(outcomes()) <= {"kept"}
+
+
+def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:
+    """Every page's query; what only the index's fields tell to be wrong is refused at its line."""
+    for name in topology.dashboards:
+        dashboard = choose_dashboard(topology, name)
+        fields = {
+            field.name: Field(name=field.name, type=field.type, counted=not field.many)
+            for field in fields_of(topology, topology.indexes[dashboard.index], plans)
+        }
+        try:
+            view = view_of(topology, dashboard, fields)
+        except TopologyError as error:
+            check_refusal(error)
+            continue
+        if view is not None:
+            filters = Filters(words="a b", picks={column.name: frozenset({"x", None}) for column in view.facets})
+            for axis in (None, axis_of(Span(start=0, end=1000))):
+                assert query_params(view, filters, axis)["q"] == "*:*"
+
+
+def check_everything(topology: Topology) -> None:
+    """All that reads a topology and asks no server."""
+    plans = planned(topology)
+    check_names(topology)
+    check_apply(topology)
+    check_pages(topology, plans)
+    wanted = len(topology.sources) + len(topology.tables) + len(topology.indexes) + bool(topology.dashboards)
+    found = parts(topology, home=Path("home"), page_port=1)
+    assert len({part.name for part in found}) == len({part.log for part in found}) == wanted
+    for source in topology.sources.values():
+        assert all(statement.startswith("GRANT ") for statement in grants(source))
+        assert dialect_of(source)
+        for table in source.tables if source.poll else ():
+            assert remedy(source, table, source.poll)  # type: ignore[arg-type]  # it is polled
+    for name in topology.indexes:
+        assert choose_index(topology, name).name == name
+    index_statuses(
+        topology, {}, generation=lambda _: 1, announced=lambda _: [], collections=lambda _, live: (live,),
+        visible_ms=lambda _: None, now_ms=0,
+    )  # fmt: skip
+
+
+SOURCES = {
+    "log": "type: mysql, server_id: 1, hostname: h, username: u, password: p",
+    "accept": "type: mysql, server_id: 1, hostname: h, username: u, password: p, filter_policy: accept",
+    "poll": "type: mariadb, capture: poll, cursor: at, hostname: h, username: u, password: p",
+    "sql": "type: sql, capture: poll, cursor: at, url: 'sqlite:///x'",
+}
+JOINED = """
+name: t
+sources: {s: {database: d, tables: {a: {message_key_columns: [id]}}, SOURCE}}
+tables: {wide: {query: 'SELECT a.id, a.name, a.at FROM s.a a', row_key: [id], sink: SINK}}
+"""
+FOREIGN = """
+foreign_tables:
+  theirs: {table: x, fields: {id: {source: row, type: string}, name: {source: "d:n", type: string}}}
+"""
+INDEX, PAGE = "indexes: {i: {table: TABLE, search: [name]}}\n", "dashboards: {p: {index: i, facets: [name]}}\n"
+
+
+@pytest.mark.parametrize("page", ["", PAGE], ids=["no page", "page"])
+@pytest.mark.parametrize("index", ["", "wide", "theirs"], ids=["no index", "joined", "foreign"])
+@pytest.mark.parametrize("sink", ["hbase", "kafka"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_kind_goes_with_every_other(source: str, sink: str, index: str, page: str) -> None:
+    """Only an index needs a table in HBase, and a page an index."""
+    text = JOINED.replace("SOURCE", SOURCES[source]).replace("SINK", sink) + FOREIGN
+    text += INDEX.replace("TABLE", index) * bool(index) + page
+    if (page and not index) or (index == "wide" and sink == "kafka"):
+        with pytest.raises(
+            TopologyError, match=r"t\.yml:\d+: (dashboards\.p\.index: unknown|indexes\.i\.table: table) "
+        ):
+            read_topology(text, file="t.yml", environ={})
+        return
+    topology = read_topology(text, file="t.yml", environ={})
+    assert validate(topology) == {"wide": ["id", "name", "at"]}
+    check_everything(topology)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(topologies())
+def test_a_topology_is_refused_at_its_line_or_works(said: dict[str, Any]) -> None:
+    """No exception but the one that names the line and the remedy, from `validate` to the last reader."""
+    try:
+        topology = read_topology(yaml.safe_dump(said, sort_keys=False), file="t.yml", environ={})
+        validate(topology)
+    except TopologyError as error:
+        check_refusal(error)
+        event("refused")
+        return
+    event("works")
+    check_everything(topology)
