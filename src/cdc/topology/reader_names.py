@@ -27,8 +27,9 @@ def check_names(topology: Topology) -> None:
         elif naming.hbase_table(topology.name, name) in naming.control_tables(topology.name):
             what = f"HBase table {naming.hbase_table(topology.name, name)} is Tailorbird's own"
             raise topology.error(f"tables.{name}", what, "another name")
+    own_tables = {naming.hbase_table(topology.name, t.name) for t in topology.tables.values() if t.sink == "hbase"}
     for foreign in topology.foreign_tables.values():
-        if foreign.table in naming.control_tables(topology.name):
+        if foreign.table in (*naming.control_tables(topology.name), *own_tables):
             what = f"HBase table {foreign.table} is Tailorbird's own"
             raise topology.error(f"foreign_tables.{foreign.name}.table", what, "a table of others")
 
