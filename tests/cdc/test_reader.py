@@ -88,3 +88,23 @@ def test_tables_of_a_source_are_copied(tables: str, names: list[str]) -> None:
     assert topology.tables[names[0]].query.startswith("SELECT t.* FROM `shop`.")
     with pytest.raises(TopologyError, match=r"'shop\.nothing' is no captured table, expected source"):
         read_topology(text.replace(tables, "[shop.nothing]"), file="lake.yml", environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("s.t", ("d.b", "t")),
+        ("s.d.b.t", ("d.b", "t")),
+        ("s.a.b.c", ("a", "b.c")),
+        ("s.b.c", None),
+        ("s.t.", None),
+        ("x.t", None),
+        ("s", None),
+    ],
+)
+def test_a_table_is_named_on_the_command_line_with_its_dots(text: str, table: tuple[str, str] | None) -> None:
+    """A dot may stand in names of MySQL: what is meant is the table that is captured."""
+    source = "type: mysql, hostname: h, username: u, password: p, database: d.b, tables: [t, a.b.c], server_id: 1"
+    made = f"name: t\nsources: {{s: {{{source}}}}}\ntables: s.*\n"
+    found = read_topology(made, file="t.yml", environ={}).table_named(text)
+    assert found == (TableId(source="s", database=table[0], table=table[1]) if table else None)

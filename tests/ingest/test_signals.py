@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cdc.words.schema import Column, TableId
 from ingest.capture.signals import Signal, signal_of, signal_value
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.tables import Tables
+from ingest.mend.mends import Mends, name_of
 from ingest.records.records import Recorder
 from ingest.records.snapshots import MENDS_ONLY, Snapshots
 
@@ -17,7 +19,7 @@ def number() -> int:
 
 def known() -> tuple[Tables, Snapshots]:
     tables = Tables("s", ["d"], lambda database, table: (database, table) == ("d", "t"), dialect_of("mysql"))
-    return tables, Snapshots("s", Recorder("top"), tables, {})
+    return tables, Snapshots(Recorder("top"), tables, {})
 
 
 def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
@@ -64,3 +66,26 @@ def test_a_schema_is_told() -> None:
     assert (str(fact.table), fact.columns[0].column_type, fact.primary_key) == ("s.d.t", "int", ("id",))
     with pytest.raises(ValueError, match="columns"):
         signal_of({"type": "schema-set", "data": {"data-collections": ["d.t"]}})
+
+
+@pytest.mark.parametrize(("database", "table"), [("shop", "b.c"), ("a.b", "c"), ("a.b", "c.d"), (".a", "b.")])
+def test_a_dot_may_stand_in_a_name(database: str, table: str) -> None:
+    """MySQL allows it: signals, and the states of what is under way, mean the table that is captured."""
+    tables = Tables("s", [database], lambda *name: name == (database, table), dialect_of("mysql"))
+    wanted, text = TableId(source="s", database=database, table=table), f"{database}.{table}"
+    snapshots = Snapshots(Recorder("top"), tables, {})
+    assert Signal(type="execute-snapshot", tables=(text,)).obey(snapshots, tables, number) == ""
+    assert snapshots.state == {text: {"rows": 0, "whole": True, "marker": 7}}
+    again = Snapshots(Recorder("top"), tables, snapshots.state)
+    assert again._table(text) == wanted
+    described = Signal(type="schema-set", tables=(text,), columns=(Column(name="id", column_type="int"),))
+    assert described.described(tables).table == wanted
+    mends = Mends(Recorder("top"), tables, again, {})
+    assert mends._id(name_of(wanted)) == wanted
+
+
+def test_a_name_that_means_no_captured_table_is_read_as_it_always_was() -> None:
+    """Its first dot parts it: what a former run has stored of a table that was left out since."""
+    tables, _ = known()
+    assert tables.named("x.y.z") == TableId(source="s", database="x", table="y.z")
+    assert tables.named("x") == TableId(source="s", database="", table="x")

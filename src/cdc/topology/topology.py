@@ -206,3 +206,16 @@ class Topology:
         source = self.sources[parts[0]]
         wanted = TableId(source=parts[0], database=parts[1] if len(parts) == 3 else source.database, table=parts[-1])
         return wanted if source.captures(wanted) else None
+
+    def table_named(self, text: str) -> TableId | None:
+        """The captured table that `source.table` or `source.database.table` means, whose names may hold dots; or None.
+
+        What can be read in both ways is the table of the source's own database.
+        """
+        name, _, rest = text.partition(".")
+        if name not in self.sources:
+            return None
+        source, parts = self.sources[name], rest.split(".")
+        splits = [(".".join(parts[:n]), ".".join(parts[n:])) for n in range(1, len(parts))]
+        wanted = (TableId(source=name, database=d, table=t) for d, t in [(source.database, rest), *splits] if d and t)
+        return next((table for table in wanted if source.captures(table)), None)

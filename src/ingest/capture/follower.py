@@ -9,7 +9,6 @@ from typing import Protocol
 from cdc.words.errors import Fatal, Skippable
 from cdc.words.event import Position
 from cdc.words.history import Record as HistoryRecord
-from cdc.words.schema import TableId
 from ingest.capture.groups import Group, Limits
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
 from ingest.capture.observer import Observer
@@ -211,10 +210,10 @@ class Follower:
         if not self._stream.reached(head):
             return
         for name in list(kept):
-            database, _, table = name.partition(".")
-            found = seen.catalog.tables.get((database, table))
+            table = transactions.tables.named(name)
+            found = seen.catalog.tables.get((table.database, table.table))
             if found is not None:
-                shown = found.schema(TableId(source=transactions.tables.source, database=database, table=table), 0)
+                shown = found.schema(table, 0)
                 why = self._told(TableDescribed(shown.table_id, shown.columns, shown.primary_key))
                 self._session.observer.phase("quarantine", table=name, still=why)
 

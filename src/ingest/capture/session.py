@@ -75,7 +75,7 @@ class Session:
         self.marks.restore(tables.source, recovered.history)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
         partial = checkpoint.state.get("partial", ()) if checkpoint else ()
-        snapshots = Snapshots(tables.source, self.recorder, tables, stored, partial=partial, parallel=self.parallel)
+        snapshots = Snapshots(self.recorder, tables, stored, partial=partial, parallel=self.parallel)
         known = checkpoint.state.get("mends", {}) if checkpoint else {}
         mends = Rounds(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
         if mends.unsure:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cdc.words.schema import Column, TableId, column_from_json
+from cdc.words.schema import Column, column_from_json
 from ingest.facts.facts import TableDescribed
 from ingest.facts.tables import Tables
 from ingest.records.snapshots import MENDS_ONLY, Snapshots
@@ -32,9 +32,7 @@ class Signal:
 
     def described(self, tables: Tables) -> TableDescribed:
         """What a `schema-set` says of its one table."""
-        database, _, table = self.tables[0].rpartition(".")
-        found = TableId(source=tables.source, database=database, table=table)
-        return TableDescribed(found, self.columns, self.primary_key)
+        return TableDescribed(tables.named(self.tables[0]), self.columns, self.primary_key)
 
     def obey(self, snapshots: Snapshots, tables: Tables, number: Callable[[], int]) -> str:
         """Do as it says; the reason why not, or an empty text. `number` gives the next one of the sequence."""
@@ -45,11 +43,10 @@ class Signal:
             return f"type {self.type} is none of {', '.join(TYPES)}"
         refused = []
         for name in self.tables:
-            database, _, table = name.rpartition(".")
-            if not tables.captured(database, table):
+            found = tables.named(name)
+            if not tables.captured(found.database, found.table):
                 refused.append(f"{name} is not captured")
                 continue
-            found = TableId(source=tables.source, database=database, table=table)
             if self.type == "execute-snapshot":
                 where = self.filters.get(name, "")
                 snapshots.start(found, where=where, marker=MENDS_ONLY if where else number())

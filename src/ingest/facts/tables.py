@@ -114,6 +114,16 @@ class Tables:
         assert state.schema is not None, "it has a schema"
         return state.schema.columns
 
+    def named(self, name: str) -> TableId:
+        """The table that `database.table` means, in signals and in the states of what is under way.
+
+        A dot may stand in either name, so it is the one that is captured; without one, the first dot parts them.
+        """
+        parts = name.split(".")
+        splits = [(".".join(parts[:n]), ".".join(parts[n:])) for n in range(1, len(parts))] or [("", name)]
+        database, table = next((split for split in splits if self.captured(*split)), splits[0])
+        return TableId(source=self.source, database=database, table=table)
+
     def exists(self, table: TableId) -> bool:
         """Whether there is such a table here, its columns known or not."""
         name = (table.database, table.table)

@@ -285,8 +285,7 @@ class Mends:
         return change_topic(self.recorder.topology, table)
 
     def _id(self, name: str) -> TableId:
-        database, _, table = name.partition(".")
-        return TableId(source=self.tables.source, database=database, table=table)
+        return self.tables.named(name)
 
 
 def name_of(table: TableId) -> str:

@@ -83,7 +83,6 @@ class Snapshots:
 
     def __init__(
         self,
-        source: str,
         recorder: Recorder,
         tables: Tables,
         state: Mapping[str, Any],
@@ -91,7 +90,7 @@ class Snapshots:
         partial: Iterable[str] = (),
         parallel: int = 2,
     ) -> None:
-        self._source, self._recorder, self._tables, self._parallel = source, recorder, tables, parallel
+        self._recorder, self._tables, self._parallel = recorder, tables, parallel
         self._state: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in state.items()}
         for entry in self._state.values():
             if entry.get("after") == PASS:
@@ -251,8 +250,7 @@ class Snapshots:
         return records
 
     def _table(self, name: str) -> TableId:
-        database, _, table = name.partition(".")
-        return TableId(source=self._source, database=database, table=table)
+        return self._tables.named(name)
 
     def under_way(self, table: TableId) -> int | None:
         """The number of the chunk of a table that is asked for and not published; of one pass, always the same."""

@@ -32,7 +32,7 @@ def set_schema(
     from ingest.log.kafka_signals import send
 
     topology = load_topology(file)
-    found = topology.table_id(tuple(table.split(".")))
+    found = topology.table_named(table)
     if found is None:
         raise UsageError(f"{table} is no captured table of {file}", "write source.table, e.g. shop.orders")
     source = topology.sources[found.source]

@@ -40,7 +40,7 @@ def snapshot(
         return
     by_source: dict[str, list[str]] = {}
     for name in tables:
-        found = topology.table_id(tuple(name.split(".")))
+        found = topology.table_named(name)
         if found is None:
             raise UsageError(f"{name} is no captured table of {file}", "write source.table, e.g. shop.orders")
         by_source.setdefault(found.source, []).append(f"{found.database}.{found.table}")
