@@ -35,7 +35,7 @@ check: $(BIN)/tailorbird ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check setup-test ## the checks, then all tests, on real servers; what CI runs
-	$(BIN)/python -m pytest -m "not matrix and not chaos" $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
 
 unit: $(BIN)/tailorbird ## the tests that need no server
 	$(BIN)/python -m pytest -m "not integration and not matrix and not chaos" $(ARGS)
