@@ -40,7 +40,6 @@ SHARED: dict[str, list[str]] = {
         "joins.engine.progress",
     ],
     "Reader": ["ingest.binlog.reading.reader", "ingest.poll.seams", "joins.steps.route"],
-    "Refused": ["indexer.index.processor", "ingest.facts.facts", "joins.steps.records"],
     "Relation": ["ingest.facts.relations", "joins.query.sql"],
     "Row": ["console.dashboard.answer", "ingest.binlog.reading.rowset"],
     "Rows": ["indexer.rebuild.rebuild", "ingest.binlog.reading.events"],

@@ -13,7 +13,7 @@ from indexer.foreign import foreign
 from indexer.foreign.foreign import ForeignProcessor, Progress
 from indexer.foreign.mapping import ForeignRow
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Refused
+from indexer.index.processor import DeadLetter, RefusedDocument
 from indexer.peer.peer import Edit, Edits
 from indexer.peer.wire import PUT, Cell
 
@@ -45,13 +45,13 @@ class Servers:
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
         return False
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         raise AssertionError("a fenced post")
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
         return {}
 
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         self.documents += documents
         return set(), []
 

@@ -18,7 +18,7 @@ from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import (
     Fact,
     Operation,
-    Refused,
+    RefusedImage,
     RowsKept,
     RowsLogged,
     StatementLogged,
@@ -35,7 +35,7 @@ from ingest.records.transactions import Transactions
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")
 START = Checkpoint(position=Position(file="f1", pos=4, gtid_set=f"{UUID}:1-6", sequence=100), snapshot="done", ts_ms=5)
-BROKEN = Refused(values={"id": 1, "v": "0000-00-00"}, why="column v: not a day")
+BROKEN = RefusedImage(values={"id": 1, "v": "0000-00-00"}, why="column v: not a day")
 BEGAN = TransactionBegan(f"{UUID}:7", 1_700_000_000_123_456, 9, "f1", 20)
 ENDED = TransactionEnded("f1", 99)
 
@@ -62,7 +62,9 @@ def tables() -> Tables:
 
 
 def rows(operation: Operation, *found: Any, pos: int = 40) -> RowsLogged:
-    plain = not any(isinstance(image, Refused) for row in found for image in (row if operation == "update" else [row]))
+    plain = not any(
+        isinstance(image, RefusedImage) for row in found for image in (row if operation == "update" else [row])
+    )
     return RowsLogged(TABLE, operation, found, plain, "f1", pos)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cdc.stored.cells import barrier_key
 from joins.steps.chunks import folded, stale_keys, whole_rows
-from joins.steps.records import ROW_GONE, ROW_PUT, Message, Refused
+from joins.steps.records import ROW_GONE, ROW_PUT, Message, RefusedRecord
 from joins.stores.hbase_table import HBase, JoinedTable
 
 
@@ -24,7 +24,7 @@ def test_the_newest_of_each_row_is_written(most: int) -> None:
     are told."""
     chance = random.Random(most)
     messages = [message(chance.randrange(30), chance.choice([ROW_PUT, ROW_GONE]), v) for v in range(300)]
-    notice = Refused("t", 0, 0, "because", None, None).message()
+    notice = RefusedRecord("t", 0, 0, "because", None, None).message()
     newest = {one.k: one for one in messages}
     written = [one for some in folded([*messages, notice], most) for one in some]
     assert notice in written

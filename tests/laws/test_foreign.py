@@ -20,7 +20,7 @@ from indexer.foreign import foreign
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, Progress, ProgressStore
 from indexer.foreign.mapping import ForeignRow
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Refused
+from indexer.index.processor import DeadLetter, RefusedDocument
 from indexer.peer.peer import Edit, Edits
 from indexer.peer.wire import DELETE_COLUMN, DELETE_FAMILY, PUT, Cell
 
@@ -121,14 +121,14 @@ class World:
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
         return False
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         raise AssertionError("a fenced post")
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
         self.happen()
         return {key: int(self.documents[key]["_version_"]) for key in keys if key in self.documents}
 
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         conflicts: set[str] = set()
         for document in documents:
             self.happen()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from cdc.words.errors import Retriable
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Refused, Tally
+from indexer.index.processor import DeadLetter, RefusedDocument, Tally
 
 _ATTEMPTS = 60
 
@@ -182,12 +182,12 @@ class Nowhere:
         """As `ensure` has it; else nothing is missing here."""
         return self._ensure(wanted)
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         """Takes everything."""
         self._posted(documents)
         return []
 
-    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
         """Takes everything."""
         self._posted(documents)
         return list
@@ -196,7 +196,7 @@ class Nowhere:
         """Nothing is here."""
         return {}
 
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         """Takes everything."""
         self._posted(documents)
         return set(), []

@@ -31,7 +31,7 @@ from ingest.facts.facts import (
     Fact,
     Image,
     Operation,
-    Refused,
+    RefusedImage,
     RowsKept,
     RowsLogged,
     RowsPartial,
@@ -281,7 +281,7 @@ def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:
 
 
 def _told(image: Image) -> dict[str, Any]:
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image
 
 
 def _table_named(data: bytes, at: int) -> tuple[str, str]:

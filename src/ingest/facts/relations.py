@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cdc.words.schema import TableId
-from ingest.facts.facts import Refused, RowsLogged
+from ingest.facts.facts import RefusedImage, RowsLogged
 
 CHANGING = ("CASCADE", "SET NULL")
 
@@ -133,4 +133,4 @@ def _named(table: TableId) -> tuple[str, str]:
 
 
 def _values(image: Any) -> Mapping[str, Any]:
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image

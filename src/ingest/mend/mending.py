@@ -9,7 +9,7 @@ from ingest.binlog.reading.effects import effects
 from ingest.facts.facts import (
     Fact,
     Image,
-    Refused,
+    RefusedImage,
     Row,
     RowsLogged,
     RowsPartial,
@@ -130,4 +130,4 @@ class MendingTransactions(Transactions):
 
 
 def _values(image: Image) -> Row:
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image

@@ -23,7 +23,7 @@ import orjson
 from cdc.words.errors import Skippable
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
-from ingest.facts.facts import Image, Refused, RowsLogged, RowsPartial
+from ingest.facts.facts import Image, RefusedImage, RowsLogged, RowsPartial
 from ingest.facts.relations import Relations, Wanted, relations_from, wanted_from
 from ingest.facts.tables import Tables
 from ingest.mend.patches import Patch, Row, key_of
@@ -296,4 +296,4 @@ def name_of(table: TableId) -> str:
 
 def values_of(image: Image) -> Row:
     """What an image shows, refused or not."""
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image

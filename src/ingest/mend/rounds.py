@@ -10,7 +10,7 @@ import orjson
 from cdc.words.errors import Skippable
 from cdc.words.event import Position
 from cdc.words.schema import TableId
-from ingest.facts.facts import Image, Refused
+from ingest.facts.facts import Image, RefusedImage
 from ingest.mend.mends import MOST, Mend, Mends, name_of, values_of
 from ingest.mend.patches import Patch, Row, steps
 from ingest.records.chunks import walkable
@@ -167,7 +167,7 @@ class Rounds(Mends):
             if not known:
                 continue  # it stays held, and is read again
             image = None if row is None else tellable(row)
-            if isinstance(image, Refused):
+            if isinstance(image, RefusedImage):
                 records.append(self.recorder.unread(image, writer.schema.table_id, chunk.request.position, now_ms))
                 image = None
             for step in steps(search.found.get(at), image, anyway=anyway):

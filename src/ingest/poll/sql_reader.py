@@ -14,7 +14,7 @@ from cdc.topology.topology import Poll, Source
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
-from ingest.facts.facts import Image, Refused
+from ingest.facts.facts import Image, RefusedImage
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.sql_types import column_type, reader_of
@@ -176,7 +176,7 @@ def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any
         except (ValueError, TypeError, ArithmeticError) as error:
             values[name] = str(value)
             refused.append(f"column {name}: {type(error).__name__}: {error}")
-    return Refused(values=values, why="; ".join(refused)) if refused else values
+    return RefusedImage(values=values, why="; ".join(refused)) if refused else values
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from cdc.words.schema import TableId
 from ingest.facts.facts import (
     Fact,
     Image,
-    Refused,
+    RefusedImage,
     RowsKept,
     RowsLogged,
     StatementLogged,
@@ -355,11 +355,11 @@ class Transactions:
                 pair = (change, None)
             images: list[Image | None] = [None if image is None else tellable(image) for image in pair]
             for image in images:
-                if isinstance(image, Refused):
+                if isinstance(image, RefusedImage):
                     self.quarantined += 1
                     info = self._info(fact.table, fact.file, fact.pos)
                     records.append(self._recorder.dead_letter(image, info, now_ms))
-            for op, old, new in events(writer, *(None if isinstance(i, Refused) else i for i in images)):
+            for op, old, new in events(writer, *(None if isinstance(i, RefusedImage) else i for i in images)):
                 order = self._counted(fact.table)
                 key = writer.key(new or old or {})
                 place = source, self._row, self._sequence

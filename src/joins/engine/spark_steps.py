@@ -21,7 +21,7 @@ from cdc.words.errors import UsageError
 from joins.engine.buckets import bucket_numbers, bucket_of
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
 from joins.query.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
-from joins.steps.records import Message, Refused, dump, load
+from joins.steps.records import Message, RefusedRecord, dump, load
 from joins.steps.route import Changed, Reader, Router, Settled
 from joins.steps.state import assemble_step, dump_star, joined_in, load_star
 from joins.steps.truncation import mended
@@ -122,7 +122,7 @@ def _changes(
             found = reader.read(topic, partition, offset, key, value)
             if isinstance(found, Changed):
                 changed.append(found)
-            elif isinstance(found, Refused):
+            elif isinstance(found, RefusedRecord):
                 notices.append(found.message())
             elif found is not None:  # it may stand for very many changes
                 for some in _chunks(mended(reader, found, partial(past, servers, topic, partition, offset))):

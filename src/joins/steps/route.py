@@ -1,7 +1,7 @@
 """A record of the log → what each step needs to hear of it: the specification of routing, and the reader of envelopes.
 
-What can not be read becomes a `Refused` with its bytes and the reason; it travels along the plan to the sink, which
-sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
+What can not be read becomes a `RefusedRecord` with its bytes and the reason; it travels along the plan to the sink,
+which sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from joins.steps.records import (
     SINK,
     SURE,
     Message,
-    Refused,
+    RefusedRecord,
     Values,
     key_text,
     payload,
@@ -87,7 +87,7 @@ class Reader:
 
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
-    ) -> Changed | Refused | Truncated | None:
+    ) -> Changed | RefusedRecord | Truncated | None:
         """What one record says; None for a tombstone, which repeats the delete before it."""
         if value is None:
             return None
@@ -101,7 +101,7 @@ class Reader:
             images = columns.images(envelope, key, added=added)
         except ValueError as error:
             reason = f"not an envelope: {error}"
-            return Refused(topic, partition, offset, reason, as_text(key), as_text(value))
+            return RefusedRecord(topic, partition, offset, reason, as_text(key), as_text(value))
         v = 2 * envelope.sequence if source.needs_latest else offset
         partial = envelope.partial or not images.whole
         told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)

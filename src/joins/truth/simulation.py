@@ -22,7 +22,7 @@ from joins.steps.records import (
     Floor,
     Message,
     Record,
-    Refused,
+    RefusedRecord,
     Values,
     dump,
     load,
@@ -130,7 +130,7 @@ class Simulation:
         self.indexes = [output.index for output in plan.finish.outputs]
         self.states = States()
         self.table = StoredTable()
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedRecord] = []
         self.batch, self.stamp = 0, 0
         self._bound: dict[int, int] = {}
         self._log: dict[tuple[str, int], dict[int, Logged]] = {}
@@ -163,7 +163,7 @@ class Simulation:
             at = (one.topic, one.partition)
             self._log.setdefault(at, {})[one.offset] = one
             found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
-            if isinstance(found, Refused):
+            if isinstance(found, RefusedRecord):
                 messages.append(found.message())
             elif isinstance(found, Truncated):
                 changes += mended(self.reader, found, partial(self._before, at, one.offset), self.most)
