@@ -24,7 +24,6 @@ ROOMS = [contract for contract in CONTRACTS if "containers" in contract]
 SHARED: dict[str, list[str]] = {
     "Backfills": ["console.commands.index.cli_index_rebuild", "console.provision.apply"],
     "Change": ["console.demo.shop", "ingest.facts.tables"],
-    "Checkpoint": ["ingest.binlog.reading.position", "ingest.records.seams", "joins.engine.file_checkpoint"],
     "Column": ["cdc.words.schema", "console.dashboard.view", "ingest.binlog.format.columns"],
     "Dialect": ["ingest.binlog.format.dialect", "ingest.ddl.dialect"],
     "Field": ["console.dashboard.view", "indexer.index.mapping"],
@@ -33,12 +32,7 @@ SHARED: dict[str, list[str]] = {
     "Layouts": ["indexer.index.processor", "ingest.binlog.json.layout"],
     "Metrics": ["indexer.index.http_metrics", "joins.engine.http_metrics"],
     "Pipeline": ["console.pipeline.proc_pipeline", "ingest.binlog.reading.handlers"],
-    "Progress": [
-        "console.status.snapshot_progress",
-        "indexer.foreign.foreign",
-        "ingest.binlog.reading.position",
-        "joins.engine.progress",
-    ],
+    "Progress": ["console.status.snapshot_progress", "indexer.foreign.foreign", "joins.engine.progress"],
     "Reader": ["ingest.binlog.reading.reader", "ingest.poll.seams", "joins.steps.route"],
     "Relation": ["ingest.facts.relations", "joins.query.sql"],
     "Row": ["console.dashboard.answer", "ingest.binlog.reading.rowset"],

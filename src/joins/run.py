@@ -20,7 +20,7 @@ from cdc.topology.topology import Engine, Table, Topology
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.words.naming import hbase_table, layouts_table, upsert_topic
 from joins.engine.file_archive import write_archive
-from joins.engine.file_checkpoint import Checkpoint, QueryRecord
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.held import Held, described, keys_of
 from joins.engine.http_metrics import Metrics
 from joins.engine.progress import first_line, mean_milliseconds, progress_of
@@ -162,7 +162,7 @@ class _Join:
         self.topology, self.table, self.stop, self.metrics = topology, table, stop, metrics
         home = _home()
         self.scratch = home / "spark" / topology.name / table.name
-        self.checkpoint = Checkpoint(home / "checkpoints" / topology.name / table.name)
+        self.checkpoint = QueryCheckpoint(home / "checkpoints" / topology.name / table.name)
         if rebuild:
             self.checkpoint.clear()
         self.joined = sink_of(topology, table)

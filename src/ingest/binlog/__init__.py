@@ -11,7 +11,7 @@ from ingest.binlog.format.tablemap import TableMap
 from ingest.binlog.json.diff import JsonDiff, JsonDiffs, apply_diffs
 from ingest.binlog.json.jsonb import JSON_NULL
 from ingest.binlog.reading.handlers import ContentHandler, Pipeline, TransactionAggregator
-from ingest.binlog.reading.position import Checkpoint, parse_position
+from ingest.binlog.reading.position import BinlogPosition, parse_position
 from ingest.binlog.reading.reader import Reader, Statement
 from ingest.binlog.reading.stream import Committed, EventStream, RowBatch, StreamOptions
 from ingest.binlog.run import create_transport, open_binlog, open_reader
@@ -20,7 +20,7 @@ __all__ = [
     "ABSENT",
     "JSON_NULL",
     "Binlog",
-    "Checkpoint",
+    "BinlogPosition",
     "Column",
     "ColumnHint",
     "Committed",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cdc.words.errors import TailorbirdError
 from ingest.binlog.reading import events as e
 from ingest.binlog.reading.handlers import Pipeline
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.reader import Reader, Transport
 from ingest.binlog.reading.stream import StreamOptions
 
@@ -22,7 +22,7 @@ class Binlog:
     def __init__(self, transport: Transport, options: StreamOptions | None = None) -> None:
         self._transport = transport
         self._options = options
-        self._start = Checkpoint()
+        self._start = BinlogPosition()
         self._reader: Reader | None = None
         self._events: Iterator[e.Event] = iter(())
         self.content_handlers = Pipeline()
@@ -40,14 +40,14 @@ class Binlog:
             self._reader = None
         self._events = iter(())
 
-    def position(self) -> Checkpoint:
+    def position(self) -> BinlogPosition:
         """Where reading goes on."""
         return self._start if self._reader is None else self._reader.checkpoint
 
-    def set_position(self, position: Checkpoint) -> None:
+    def set_position(self, position: BinlogPosition) -> None:
         """Read from elsewhere, from the next event on; a bare position means the current file."""
         if not position.file and position.gtids is None:
-            position = Checkpoint(file=self.position().file, position=position.position)
+            position = BinlogPosition(file=self.position().file, position=position.position)
         connected = self._reader is not None
         self.disconnect()
         self._start = position

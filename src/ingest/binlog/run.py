@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.binlog.binlog import Binlog
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.reader import Reader, Transport
 from ingest.binlog.reading.stream import StreamOptions
 from ingest.binlog.transports.file_transport import FileTransport
@@ -21,7 +21,7 @@ def create_transport(uri: str) -> Transport:
     return MysqlTransport(address)
 
 
-def open_reader(uri: str, start: Checkpoint | None = None, options: StreamOptions | None = None) -> Reader:
+def open_reader(uri: str, start: BinlogPosition | None = None, options: StreamOptions | None = None) -> Reader:
     """The fast way: row batches, statements and transaction ends of the binlog at `uri`."""
     return Reader(create_transport(uri), start, options)
 

@@ -18,7 +18,7 @@ import atheris
 
 with atheris.instrument_imports():
     from cdc.words.errors import TailorbirdError
-    from ingest.binlog import Checkpoint, EventStream, Flavour, Reader, RowBatch, StreamOptions
+    from ingest.binlog import BinlogPosition, EventStream, Flavour, Reader, RowBatch, StreamOptions
     from ingest.binlog.format.codes import ROWS_EVENTS
     from ingest.binlog.format.dialect import dialect_of
     from ingest.binlog.reading.effects import changes_rows, effects
@@ -86,7 +86,7 @@ def one_input(data: bytes) -> None:
         json="text" if flags & 4 else "value",
         unknown_sign="signed" if flags & 8 else "refuse",
     )
-    stream = EventStream(Checkpoint(), StreamOptions(flavour=flavour))
+    stream = EventStream(BinlogPosition(), StreamOptions(flavour=flavour))
     stream.dialect = dialect_of("10.11.6-MariaDB" if flags & 1 else "8.0.36")
     lines = JsonLines()
     writer = BinlogWriter(server_version="10.11.6-MariaDB" if flags & 1 else "8.0.36")

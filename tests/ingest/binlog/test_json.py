@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_writer import NOW, column, replay
 
-from ingest.binlog import JSON_NULL, Checkpoint, Reader, RowBatch, open_reader
+from ingest.binlog import JSON_NULL, BinlogPosition, Reader, RowBatch, open_reader
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.gtid import GtidSet
@@ -156,7 +156,7 @@ def test_documents_are_written_as_the_server_writes_them(
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET GLOBAL binlog_row_metadata=FULL")
         cursor.execute("FLUSH BINARY LOGS")
-        start = Checkpoint(file=mysql80.binlogs()[-1].name)
+        start = BinlogPosition(file=mysql80.binlogs()[-1].name)
         cursor.execute("CREATE DATABASE documents CHARACTER SET utf8mb4")
         cursor.execute("CREATE TABLE documents.t (id INT NOT NULL PRIMARY KEY, doc JSON)")
         for number, text in enumerate(DOCUMENT_TEXTS):

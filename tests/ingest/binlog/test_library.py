@@ -15,7 +15,7 @@ from cdc.words.errors import UsageError
 from ingest.binlog import (
     ABSENT,
     Binlog,
-    Checkpoint,
+    BinlogPosition,
     ColumnHint,
     ContentHandler,
     EventStream,
@@ -53,7 +53,7 @@ class Packets:
     def __init__(self, *events: bytes) -> None:
         self._data = b"".join(events)
 
-    def packets(self, start: Checkpoint) -> Any:
+    def packets(self, start: BinlogPosition) -> Any:
         at = 4
         while at < len(self._data):
             size = struct.unpack_from("<I", self._data, at + 9)[0]
@@ -180,7 +180,7 @@ def test_position_is_readable_and_settable() -> None:
     rest = [event.offset for event in binlog]
     assert rest[0] == 4  # the file's description comes again
     assert sorted({*first, *rest}) == whole
-    binlog.set_position(Checkpoint(file=at.file, position=4))
+    binlog.set_position(BinlogPosition(file=at.file, position=4))
     assert [event.offset for event in binlog] == whole
 
 
@@ -202,7 +202,7 @@ def test_creation_time_of_a_binlog() -> None:
     """R1: the format description tells when the binlog was created."""
     writer = BinlogWriter(server_version="8.0.36-log")
     stream = EventStream()
-    packet = next(iter(Packets(writer.begin(NOW, created=NOW - 5)).packets(Checkpoint())))
+    packet = next(iter(Packets(writer.begin(NOW, created=NOW - 5)).packets(BinlogPosition())))
     event = stream.typed(stream.receive(packet))
     assert isinstance(event, e.FormatDescription)
     assert (event.created, event.server_version, event.binlog_version) == (NOW - 5, "8.0.36-log", 4)
@@ -426,8 +426,8 @@ def test_gtid_sets() -> None:
 
 def test_positions_and_addresses_as_people_type_them() -> None:
     """Each form is understood, a wrong one is named with the remedy, a password is never shown."""
-    assert parse_position("binlog.000003:120") == Checkpoint(file="binlog.000003", position=120)
-    assert parse_position("120") == Checkpoint(position=120)
+    assert parse_position("binlog.000003:120") == BinlogPosition(file="binlog.000003", position=120)
+    assert parse_position("120") == BinlogPosition(position=120)
     assert isinstance(parse_position("0-1-5,1-1-7").gtids, MariaGtidSet)
     assert isinstance(parse_position("11111111-2222-3333-4444-555555555555:1-5").gtids, GtidSet)
     address = parse_uri("mysql://me:s%40cret@db:3307?heartbeat=2&ssl=off")

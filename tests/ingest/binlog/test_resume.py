@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.binlog import Checkpoint, Reader, RowBatch
+from ingest.binlog import BinlogPosition, Reader, RowBatch
 from ingest.binlog.format.gtid import GtidSet, MariaGtidSet
 from ingest.binlog.transports.file_transport import FileTransport
 
@@ -37,7 +37,7 @@ def test_two_hundred_deaths_lose_and_repeat_nothing(binlog: Path, by_gtid: bool)
     whole = batches(Reader(FileTransport(binlog)))
     rng = random.Random(11)
     pieces: list[str] = []
-    at = Checkpoint()
+    at = BinlogPosition()
     inside = 0
     for _ in range(200):
         reader = Reader(FileTransport(binlog), at)
@@ -58,10 +58,10 @@ def test_two_hundred_deaths_lose_and_repeat_nothing(binlog: Path, by_gtid: bool)
 CHILD = """
 import json, sys
 from dataclasses import asdict
-from ingest.binlog import Checkpoint, Reader, RowBatch
+from ingest.binlog import BinlogPosition, Reader, RowBatch
 from ingest.binlog.transports.file_transport import FileTransport
 file, position, batches = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-reader = Reader(FileTransport(sys.argv[1]), Checkpoint(file=file, position=position, batches=batches))
+reader = Reader(FileTransport(sys.argv[1]), BinlogPosition(file=file, position=position, batches=batches))
 for change in reader.changes():
     if isinstance(change, RowBatch):
         at = reader.checkpoint
@@ -84,7 +84,7 @@ def test_processes_killed_by_the_kernel_lose_and_repeat_nothing(binlog: Path) ->
                 pieces.append(rows)
                 place = [file, str(position), str(done)]
             child.kill()
-    at = Checkpoint(file=place[0], position=int(place[1]), batches=int(place[2]))
+    at = BinlogPosition(file=place[0], position=int(place[1]), batches=int(place[2]))
     assert pieces + batches(Reader(FileTransport(binlog), at)) == whole
 
 
@@ -101,7 +101,7 @@ def test_a_gtid_set_selects_the_rest_of_a_file(binlog: Path) -> None:
     gtids = reader.checkpoint.gtids
     assert isinstance(gtids, GtidSet | MariaGtidSet)
     assert str(gtids)
-    rest = batches(Reader(FileTransport(binlog), Checkpoint(gtids=gtids)))
+    rest = batches(Reader(FileTransport(binlog), BinlogPosition(gtids=gtids)))
     assert first + rest == whole
     assert rest
 
@@ -115,4 +115,4 @@ def test_an_index_is_followed_through_its_files(tmp_path: Path) -> None:
     (tmp_path / "bin.index").write_text("".join(f"/elsewhere/bin.{n:06d}\n" for n in (1, 2, 3)))
     whole = batches(Reader(FileTransport(tmp_path / "bin.index")))
     assert len(whole) == 3
-    assert batches(Reader(FileTransport(tmp_path / "bin.index"), Checkpoint(file="bin.000002"))) == whole[1:]
+    assert batches(Reader(FileTransport(tmp_path / "bin.index"), BinlogPosition(file="bin.000002"))) == whole[1:]

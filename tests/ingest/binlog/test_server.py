@@ -15,7 +15,7 @@ from type_matrix import ServerSchema
 
 from cdc.words.errors import UsageError
 from ingest.binlog import (
-    Checkpoint,
+    BinlogPosition,
     Flavour,
     JsonDiffs,
     Reader,
@@ -163,7 +163,7 @@ def test_tls_and_refusals(mysql80: Server, database: str) -> None:
     with pytest.raises(ConnectionLost, match="cannot be reached"):
         transport_of(mysql80, port=1)
     with pytest.raises(BinlogError, match="cannot serve this position"):
-        list(Reader(transport_of(mysql80, follow=False), Checkpoint(file="binlog.999999")).changes())
+        list(Reader(transport_of(mysql80, follow=False), BinlogPosition(file="binlog.999999")).changes())
 
 
 def test_files_and_server_give_the_same_events(mysql80: Server, database: str) -> None:
@@ -177,7 +177,7 @@ def test_files_and_server_give_the_same_events(mysql80: Server, database: str) -
     path = next(path for path in mysql80.binlogs() if path.name == name)
 
     def seen(uri: str) -> list[tuple[str, str]]:
-        reader = open_reader(uri, Checkpoint(file=name))
+        reader = open_reader(uri, BinlogPosition(file=name))
         found = []
         for change in reader.changes():
             text = repr(change.rows) if isinstance(change, RowBatch) else type(change).__name__

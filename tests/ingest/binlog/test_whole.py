@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_binlogs import NOW, TABLES, UUIDS, a_binlog, a_row, damage
 
 from cdc.words.errors import TailorbirdError
-from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, StreamOptions
+from ingest.binlog import BinlogPosition, Committed, Reader, RowBatch, StreamOptions
 from ingest.binlog.format.errors import ConnectionLost
 from ingest.binlog.reading.whole import PACKET_GAP, WholeTransactions, Window
 from ingest.binlog.transports.file_transport import FileTransport
@@ -52,7 +52,7 @@ class ServerPackets(MysqlTransport):
         self.checksum, self._closed = 0, False
         self.window = Window(PACKET_GAP)
 
-    def packets(self, start: Checkpoint) -> Iterator[Any]:
+    def packets(self, start: BinlogPosition) -> Iterator[Any]:
         try:
             yield from self._events(_Source(self._source, self.window), start)
         except ConnectionError as error:

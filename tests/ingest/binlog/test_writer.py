@@ -15,7 +15,7 @@ from binlog_servers import Server
 from type_cases import cases_of
 from type_matrix import prepare
 
-from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, Statement, create_transport, open_reader
+from ingest.binlog import BinlogPosition, Committed, Reader, RowBatch, Statement, create_transport, open_reader
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.columns import Column
 from ingest.binlog.format.gtid import GtidSet
@@ -150,7 +150,7 @@ def test_a_copy_holds_the_same_and_what_was_injected(mysql80: Server, tmp_path: 
         cursor.execute("SET GLOBAL binlog_checksum=CRC32")
         cursor.execute("SET GLOBAL binlog_row_metadata=FULL")
         cursor.execute("FLUSH BINARY LOGS")
-    start = Checkpoint(file=mysql80.binlogs()[-1].name)
+    start = BinlogPosition(file=mysql80.binlogs()[-1].name)
     prepare(mysql80, [case for case in cases_of("mysql80") if "char_" not in case.name], "copied")
 
     def note(writer: BinlogWriter, raw: RawEvent) -> list[bytes]:
@@ -234,7 +234,7 @@ def test_positions_beyond_four_gibibytes_wrap_as_the_server_writes_them(tmp_path
         file.seek((1 << 32) - 60)
         file.write(b"".join(events))
     begun = time.monotonic()
-    reader = Reader(FileTransport(path), Checkpoint(file=path.name, position=(1 << 32) - 60))
+    reader = Reader(FileTransport(path), BinlogPosition(file=path.name, position=(1 << 32) - 60))
     rows = [row for change in reader.changes() if isinstance(change, RowBatch) for row in change.rows]
     assert rows == [{"id": 7}]
     assert reader.checkpoint.position == far.position > 1 << 32

@@ -17,7 +17,7 @@ from ingest.binlog.format.gtid import AnyGtidSet
 from ingest.binlog.reading.effects import changes_rows
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.parse import query_text
-from ingest.binlog.reading.position import BETWEEN_TRANSACTIONS, GTID_EVENTS, Checkpoint, identity_of
+from ingest.binlog.reading.position import BETWEEN_TRANSACTIONS, GTID_EVENTS, BinlogPosition, identity_of
 from ingest.binlog.reading.stream import Committed, EventStream, Packet, RowBatch, StreamOptions
 from ingest.binlog.reading.whole import WholeTransactions, Window
 
@@ -47,7 +47,7 @@ class Transport(Protocol):
         """What was received and not handed out yet, between two packets; None where it cannot be shown."""
         ...
 
-    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+    def packets(self, start: BinlogPosition) -> Iterator[Packet]:
         """All packets from the checkpoint's transaction on."""
         ...
 
@@ -77,15 +77,15 @@ class Reader:
     """Reads one transport from a checkpoint; not thread-safe; `checkpoint` may be asked between any two changes."""
 
     def __init__(
-        self, transport: Transport, start: Checkpoint | None = None, options: StreamOptions | None = None
+        self, transport: Transport, start: BinlogPosition | None = None, options: StreamOptions | None = None
     ) -> None:
         self._transport = transport
-        self._start = start or Checkpoint()
+        self._start = start or BinlogPosition()
         self.stream = EventStream(self._start, options, checksum=transport.checksum)
         self.whole = WholeTransactions(self.stream)
 
     @property
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> BinlogPosition:
         """Where to resume after everything that was handed out so far."""
         return self.stream.progress.checkpoint
 

@@ -36,7 +36,7 @@ from ingest.binlog.format.tablemap import TableMap, parse_table_map, table_name
 from ingest.binlog.reading import events as e
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.parse import format_description, parse_event, parse_header
-from ingest.binlog.reading.position import Checkpoint, Identity, Progress, gtid_text
+from ingest.binlog.reading.position import BinlogPosition, Identity, PositionTracker, gtid_text
 from ingest.binlog.rows.rows import TableDecoder
 
 T = EventType
@@ -96,10 +96,10 @@ class EventStream:
     """The decoder's state between events: writer's dialect, checksum algorithm, table maps, position."""
 
     def __init__(
-        self, start: Checkpoint | None = None, options: StreamOptions | None = None, *, checksum: int = 0
+        self, start: BinlogPosition | None = None, options: StreamOptions | None = None, *, checksum: int = 0
     ) -> None:
         self.options = options or StreamOptions()
-        self.progress = Progress(start or Checkpoint())
+        self.progress = PositionTracker(start or BinlogPosition())
         self.dialect: Dialect = MYSQL
         self.checksum = checksum
         self._verify = self.options.verify

@@ -16,7 +16,7 @@ from cdc.words.errors import UsageError
 from ingest.binlog.format.codes import HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED, EventType
 from ingest.binlog.format.errors import CorruptBinlog, UnsupportedEvent
 from ingest.binlog.reading.parse import HEADER
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.stream import Packet
 from ingest.binlog.reading.whole import Window
 
@@ -79,7 +79,7 @@ class FileTransport:
             raise UsageError(f"{self._path} cannot be read: {error.strerror}", "name a binlog's .index file") from error
         return [self._path.parent / Path(name).name for name in names]
 
-    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+    def packets(self, start: BinlogPosition) -> Iterator[Packet]:
         """All packets from `start`; a start inside a file still delivers the file's format description first."""
         files = self.files()
         names = [path.name for path in files]

@@ -25,7 +25,7 @@ from ingest.binlog.format.codes import HEADER_SIZE, EventType
 from ingest.binlog.format.errors import BinlogError, ConnectionLost, CorruptBinlog, PositionGone
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet
 from ingest.binlog.format.packed import U16, U64
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.stream import CRC32, Packet
 from ingest.binlog.reading.whole import PACKET_GAP, Window
 from ingest.binlog.transports.uri import ServerAddress, Ssl
@@ -113,7 +113,7 @@ class MysqlTransport:
         self.window = Window(PACKET_GAP)
         self._prepare()
 
-    def head(self) -> Checkpoint:
+    def head(self) -> BinlogPosition:
         """The server's newest position, with its GTID set: where a reader without a checkpoint begins."""
         rows = self._query("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
         if not rows:
@@ -125,16 +125,16 @@ class MysqlTransport:
             gtids = MariaGtidSet.parse(found[0][0] or "") if found else None
         elif len(rows[0]) > 4 and self._query("SELECT @@global.gtid_mode")[0][0] == "ON":
             gtids = GtidSet.parse(rows[0][4].replace("\n", ""))
-        return Checkpoint(file=file, position=position, gtids=gtids)
+        return BinlogPosition(file=file, position=position, gtids=gtids)
 
-    def first(self) -> Checkpoint:
+    def first(self) -> BinlogPosition:
         """The oldest position that the server still has."""
         rows = self._query("SHOW BINARY LOGS")
         if not rows:
             raise UsageError("the server has no binlogs", "start it with --log-bin and --binlog-format=ROW")
-        return Checkpoint(file=rows[0][0], position=4)
+        return BinlogPosition(file=rows[0][0], position=4)
 
-    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+    def packets(self, start: BinlogPosition) -> Iterator[Packet]:
         """Events from the checkpoint on; ends at the newest one unless the address says to follow."""
         if self._connection is None:
             self._prepare()
@@ -167,7 +167,7 @@ class MysqlTransport:
         """Whether nothing more arrives of the log within so many seconds: the next event is to be waited for."""
         return self._source is None or self._source.empty(patience)
 
-    def _events(self, source: _Source, start: Checkpoint) -> Iterator[Packet]:
+    def _events(self, source: _Source, start: BinlogPosition) -> Iterator[Packet]:
         window = self.window
         window.file, window.position = start.file, 0
         high = start.position & ~(_WRAP - 1)
@@ -266,7 +266,7 @@ class MysqlTransport:
         self._query("SET " + ", ".join(settings))
         self.checksum = CRC32 if self._query("SELECT @@global.binlog_checksum")[0][0] == "CRC32" else 0
 
-    def _send_dump(self, connection: Any, start: Checkpoint) -> None:
+    def _send_dump(self, connection: Any, start: BinlogPosition) -> None:
         flags = 0 if self.address.follow else _NON_BLOCK
         name = start.file.encode()
         if isinstance(start.gtids, GtidSet) and not self.maria:
