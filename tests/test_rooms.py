@@ -32,8 +32,6 @@ SHARED: dict[str, list[str]] = {
     "Layouts": ["indexer.index.processor", "ingest.binlog.json.layout"],
     "Metrics": ["indexer.index.http_metrics", "joins.engine.http_metrics"],
     "Pipeline": ["console.pipeline.proc_pipeline", "ingest.binlog.reading.handlers"],
-    "Progress": ["console.status.snapshot_progress", "indexer.foreign.foreign", "joins.engine.progress"],
-    "Reader": ["ingest.binlog.reading.reader", "ingest.poll.seams", "joins.steps.route"],
     "Relation": ["ingest.facts.relations", "joins.query.sql"],
     "Row": ["console.dashboard.answer", "ingest.binlog.reading.rowset"],
     "Rows": ["indexer.rebuild.rebuild", "ingest.binlog.reading.events"],

@@ -10,7 +10,7 @@ from cdc.stored.foreign import ForeignField, ForeignTable
 from cdc.words.errors import Retriable
 from cdc.words.types import parse_type
 from indexer.foreign import foreign
-from indexer.foreign.foreign import ForeignProcessor, Progress
+from indexer.foreign.foreign import ForeignProcessor, RegionProgress
 from indexer.foreign.mapping import ForeignRow
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import DeadLetter, RefusedDocument
@@ -84,12 +84,12 @@ class Store:
     """ZooKeeper: what it holds outlives a processor."""
 
     def __init__(self) -> None:
-        self.stored: dict[bytes, Progress] = {}
+        self.stored: dict[bytes, RegionProgress] = {}
 
-    def read(self, region: bytes) -> Progress | None:
+    def read(self, region: bytes) -> RegionProgress | None:
         return self.stored.get(region)
 
-    def write(self, region: bytes, progress: Progress) -> None:
+    def write(self, region: bytes, progress: RegionProgress) -> None:
         self.stored[region] = progress
 
     def clear(self, region: bytes) -> None:

@@ -17,7 +17,7 @@ from cdc.stored.foreign import ForeignField, ForeignTable
 from cdc.words.errors import Retriable
 from cdc.words.types import parse_type
 from indexer.foreign import foreign
-from indexer.foreign.foreign import ForeignProcessor, NoProgress, Progress, ProgressStore
+from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore, RegionProgress
 from indexer.foreign.mapping import ForeignRow
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import DeadLetter, RefusedDocument
@@ -184,13 +184,13 @@ def test_the_last_state_is_shown(seed: int, mapping: str) -> None:
     assert world.shown() == world.wanted()
 
 
-class _Store(dict[bytes, Progress]):
+class _Store(dict[bytes, RegionProgress]):
     """What outlives a process."""
 
-    def read(self, region: bytes) -> Progress | None:
+    def read(self, region: bytes) -> RegionProgress | None:
         return self.get(region)
 
-    def write(self, region: bytes, progress: Progress) -> None:
+    def write(self, region: bytes, progress: RegionProgress) -> None:
         self[region] = progress
 
     def clear(self, region: bytes) -> None:

@@ -12,7 +12,7 @@ from ingest.binlog.json.diff import JsonDiff, JsonDiffs, apply_diffs
 from ingest.binlog.json.jsonb import JSON_NULL
 from ingest.binlog.reading.handlers import ContentHandler, Pipeline, TransactionAggregator
 from ingest.binlog.reading.position import BinlogPosition, parse_position
-from ingest.binlog.reading.reader import Reader, Statement
+from ingest.binlog.reading.reader import BinlogReader, Statement
 from ingest.binlog.reading.stream import Committed, EventStream, RowBatch, StreamOptions
 from ingest.binlog.run import create_transport, open_binlog, open_reader
 
@@ -21,6 +21,7 @@ __all__ = [
     "JSON_NULL",
     "Binlog",
     "BinlogPosition",
+    "BinlogReader",
     "Column",
     "ColumnHint",
     "Committed",
@@ -30,7 +31,6 @@ __all__ = [
     "JsonDiff",
     "JsonDiffs",
     "Pipeline",
-    "Reader",
     "RowBatch",
     "SchemaSource",
     "Statement",

@@ -8,7 +8,7 @@ from cdc.words.errors import TailorbirdError
 from ingest.binlog.reading import events as e
 from ingest.binlog.reading.handlers import Pipeline
 from ingest.binlog.reading.position import BinlogPosition
-from ingest.binlog.reading.reader import Reader, Transport
+from ingest.binlog.reading.reader import BinlogReader, Transport
 from ingest.binlog.reading.stream import StreamOptions
 
 
@@ -23,13 +23,13 @@ class Binlog:
         self._transport = transport
         self._options = options
         self._start = BinlogPosition()
-        self._reader: Reader | None = None
+        self._reader: BinlogReader | None = None
         self._events: Iterator[e.Event] = iter(())
         self.content_handlers = Pipeline()
 
     def connect(self) -> None:
         """Begin reading at the position that was set, or where the transport begins; again after `disconnect`."""
-        self._reader = Reader(self._transport, self._start, self._options)
+        self._reader = BinlogReader(self._transport, self._start, self._options)
         self._events = self._read(self._reader)
 
     def disconnect(self) -> None:
@@ -69,7 +69,7 @@ class Binlog:
         while (event := self.wait_for_next_event()) is not None:
             yield event
 
-    def _read(self, reader: Reader) -> Iterator[e.Event]:
+    def _read(self, reader: BinlogReader) -> Iterator[e.Event]:
         try:
             for raw in reader.raw_events():
                 yield reader.stream.typed(raw)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from cdc.words.errors import Fatal
 from cdc.words.event import Position
 from cdc.words.schema import TableId
-from ingest.binlog import Flavour, Reader
+from ingest.binlog import BinlogReader, Flavour
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import DELETES, HEADER_SIZE, INSERTS, ROWS_EVENTS, EventType
 from ingest.binlog.format.errors import BinlogError, MissingTableMap
@@ -59,7 +59,7 @@ OPERATION: dict[int, Operation] = {
 class LoggedFacts:
     """The facts of one reader; iterate it once. `idle` says whether the next event would have to be waited for."""
 
-    def __init__(self, reader: Reader, tables: Tables, idle: Callable[[], bool]) -> None:
+    def __init__(self, reader: BinlogReader, tables: Tables, idle: Callable[[], bool]) -> None:
         self._reader, self._tables, self._idle = reader, tables, idle
         self._stream = reader.stream
         self._described: dict[tuple[str, str], TableDecoder] = {}

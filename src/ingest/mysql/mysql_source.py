@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from cdc.topology.topology import Source as Settings
 from cdc.words.event import Position
-from ingest.binlog import BinlogPosition, Reader, StreamOptions
+from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
 from ingest.binlog.format.errors import PositionGone
 from ingest.binlog.format.gtid import parse_gtid_set
 from ingest.binlog.transports.mysql_transport import MysqlTransport
@@ -73,7 +73,9 @@ class MySqlSource:
         transport = MysqlTransport(self._address(BUSY if busy else HEARTBEAT))
         gtids = parse_gtid_set(position.gtid_set) if position.gtid_set else None
         options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
-        reader = Reader(transport, BinlogPosition(file=position.file, position=position.pos, gtids=gtids), options)
+        reader = BinlogReader(
+            transport, BinlogPosition(file=position.file, position=position.pos, gtids=gtids), options
+        )
         try:
             yield LoggedFacts(reader, tables, Lull(transport.idle, 0.0 if busy else GAP, time.monotonic))
         except PositionGone as gone:

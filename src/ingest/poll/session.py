@@ -17,7 +17,7 @@ from cdc.words.filters import TableRule, shape_of
 from cdc.words.schema import TableId, TableSchema
 from ingest.capture.observer import Observer
 from ingest.facts.facts import Image, RefusedImage
-from ingest.poll.seams import PolledRow, Reader
+from ingest.poll.seams import PolledRow, PollReader
 from ingest.poll.window import Window
 from ingest.records.images import tellable
 from ingest.records.records import Recorder
@@ -48,7 +48,7 @@ class PollSession:
     committed while nothing changes; tables are looked at anew for their columns every `look_again` seconds.
     """
 
-    reader: Reader
+    reader: PollReader
     log: ChangeLog
     recorder: Recorder
     poll: Poll

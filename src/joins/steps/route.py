@@ -74,7 +74,7 @@ class Truncated(NamedTuple):
         return change.sequence < self.sequence or not self.sequence
 
 
-class Reader:
+class LogReader:
     """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
 
     There an update may be the only record of its row, as it may where a table's history is partial, so all is told.

@@ -31,7 +31,7 @@ from joins.steps.records import (
     ts_of,
     values_of,
 )
-from joins.steps.route import Changed, Reader, Router, Settled, Truncated, latest_message
+from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message
 from joins.steps.sink import Cells, next_stamp, writes_of
 from joins.steps.state import (
     JoinState,
@@ -124,7 +124,7 @@ class Simulation:
         most: int = MOST,
     ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
-        self.reader, self.router = Reader(plan, settled, ends), Router(plan, evaluator.holds)
+        self.reader, self.router = LogReader(plan, settled, ends), Router(plan, evaluator.holds)
         self.most = most
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.finish.outputs]

@@ -18,7 +18,7 @@ import atheris
 
 with atheris.instrument_imports():
     from cdc.words.errors import TailorbirdError
-    from ingest.binlog import BinlogPosition, EventStream, Flavour, Reader, RowBatch, StreamOptions
+    from ingest.binlog import BinlogPosition, BinlogReader, EventStream, Flavour, RowBatch, StreamOptions
     from ingest.binlog.format.codes import ROWS_EVENTS
     from ingest.binlog.format.dialect import dialect_of
     from ingest.binlog.reading.effects import changes_rows, effects
@@ -64,7 +64,7 @@ class InMemory(FileTransport):
 
 def read(data: bytes, flavour: Flavour, *, fast: bool) -> tuple[list[str], str]:
     """What a reader hands out, and the error at the end."""
-    reader = Reader(InMemory(data), None, StreamOptions(flavour=flavour))
+    reader = BinlogReader(InMemory(data), None, StreamOptions(flavour=flavour))
     if not fast:
         reader.whole.changes = lambda window: iter(())  # type: ignore[method-assign]  # the general way only
     found: list[str] = []

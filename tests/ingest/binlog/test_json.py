@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_writer import NOW, column, replay
 
-from ingest.binlog import JSON_NULL, BinlogPosition, Reader, RowBatch, open_reader
+from ingest.binlog import JSON_NULL, BinlogPosition, BinlogReader, RowBatch, open_reader
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.gtid import GtidSet
@@ -196,7 +196,10 @@ def test_documents_are_written_as_the_server_writes_them(
         file.append(writer.rows("insert", 43, columns, rows, NOW))
         file.append(writer.xid(1, NOW))
     assert [
-        row for change in Reader(FileTransport(path)).changes() if isinstance(change, RowBatch) for row in change.rows
+        row
+        for change in BinlogReader(FileTransport(path)).changes()
+        if isinstance(change, RowBatch)
+        for row in change.rows
     ] == rows
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("TRUNCATE documents.t")

@@ -16,11 +16,11 @@ from ingest.binlog import (
     ABSENT,
     Binlog,
     BinlogPosition,
+    BinlogReader,
     ColumnHint,
     ContentHandler,
     EventStream,
     Flavour,
-    Reader,
     RowBatch,
     StreamOptions,
     TransactionAggregator,
@@ -219,9 +219,9 @@ def test_unknown_events_stop_unless_the_server_marks_them_ignorable(flags: int, 
     ]
     if stops:
         with pytest.raises(UnsupportedEvent, match="event type 99"):
-            list(Reader(Packets(*data)).changes())
+            list(BinlogReader(Packets(*data)).changes())
         return
-    assert any(isinstance(change, RowBatch) for change in Reader(Packets(*data)).changes())
+    assert any(isinstance(change, RowBatch) for change in BinlogReader(Packets(*data)).changes())
     binlog = Binlog(Packets(*data))
     binlog.connect()
     assert [event.body for event in binlog if isinstance(event, e.Unknown)] == [b"rows?"]
@@ -241,9 +241,11 @@ def test_an_unknown_type_stops_only_those_who_want_its_table() -> None:
     data += [*strange[:2], writer.event(19, body, NOW), *(writer.event(one[4], one[19:-4], NOW) for one in strange[3:])]
     data += transaction(writer, {"id": 3, "name": "c"})
     with pytest.raises(UnsupportedEvent, match=r"made:\d+: .*type 208"):
-        list(Reader(Packets(*data)).changes())
+        list(BinlogReader(Packets(*data)).changes())
     wanted = StreamOptions(tables=lambda database, table: table == "t")
-    found = [change.rows for change in Reader(Packets(*data), None, wanted).changes() if isinstance(change, RowBatch)]
+    found = [
+        change.rows for change in BinlogReader(Packets(*data), None, wanted).changes() if isinstance(change, RowBatch)
+    ]
     assert found == [[{"id": 1, "name": "a"}], [{"id": 3, "name": "c"}]]
     binlog = Binlog(Packets(*data), wanted)
     binlog.connect()
@@ -258,11 +260,11 @@ def test_encrypted_files_are_refused_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "encrypted"
     path.write_bytes(b"\xfdbin" + bytes(512))
     with pytest.raises(UnsupportedEvent, match="encrypted"):
-        list(Reader(FileTransport(path)).changes())
+        list(BinlogReader(FileTransport(path)).changes())
     writer = BinlogWriter(server_version="10.11.6-MariaDB-log")
     data = [writer.begin(NOW), writer.event(164, b"\x01" + bytes(16), NOW)]
     with pytest.raises(UnsupportedEvent, match="encrypted"):
-        list(Reader(Packets(*data)).changes())
+        list(BinlogReader(Packets(*data)).changes())
 
 
 class Schema:
@@ -302,11 +304,13 @@ def old_decimal(unsigned: bool = False) -> list[bytes]:
 def test_decimal_from_before_mysql_five() -> None:
     """Type 0 is space-padded text whose size only the schema tells: refused without one, exact with one."""
     with pytest.raises(UndecodableValue, match="give a schema"):
-        list(Reader(Packets(*fde_55(old_decimal()))).changes())
+        list(BinlogReader(Packets(*fde_55(old_decimal()))).changes())
     schema = Schema(("price", "decimal(10,2)", None), ("name", "varchar(20)", "latin1"))
     options = StreamOptions(schema=schema)
     rows = [
-        c.rows for c in Reader(Packets(*fde_55(old_decimal())), options=options).changes() if isinstance(c, RowBatch)
+        c.rows
+        for c in BinlogReader(Packets(*fde_55(old_decimal())), options=options).changes()
+        if isinstance(c, RowBatch)
     ]
     assert rows == [[{"price": "0.00", "name": "7th"}, {"price": "-123456.78", "name": "x"}]]
 
@@ -326,7 +330,7 @@ def test_a_schema_of_another_time_is_refused() -> None:
     for hints in ([("id", "int", None)], [("id", "varchar(9)", "latin1"), ("name", "varchar(20)", "latin1")]):
         options = StreamOptions(schema=Schema(*hints))
         with pytest.raises(UndecodableValue, match="belongs to another position"):
-            list(Reader(Packets(*data), options=options).changes())
+            list(BinlogReader(Packets(*data), options=options).changes())
 
 
 def test_unknown_signs_are_refused_unless_assumed() -> None:
@@ -338,12 +342,12 @@ def test_unknown_signs_are_refused_unless_assumed() -> None:
         data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW), writer.event(19, body, NOW)]
         data += [writer.event(30, row + b"\0" + value, NOW), writer.xid(1, NOW)]
         flavour = Flavour(unknown_sign=sign)  # type: ignore[arg-type]
-        reader = Reader(Packets(*data), options=StreamOptions(flavour=flavour))
+        reader = BinlogReader(Packets(*data), options=StreamOptions(flavour=flavour))
         assert [c.rows for c in reader.changes() if isinstance(c, RowBatch)] == [[{"@1": expected}]]
     data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW), writer.event(19, body, NOW)]
     data += [writer.event(30, row + b"\0\xff", NOW), writer.xid(1, NOW)]
     with pytest.raises(UndecodableValue, match=r"negative if signed"):
-        list(Reader(Packets(*data)).changes())
+        list(BinlogReader(Packets(*data)).changes())
 
 
 def test_values_and_converter() -> None:
@@ -353,7 +357,7 @@ def test_values_and_converter() -> None:
     data.append(writer.table_map(1, "d", "t", [ID, NAME], NOW))
     data.append(writer.rows("update", 1, [ID, NAME], [({"id": 7}, {"name": None})], NOW))
     data.append(writer.xid(1, NOW))
-    batch = next(c for c in Reader(Packets(*data)).changes() if isinstance(c, RowBatch))
+    batch = next(c for c in BinlogReader(Packets(*data)).changes() if isinstance(c, RowBatch))
     before, after = list(RowEventSet(batch))
     assert before.named("name").is_absent
     assert not before.named("name").is_null
@@ -459,5 +463,5 @@ def test_absent_is_not_null_in_tuples_either() -> None:
     data += [writer.table_map(1, "d", "t", [ID, NAME], NOW), writer.rows("delete", 1, [ID, NAME], [{"id": 1}], NOW)]
     data.append(writer.xid(1, NOW))
     options = StreamOptions(flavour=Flavour(rows="tuple"))
-    rows = [c.rows for c in Reader(Packets(*data), options=options).changes() if isinstance(c, RowBatch)]
+    rows = [c.rows for c in BinlogReader(Packets(*data), options=options).changes() if isinstance(c, RowBatch)]
     assert rows == [[(1, ABSENT)]]

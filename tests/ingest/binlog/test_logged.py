@@ -14,7 +14,7 @@ from made_binlogs import a_binlog, damage
 
 from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
-from ingest.binlog import Reader, StreamOptions
+from ingest.binlog import BinlogReader, StreamOptions
 from ingest.binlog.reading.whole import Whole, WholeTransactions, Window
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
@@ -52,7 +52,7 @@ def facts_of(path: Path, captured: set[str], *, known: bool = True) -> tuple[Log
     tables = Tables("s", ["d"], lambda database, name: name in captured, dialect_of("mysql"))
     tables.begin(CATALOG if known else Catalog(databases={"d": "utf8mb4"}))
     options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
-    return LoggedFacts(Reader(FileTransport(path), None, options), tables, lambda: False), tables
+    return LoggedFacts(BinlogReader(FileTransport(path), None, options), tables, lambda: False), tables
 
 
 def told(path: Path, captured: set[str]) -> tuple[Told, int]:

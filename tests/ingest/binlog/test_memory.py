@@ -20,10 +20,10 @@ BLOB = Column(index=1, name="data", type=T.BLOB, named=True, size=4, charset="bi
 
 CHILD = """
 import sys
-from ingest.binlog import Reader, RowBatch
+from ingest.binlog import BinlogReader, RowBatch
 from ingest.binlog.transports.file_transport import FileTransport
 rows = 0
-for change in Reader(FileTransport(sys.argv[1])).changes():
+for change in BinlogReader(FileTransport(sys.argv[1])).changes():
     if isinstance(change, RowBatch):
         rows += len(change.rows)
     del change

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_binlogs import NOW, TABLES, UUIDS, a_binlog, a_row, damage
 
 from cdc.words.errors import TailorbirdError
-from ingest.binlog import BinlogPosition, Committed, Reader, RowBatch, StreamOptions
+from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, StreamOptions
 from ingest.binlog.format.errors import ConnectionLost
 from ingest.binlog.reading.whole import PACKET_GAP, WholeTransactions, Window
 from ingest.binlog.transports.file_transport import FileTransport
@@ -63,7 +63,7 @@ class ServerPackets(MysqlTransport):
 
 def outcome(transport: Any, *, tables: Any = None, stop: int = 1 << 30) -> tuple[list[Any], str, str]:
     """Everything that a reader hands out, with the checkpoint at each step; the error at the end; the last position."""
-    reader = Reader(transport, None, StreamOptions(tables=tables))
+    reader = BinlogReader(transport, None, StreamOptions(tables=tables))
     found: list[Any] = []
     error = ""
     try:

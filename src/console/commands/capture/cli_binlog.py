@@ -132,10 +132,10 @@ class _Printer:
 
     def changes(self, transport: Transport, begin: BinlogPosition, options: StreamOptions) -> None:
         """Every change of a transport, in the chosen form."""
-        from ingest.binlog.reading.reader import Reader
+        from ingest.binlog.reading.reader import BinlogReader
         from ingest.binlog.reading.stream import RowBatch
 
-        reader = Reader(transport, begin, options)
+        reader = BinlogReader(transport, begin, options)
         counts, write = self._counts, sys.stdout.buffer.write
         none = self._form == "none"
         for change in reader.changes():
@@ -152,9 +152,9 @@ class _Printer:
 
     def events(self, transport: Transport, begin: BinlogPosition, options: StreamOptions) -> None:
         """Every event of a transport, one line each."""
-        from ingest.binlog.reading.reader import Reader
+        from ingest.binlog.reading.reader import BinlogReader
 
-        reader = Reader(transport, begin, options)
+        reader = BinlogReader(transport, begin, options)
         write = sys.stdout.buffer.write
         for raw in reader.raw_events():
             event = reader.stream.typed(raw)

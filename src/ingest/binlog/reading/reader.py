@@ -1,7 +1,7 @@
 """The fast way through a binlog: batches of rows, statements and transaction ends, with a checkpoint at every step.
 
-`Reader.changes` skips the typed events: it looks only into what a consumer of row changes needs. What a checkpoint
-says is done was handed out before; resuming at it repeats nothing and loses nothing.
+`BinlogReader.changes` skips the typed events: it looks only into what a consumer of row changes needs. What a
+checkpoint says is done was handed out before; resuming at it repeats nothing and loses nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _new = tuple.__new__
 _QUERIES: Final = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
 
 
-class Reader:
+class BinlogReader:
     """Reads one transport from a checkpoint; not thread-safe; `checkpoint` may be asked between any two changes."""
 
     def __init__(

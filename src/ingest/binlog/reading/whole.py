@@ -2,8 +2,8 @@
 
 Such transactions follow one another in the same five events (GTID, BEGIN, TABLE_MAP, ROWS, XID), of which only the
 rows differ in size. A template made from one of them unpacks the next in one call and checks its five checksums in
-two. What is unlike the template in anything, or does not decode, is left in the buffer for `Reader`'s general way,
-which hands out the same or says what is wrong: nothing is ever refused here.
+two. What is unlike the template in anything, or does not decode, is left in the buffer for the general way of
+`BinlogReader`, which hands out the same or says what is wrong: nothing is ever refused here.
 
 The checksums: the CRC32 of bytes that end in their own CRC32 is a constant, and CRC32 is linear; so the CRC32 of
 several such events in a row, and of known bytes between them, depends on nothing but their lengths.
