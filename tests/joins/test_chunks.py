@@ -11,7 +11,7 @@ import pytest
 from cdc.stored.cells import barrier_key
 from joins.steps.chunks import folded, stale_keys, whole_rows
 from joins.steps.records import ROW_GONE, ROW_PUT, Message, RefusedRecord
-from joins.stores.hbase_table import HBase, JoinedTable
+from joins.stores.hbase_table import HBaseConnection, JoinedTable
 
 
 def message(row: int, op: int, v: int) -> Message:
@@ -95,7 +95,7 @@ def test_the_sweep_deletes_while_it_reads() -> None:
         def table(self, name: str) -> Table:
             return Table()
 
-    hbase = HBase("127.0.0.1:1")
+    hbase = HBaseConnection("127.0.0.1:1")
     hbase._connection = Connection()
     hbase._used = float("inf")
     table = JoinedTable(hbase, table="t", layouts="l", name="wide", family="d", buckets=1)

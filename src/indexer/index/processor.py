@@ -100,7 +100,7 @@ class Collection(Protocol):
     def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]: ...
 
 
-class Layouts(Protocol):
+class LayoutStore(Protocol):
     """Stored layouts by id (indexer.table.hbase_layouts); Skippable for an id that is not stored."""
 
     def layout(self, layout_id: int) -> Layout: ...
@@ -140,7 +140,7 @@ class Processor:
         table: str,
         family: str,
         search: Sequence[str],
-        layouts: Layouts,
+        layouts: LayoutStore,
         collection: Collection,
         quarantine: Quarantine,
         clock_ms: Callable[[], int],

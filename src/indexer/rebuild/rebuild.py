@@ -37,7 +37,7 @@ class Counts:
     dead: int
 
 
-class Rows(Protocol):
+class TableRows(Protocol):
     """Where rows are read (indexer.table.hbase_scan); Retriable while it is away."""
 
     def pages(self, bucket: int, after: bytes | None) -> Iterator[list[RowChange]]: ...
@@ -80,7 +80,7 @@ class Scan:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TableRows,
         index: Callable[[Sequence[RowChange]], Tally],
         state: StateStore,
         *,

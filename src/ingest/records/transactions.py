@@ -30,7 +30,7 @@ from ingest.facts.facts import (
     TransactionLogged,
 )
 from ingest.facts.redecode import decoded
-from ingest.facts.tables import Change, Tables
+from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, shaped, tellable
 from ingest.records.records import CHANGE, TRANSACTION, Recorder, TableWriter
 from ingest.records.seams import Checkpoint, Record, Stream
@@ -223,7 +223,7 @@ class Transactions:
         order = self._orders[table] = self._orders.get(table, 0) + 1
         return order
 
-    def _changed(self, change: Change) -> list[Record]:
+    def _changed(self, change: TablesChanged) -> list[Record]:
         if not change.numbered:
             return []
         self._touched = True

@@ -12,7 +12,7 @@ from joins.steps.cuts import Lag
 from joins.steps.sink import Report
 
 
-class Metrics:
+class JoinMetrics:
     """What became of the batches of one table; served on 127.0.0.1 when given a port."""
 
     def __init__(self, table: str, port: int) -> None:

@@ -30,7 +30,7 @@ from cdc.topology.topology import Engine
 from cdc.words.errors import Retriable, TailorbirdError
 from cdc.words.naming import dead_letter_topic, hbase_table
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
-from joins.engine.http_metrics import Metrics
+from joins.engine.http_metrics import JoinMetrics
 from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
 from joins.engine.spark_kernel import finished, kernel_flow
@@ -140,7 +140,7 @@ class BatchSink:
         positions: PositionsLog,
         thinned: Callable[[], Mapping[str, int]],
         clock_ms: Clock,
-        metrics: Metrics,
+        metrics: JoinMetrics,
         stopped: Callable[[], bool],
     ) -> None:
         self.plan = plan

@@ -23,7 +23,7 @@ from ingest.binlog.format.gtid import GtidSet
 from ingest.binlog.json.document import document_reader, layout_reader
 from ingest.binlog.json.encode import encode_json
 from ingest.binlog.json.jsonb import decode_json
-from ingest.binlog.json.layout import Layouts
+from ingest.binlog.json.layout import JsonLayouts
 from ingest.binlog.rows import rowcode
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.writer.file_writer import BinlogFile
@@ -172,7 +172,7 @@ def test_documents_are_written_as_the_server_writes_them(
             raw.append(document)
             return decode_json(document)
 
-        return Layouts(), read
+        return JsonLayouts(), read
 
     with monkeypatch.context() as patch:
         patch.setattr(rowcode, "layout_reader", recorder)
