@@ -22,16 +22,6 @@ ROOMS = [contract for contract in CONTRACTS if "containers" in contract]
 
 # Public classes that share a name, and the modules that have them. One that is gone leaves this list; none may come.
 SHARED: dict[str, list[str]] = {
-    "Column": ["cdc.words.schema", "ingest.binlog.format.columns"],
-    "Dialect": ["ingest.binlog.format.dialect", "ingest.ddl.dialect"],
-    "Pipeline": ["console.pipeline.proc_pipeline", "ingest.binlog.reading.handlers"],
-    "Relation": ["ingest.facts.relations", "joins.query.sql"],
-    "Source": ["cdc.topology.topology", "ingest.records.seams", "joins.query.plan"],
-    "Statement": ["ingest.binlog.reading.effects", "ingest.binlog.reading.reader"],
-    "Table": ["cdc.topology.topology", "ingest.ddl.catalog"],
-    "Transaction": ["cdc.words.event", "ingest.binlog.reading.events"],
-    "Value": ["cdc.topology.values", "ingest.binlog.reading.rowset"],
-    "Window": ["ingest.binlog.reading.whole", "ingest.poll.window"],
 }
 
 

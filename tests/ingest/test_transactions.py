@@ -13,7 +13,7 @@ from cdc.words.errors import Fatal
 from cdc.words.event import Position
 from cdc.words.naming import TRUNCATE_KEY
 from cdc.words.schema import Column, TableId
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import (
     Fact,
@@ -56,7 +56,9 @@ def tables() -> Tables:
         ColumnDefinition(name="id", column_type="int", nullable=False, charset=None),
         ColumnDefinition(name="v", column_type="text", nullable=True, charset="utf8mb4"),
     )
-    table = Table(columns=columns, keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),), charset="utf8mb4")
+    table = TableDefinition(
+        columns=columns, keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),), charset="utf8mb4"
+    )
     found.begin(Catalog(default_charset="utf8mb4", databases={"d": "utf8mb4"}, tables={("d", "t"): table}))
     return found
 

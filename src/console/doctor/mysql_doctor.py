@@ -13,7 +13,7 @@ from cdc.words.collations import folds
 from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from console.doctor.doctor import Cascade, ServerFacts, TableFacts, Unreached
-from ingest.facts.relations import CHANGING
+from ingest.facts.foreign_keys import CHANGING
 from ingest.mysql.mysql_connection import settings
 
 _VARIABLES = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cdc.words.errors import TailorbirdError
 from ingest.binlog.reading import events as e
-from ingest.binlog.reading.handlers import Pipeline
+from ingest.binlog.reading.handlers import HandlerChain
 from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.reader import BinlogReader, Transport
 from ingest.binlog.reading.stream import StreamOptions
@@ -25,7 +25,7 @@ class Binlog:
         self._start = BinlogPosition()
         self._reader: BinlogReader | None = None
         self._events: Iterator[e.Event] = iter(())
-        self.content_handlers = Pipeline()
+        self.content_handlers = HandlerChain()
 
     def connect(self) -> None:
         """Begin reading at the position that was set, or where the transport begins; again after `disconnect`."""

@@ -133,11 +133,11 @@ class LoggedFacts:
 
     def _transactions(self) -> Iterator[Fact]:
         """The transactions of one event of rows that have arrived: what they tell one by one, and much sooner."""
-        window = self._reader.whole_window()
-        if window is None:
+        buffer = self._reader.whole_buffer()
+        if buffer is None:
             return
-        progress, known, file, new = self._stream.progress, self._known, window.file, tuple.__new__
-        for found in self._reader.whole.transactions(window):
+        progress, known, file, new = self._stream.progress, self._known, buffer.file, tuple.__new__
+        for found in self._reader.whole.transactions(buffer):
             identity, commit_us, server_id, decoder, code, rows, begin, pos, _, end, _, _ = found
             gtid = f"{identity[0]}:{identity[2]}" if identity is not None else ""
             began = new(TransactionBegan, (gtid, commit_us, server_id, file, begin))

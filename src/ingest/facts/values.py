@@ -14,7 +14,7 @@ from cdc.words.types import Canonical
 from ingest.binlog.format import canonical
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column as LoggedColumn
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.facts.facts import Image, RefusedImage, Row
 
 FromText = Callable[[str | bytes], Canonical]

@@ -177,7 +177,7 @@ class Rounds(Mends):
                 place = source, 0, self.number()
                 value = writer.value(step.op, _dumps(step.before), _dumps(step.after), *place, now_ms, _NULL)
                 records.append(Record(writer.topic, at, value))
-                for child, wanted in self.relations.affected(table, step.before, step.after):
+                for child, wanted in self.foreign_keys.affected(table, step.before, step.after):
                     self.lose(child, wanted)
             found = search.found.get(at)
             if found is not None and found.ended is not None:
@@ -194,7 +194,7 @@ class Rounds(Mends):
 
     def _chase(self, table: TableId, before: Row, after: Row | None, number: int) -> None:
         """What went with a row that a marker ended; rows that refer to each other come round again."""
-        for child, wanted in self.relations.affected(table, before, after):
+        for child, wanted in self.foreign_keys.affected(table, before, after):
             if (child, wanted, number) not in self._chased:
                 self._chased.add((child, wanted, number))
                 self.lose(child, wanted)

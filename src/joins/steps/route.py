@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joins.query.plan import Expression, Node, Plan, Source
+from joins.query.plan import Expression, Node, Plan, PlanSource
 from joins.steps.envelope import Columns, as_text, read_envelope
 from joins.steps.records import (
     DIM_GONE,
@@ -38,7 +38,7 @@ Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
 
 
 class Changed(NamedTuple):
-    """One change of a source's row: values in the order of `Source.columns`, None where there is no row.
+    """One change of a source's row: values in the order of `PlanSource.columns`, None where there is no row.
 
     `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
     markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
@@ -46,7 +46,7 @@ class Changed(NamedTuple):
     in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the source's.
     """
 
-    source: Source
+    source: PlanSource
     before: Values | None
     after: Values | None
     v: int
@@ -63,7 +63,7 @@ class Truncated(NamedTuple):
     source's.
     """
 
-    source: Source
+    source: PlanSource
     partition: int
     offset: int
     sequence: int

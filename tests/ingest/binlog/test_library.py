@@ -27,12 +27,12 @@ from ingest.binlog import (
     parse_position,
 )
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.errors import CorruptBinlog, UndecodableValue, UnsupportedEvent
 from ingest.binlog.format.gtid import GtidSet, MariaGtidSet
 from ingest.binlog.reading import events as e
 from ingest.binlog.reading.effects import changes_rows, effects
-from ingest.binlog.reading.rowset import Converter, ResultSet, RowEventSet, Value
+from ingest.binlog.reading.rowset import Converter, ResultSet, RowEventSet, TypedValue
 from ingest.binlog.reading.stream import Packet
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.transports.uri import FileAddress, ServerAddress, parse_uri
@@ -48,7 +48,7 @@ class Packets:
     checksum = 0
     reconnects = False
     selects_gtids = False
-    window = None
+    buffer = None
 
     def __init__(self, *events: bytes) -> None:
         self._data = b"".join(events)
@@ -66,8 +66,8 @@ class Packets:
     def close(self) -> None: ...
 
 
-ID = Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)
-NAME = Column(index=1, name="name", type=T.VARCHAR, named=True, width=20, size=1, charset="utf8mb4")
+ID = LoggedColumn(index=0, name="id", type=T.LONG, named=True, unsigned=False)
+NAME = LoggedColumn(index=1, name="name", type=T.VARCHAR, named=True, width=20, size=1, charset="utf8mb4")
 
 
 def transaction(writer: BinlogWriter, *rows: dict[str, Any], table_id: int = 1) -> list[bytes]:
@@ -368,11 +368,11 @@ def test_values_and_converter() -> None:
     assert to.to_text(before[0]) == "7"
     with pytest.raises(UndecodableValue, match="does not carry"):
         to.to_text(before.named("name"))
-    price = Value(type=T.NEWDECIMAL, metadata=0, raw="12.50")
+    price = TypedValue(type=T.NEWDECIMAL, metadata=0, raw="12.50")
     assert (to.to_decimal(price), to.to_float(price)) == (Decimal("12.50"), 12.5)
     with pytest.raises(UndecodableValue, match="no integer"):
         to.to_integer(price)
-    assert to.to_floats(Value(type=T.VECTOR, metadata=0, raw=struct.pack("<2f", 1.5, -2))) == [1.5, -2.0]
+    assert to.to_floats(TypedValue(type=T.VECTOR, metadata=0, raw=struct.pack("<2f", 1.5, -2))) == [1.5, -2.0]
 
 
 def test_the_same_over_a_result_set() -> None:

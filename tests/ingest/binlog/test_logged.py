@@ -15,9 +15,9 @@ from made_binlogs import a_binlog, damage
 from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
 from ingest.binlog import BinlogReader, StreamOptions
-from ingest.binlog.reading.whole import Whole, WholeTransactions, Window
+from ingest.binlog.reading.whole import ReadBuffer, Whole, WholeTransactions
 from ingest.binlog.transports.file_transport import FileTransport
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
 from ingest.facts.logged import ENVELOPE, LoggedFacts
@@ -29,8 +29,8 @@ from ingest.records.transactions import Transactions
 Told = tuple[list[tuple[Fact, object]], str]
 
 
-def table(**columns: str) -> Table:
-    return Table(
+def table(**columns: str) -> TableDefinition:
+    return TableDefinition(
         columns=tuple(
             ColumnDefinition(name=name, column_type=kind, nullable=True, charset="utf8mb4" if "char" in kind else None)
             for name, kind in columns.items()
@@ -89,7 +89,7 @@ def recorded(path: Path) -> list[tuple[Fact | None, list[Record], Checkpoint | N
 def general(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Calls a function while no transaction is taken whole."""
 
-    def none(self: WholeTransactions, window: Window) -> Iterator[Whole]:
+    def none(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[Whole]:
         return iter(())
 
     def run(function: Any, *arguments: Any) -> Any:

@@ -17,7 +17,7 @@ from type_matrix import prepare
 
 from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, Statement, create_transport, open_reader
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.gtid import GtidSet
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.position import gtid_text, identity_of
@@ -29,8 +29,8 @@ UUID = "11111111-2222-3333-4444-555555555555"
 NOW = 1_700_000_000
 
 
-def column(index: int, name: str, kind: T, **facts: Any) -> Column:
-    return Column(index=index, name=name, type=kind, named=True, **facts)
+def column(index: int, name: str, kind: T, **facts: Any) -> LoggedColumn:
+    return LoggedColumn(index=index, name=name, type=kind, named=True, **facts)
 
 
 COLUMNS = [

@@ -19,7 +19,7 @@ from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.parse import query_text
 from ingest.binlog.reading.position import BETWEEN_TRANSACTIONS, GTID_EVENTS, BinlogPosition, identity_of
 from ingest.binlog.reading.stream import Committed, EventStream, Packet, RowBatch, StreamOptions
-from ingest.binlog.reading.whole import WholeTransactions, Window
+from ingest.binlog.reading.whole import ReadBuffer, WholeTransactions
 
 T = EventType
 
@@ -43,7 +43,7 @@ class Transport(Protocol):
         ...
 
     @property
-    def window(self) -> Window | None:
+    def buffer(self) -> ReadBuffer | None:
         """What was received and not handed out yet, between two packets; None where it cannot be shown."""
         ...
 
@@ -141,16 +141,16 @@ class BinlogReader:
                 start, repeated = replace(progress.checkpoint, batches=0), self._open_events
                 stream.checksum = transport.checksum
 
-    def whole_window(self) -> Window | None:
+    def whole_buffer(self) -> ReadBuffer | None:
         """Between transactions: where those may be taken whole that were received; None where each must be looked at.
 
         Whoever takes some says so with `took_whole` before the next raw event is asked for.
         """
         selected = self._transport.selects_gtids or self._start.gtids is None
-        return self._transport.window if selected else None
+        return self._transport.buffer if selected else None
 
     def took_whole(self) -> None:
-        """Transactions were taken out of the window."""
+        """Transactions were taken out of the buffer."""
         self._ended = self.stream.progress.transactions
 
     def _unfolded(self, raw: RawEvent) -> Iterator[RawEvent]:
@@ -195,10 +195,10 @@ class BinlogReader:
             elif code == 16 or code == 38:  # XID, XA_PREPARE
                 open_before, skip = False, 0
                 yield _new(Committed, (progress.ended, raw))
-                window = self.whole_window()
-                if window is not None:
+                buffer = self.whole_buffer()
+                if buffer is not None:
                     del raw
-                    yield from self.whole.changes(window)
+                    yield from self.whole.changes(buffer)
                     self.took_whole()
             elif code in _QUERIES:
                 if progress.framing:

@@ -23,7 +23,7 @@ _END: Final = None
 class BackgroundTransport:
     """A transport whose packets come from a thread; one `packets` call at a time."""
 
-    window = None  # the buffer belongs to the thread
+    buffer = None  # the buffer belongs to the thread
 
     def __init__(self, inner: Transport, *, packets: int = _PACKETS, size: int = _BYTES) -> None:
         self._inner = inner
