@@ -19,7 +19,7 @@ from ingest.binlog import ContentHandler, TransactionAggregator, open_binlog, pa
 from ingest.binlog.format.flavour import ABSENT
 from ingest.binlog.format.tablemap import TableMap
 from ingest.binlog.reading.events import Incident, Rows, Transaction
-from ingest.binlog.reading.rowset import Converter, Row, RowEventSet
+from ingest.binlog.reading.rowset import Converter, RowEventSet, TypedRow
 
 FIELDS = [
     {"name": "table", "type": "string", "stored": True},
@@ -57,12 +57,12 @@ class FullTextIndexer(ContentHandler):
         return int(event.file.rsplit(".", 1)[-1]) << 48 | event.offset << 16
 
     @staticmethod
-    def _key(table: TableMap, row: Row) -> str:
+    def _key(table: TableMap, row: TypedRow) -> str:
         """The row's primary key, or all its values where the table has none."""
         places = [index for index, _ in table.primary_key] or range(len(row))
         return f"{table.name}:" + ":".join(str(row[place].raw) for place in places)
 
-    def _document(self, table: TableMap, row: Row, version: int) -> dict[str, Any]:
+    def _document(self, table: TableMap, row: TypedRow, version: int) -> dict[str, Any]:
         texts = [self._converter.to_text(v) for v in row if v.raw is not ABSENT and not isinstance(v.raw, bytes)]
         return {
             "_id": self._key(table, row),

@@ -21,37 +21,7 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 ROOMS = [contract for contract in CONTRACTS if "containers" in contract]
 
 # Public classes that share a name, and the modules that have them. One that is gone leaves this list; none may come.
-SHARED: dict[str, list[str]] = {
-    "Backfills": ["console.commands.index.cli_index_rebuild", "console.provision.apply"],
-    "Change": ["console.demo.shop", "ingest.facts.tables"],
-    "Checkpoint": ["ingest.binlog.reading.position", "ingest.records.seams", "joins.engine.file_checkpoint"],
-    "Column": ["cdc.words.schema", "console.dashboard.view", "ingest.binlog.format.columns"],
-    "Dialect": ["ingest.binlog.format.dialect", "ingest.ddl.dialect"],
-    "Field": ["console.dashboard.view", "indexer.index.mapping"],
-    "Freshness": ["console.dashboard.freshness", "console.demo.solr_freshness"],
-    "HBase": ["cdc.topology.topology", "joins.stores.hbase_table"],
-    "Layouts": ["indexer.index.processor", "ingest.binlog.json.layout"],
-    "Metrics": ["indexer.index.http_metrics", "joins.engine.http_metrics"],
-    "Pipeline": ["console.pipeline.proc_pipeline", "ingest.binlog.reading.handlers"],
-    "Progress": [
-        "console.status.snapshot_progress",
-        "indexer.foreign.foreign",
-        "ingest.binlog.reading.position",
-        "joins.engine.progress",
-    ],
-    "Reader": ["ingest.binlog.reading.reader", "ingest.poll.seams", "joins.steps.route"],
-    "Refused": ["indexer.index.processor", "ingest.facts.facts", "joins.steps.records"],
-    "Relation": ["ingest.facts.relations", "joins.query.sql"],
-    "Row": ["console.dashboard.answer", "ingest.binlog.reading.rowset"],
-    "Rows": ["indexer.rebuild.rebuild", "ingest.binlog.reading.events"],
-    "Source": ["cdc.topology.topology", "ingest.records.seams", "joins.query.plan"],
-    "Statement": ["console.demo.shop", "ingest.binlog.reading.effects", "ingest.binlog.reading.reader"],
-    "Table": ["cdc.topology.topology", "ingest.ddl.catalog"],
-    "Transaction": ["cdc.words.event", "ingest.binlog.reading.events"],
-    "Value": ["cdc.topology.values", "ingest.binlog.reading.rowset"],
-    "Verdict": ["console.commands.cli_demo_steps", "ingest.report.health"],
-    "Window": ["ingest.binlog.reading.whole", "ingest.poll.window"],
-}
+SHARED: dict[str, list[str]] = {}
 
 
 def module_of(path: Path, root: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from benchmarks.decode.canonical import Checksum, double_text, json_text
 from benchmarks.decode.reading import Request, answer, parse_request
 from benchmarks.decode.workload import COLUMNS
-from ingest.binlog import Checkpoint, RowBatch, open_reader
+from ingest.binlog import BinlogPosition, RowBatch, open_reader
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
@@ -53,7 +53,7 @@ def _sum(checksum: Checksum, batch: RowBatch) -> None:
 def read(request: Request) -> str:
     """Read the asked number of changes and tell how long it took."""
     uri = f"mysql://{request.user}:{request.password}@127.0.0.1:{request.port}?ssl=off&follow=0"
-    reader = open_reader(uri, Checkpoint(file=request.file, position=request.position))
+    reader = open_reader(uri, BinlogPosition(file=request.file, position=request.position))
     checksum = Checksum() if request.check else None
     counts = {"insert": 0, "update": 0, "delete": 0}
     left = request.changes

@@ -34,7 +34,7 @@ from console.provision.solr_cloud import admin_of
 from indexer.solr.solr_http import reading_session
 from joins.steps.records import Record, RowGone, RowPut
 from joins.steps.sink import barriers, next_stamp, writes_of
-from joins.stores.hbase_table import HBase, JoinedTable, write_rows
+from joins.stores.hbase_table import HBaseConnection, JoinedTable, write_rows
 
 TOPOLOGY = """
 name: {name}
@@ -196,7 +196,7 @@ class World:
     @contextlib.contextmanager
     def sink(self) -> Iterator[JoinedTable]:
         """The table as the join's driver writes it."""
-        hbase = HBase(self._address)
+        hbase = HBaseConnection(self._address)
         with contextlib.closing(hbase):
             yield JoinedTable(
                 hbase,

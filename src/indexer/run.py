@@ -17,7 +17,7 @@ from cdc.words.naming import hbase_table, peer
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
 from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.foreign.writer import ConditionalCollection
-from indexer.index.http_metrics import Metrics
+from indexer.index.http_metrics import IndexMetrics
 from indexer.index.kafka_dead_letters import DeadLetters
 from indexer.index.processor import Collection, Processor, Quarantine, Tally
 from indexer.peer.peer import Edits
@@ -91,7 +91,7 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    metrics = Metrics(index.name, metrics_port)
+    metrics = IndexMetrics(index.name, metrics_port)
     client = connect(topology.hbase.zookeeper)
     try:
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
@@ -113,7 +113,7 @@ def _serve(
     name: str,
     client: Client,
     indexing: Indexing,
-    metrics: Metrics,
+    metrics: IndexMetrics,
     stopped: threading.Event,
     failed: Callable[[TailorbirdError], None],
 ) -> None:

@@ -20,9 +20,9 @@ from cdc.topology.topology import Engine, Table, Topology
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.words.naming import hbase_table, layouts_table, upsert_topic
 from joins.engine.file_archive import write_archive
-from joins.engine.file_checkpoint import Checkpoint, QueryRecord
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.held import Held, described, keys_of
-from joins.engine.http_metrics import Metrics
+from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import first_line, mean_milliseconds, progress_of
 from joins.engine.submit import submit_command
 from joins.kernel.program import Settled
@@ -33,7 +33,7 @@ from joins.query.sql import parse_query, tables_of
 from joins.steps.cuts import merged
 from joins.steps.sink import next_stamp
 from joins.stores.compaction import Reading
-from joins.stores.hbase_table import HBase, JoinedTable, patiently
+from joins.stores.hbase_table import HBaseConnection, JoinedTable, patiently
 from joins.stores.kafka_compaction import LogWatch
 from joins.stores.kafka_log import end_offsets
 from joins.stores.kafka_positions import PositionsLog
@@ -82,7 +82,7 @@ def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_por
     topology = load_topology(file)
     table = choose_table(topology, table_name)
     parse_query(topology, table)
-    _Join(topology, table, stop, rebuild=rebuild, metrics=Metrics(table.name, metrics_port)).run()
+    _Join(topology, table, stop, rebuild=rebuild, metrics=JoinMetrics(table.name, metrics_port)).run()
 
 
 def cluster_command(file: str, table_name: str | None, *, master: str) -> list[str]:
@@ -142,7 +142,7 @@ def sink_of(topology: Topology, table: Table) -> JoinedTable | UpsertTopic:
             log_.bootstrap_servers, topic, partitions=log_.partitions, replication=log_.replication_factor
         )
     return JoinedTable(
-        HBase(topology.hbase.thrift),
+        HBaseConnection(topology.hbase.thrift),
         table=hbase_table(topology.name, table.name),
         layouts=layouts_table(topology.name),
         name=table.name,
@@ -157,12 +157,12 @@ def _home() -> Path:
 
 class _Join:
     def __init__(
-        self, topology: Topology, table: Table, stop: threading.Event, *, rebuild: bool, metrics: Metrics
+        self, topology: Topology, table: Table, stop: threading.Event, *, rebuild: bool, metrics: JoinMetrics
     ) -> None:
         self.topology, self.table, self.stop, self.metrics = topology, table, stop, metrics
         home = _home()
         self.scratch = home / "spark" / topology.name / table.name
-        self.checkpoint = Checkpoint(home / "checkpoints" / topology.name / table.name)
+        self.checkpoint = QueryCheckpoint(home / "checkpoints" / topology.name / table.name)
         if rebuild:
             self.checkpoint.clear()
         self.joined = sink_of(topology, table)

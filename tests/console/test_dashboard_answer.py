@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.dashboard.answer import Answer, Row, read_answer
+from console.dashboard.answer import Answer, PageRow, read_answer
 from console.dashboard.freshness import Freshness
 from console.dashboard.text import age_text, cell_text, count_text, facet_text, latency_text
-from console.dashboard.view import Column, View
+from console.dashboard.view import PageColumn, View
 
 VIEW = View(
     title="t",
-    facets=(Column(name="status", look="text", heading="Status"),),
-    columns=(Column(name="id", look="number", heading="Id"),),
+    facets=(PageColumn(name="status", look="text", heading="Status"),),
+    columns=(PageColumn(name="id", look="number", heading="Id"),),
     time="_q_at",
     time_heading="At",
     words=(),
 )
 
 
-def answer(*rows: Row, received_ms: int, newest_indexed_ms: int) -> Answer:
+def answer(*rows: PageRow, received_ms: int, newest_indexed_ms: int) -> Answer:
     return Answer(
         received_ms=received_ms,
         total=len(rows),
@@ -33,8 +33,8 @@ def answer(*rows: Row, received_ms: int, newest_indexed_ms: int) -> Answer:
     )
 
 
-def row(key: str, version: int, *, committed_ms: int, indexed_ms: int) -> Row:
-    return Row(key=key, version=version, committed_ms=committed_ms, indexed_ms=indexed_ms, values={})
+def row(key: str, version: int, *, committed_ms: int, indexed_ms: int) -> PageRow:
+    return PageRow(key=key, version=version, committed_ms=committed_ms, indexed_ms=indexed_ms, values={})
 
 
 def test_answers_of_solr_are_read_whole() -> None:

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from console.dashboard.query import MOST_WORDS, Filters, Params, Value, query_params, search_words, words_query
 from console.dashboard.time import Span, axis_of, instant_of
-from console.dashboard.view import Column, View
+from console.dashboard.view import PageColumn, View
 
 VIEW = View(
     title="Orders",
     facets=(
-        Column(name="status", look="text", heading="Status"),
-        Column(name="quantity", look="number", heading="Quantity"),
+        PageColumn(name="status", look="text", heading="Status"),
+        PageColumn(name="quantity", look="number", heading="Quantity"),
     ),
-    columns=(Column(name="id", look="number", heading="Id"), Column(name="status", look="text", heading="Status")),
+    columns=(
+        PageColumn(name="id", look="number", heading="Id"),
+        PageColumn(name="status", look="text", heading="Status"),
+    ),
     time="_q_created_at",
     time_heading="Created at",
     words=("_t_customer", "_t_note"),

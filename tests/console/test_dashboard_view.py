@@ -7,7 +7,7 @@ import pytest
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import TopologyError, UsageError
-from console.dashboard.view import Field, choose_dashboard, heading, view_of
+from console.dashboard.view import IndexField, choose_dashboard, heading, view_of
 
 TOPOLOGY = """\
 name: fleet
@@ -23,16 +23,16 @@ dashboards:
 FIELDS = {
     field.name: field
     for field in (
-        Field(name="_id", type="string", counted=True),
-        Field(name="plate", type="exact", counted=True),
-        Field(name="owner", type="exact", counted=True),
-        Field(name="_t_owner", type="words", counted=False),
-        Field(name="price", type="string", counted=True),
-        Field(name="_q_price", type="pdouble", counted=True),
-        Field(name="doors", type="pint", counted=True),
-        Field(name="sold_at", type="string", counted=True),
-        Field(name="_q_sold_at", type="pdate", counted=True),
-        Field(name="papers", type="stored", counted=False),
+        IndexField(name="_id", type="string", counted=True),
+        IndexField(name="plate", type="exact", counted=True),
+        IndexField(name="owner", type="exact", counted=True),
+        IndexField(name="_t_owner", type="words", counted=False),
+        IndexField(name="price", type="string", counted=True),
+        IndexField(name="_q_price", type="pdouble", counted=True),
+        IndexField(name="doors", type="pint", counted=True),
+        IndexField(name="sold_at", type="string", counted=True),
+        IndexField(name="_q_sold_at", type="pdate", counted=True),
+        IndexField(name="papers", type="stored", counted=False),
     )
 }
 

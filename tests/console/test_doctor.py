@@ -22,7 +22,7 @@ from console.doctor.doctor import (
     published_schemas,
     reached,
 )
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.facts.tables import Tables
 from tests.joins.joincase import Case, table_id
@@ -171,7 +171,7 @@ def test_a_table_is_faulty_exactly_where_capture_refuses_it(
         for c in (CODE, PLACE)
     )
     capture = Tables("shop", ["shop"], lambda *_: True, Dialect(server="mysql", version=80036), rules=source.rules)
-    capture.begin(Catalog(tables={("shop", "orders"): Table(columns=definitions, keys=keys)}))
+    capture.begin(Catalog(tables={("shop", "orders"): TableDefinition(columns=definitions, keys=keys)}))
     found = [finding for finding in judge(source, replace(GOOD, tables=(facts,))) if finding.check == "shop.orders"]
     published = published_schemas(source, [facts])
     if key is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.status.kafka_positions import CapturedPosition
-from console.status.snapshot_progress import Progress, bars, progress_of, shown
+from console.status.snapshot_progress import SnapshotProgress, bars, progress_of, shown
 
 
 def at(**snapshots: dict[str, object]) -> dict[str, CapturedPosition]:
@@ -33,6 +33,6 @@ def test_the_rest_takes_as_long_a_row_as_what_was_read() -> None:
 def test_a_bar_ends_when_its_snapshot_does(capsys: object) -> None:
     """What is no longer under way is done."""
     with bars() as draw:
-        draw([Progress(table="s.d.t", rows=1, total=4, seconds_left=3.0)])
+        draw([SnapshotProgress(table="s.d.t", rows=1, total=4, seconds_left=3.0)])
         draw([])
     assert "s.d.t: done" in capsys.readouterr().out  # type: ignore[attr-defined]  # pytest's own type is not exported

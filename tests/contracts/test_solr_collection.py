@@ -18,7 +18,7 @@ from cdc.words.errors import Retriable
 from console.provision.file_configset import install_configset
 from console.provision.solr_admin import SolrAdmin
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import Refused
+from indexer.index.processor import RefusedDocument
 from indexer.solr.solr_collection import SolrCollection
 from indexer.solr.solr_rows import all_documents
 
@@ -123,7 +123,7 @@ def test_what_solr_refuses_is_named_and_the_rest_is_taken(collection: SolrCollec
     assert all("For input string" in each.reason or "Error adding field" in each.reason for each in refused)
     assert query(url, name, rows=0)["response"]["numFound"] == 197
     unknown = collection.post([row("z", 1, nothing_known=1)])
-    assert unknown == [Refused(position=0, reason=unknown[0].reason)]
+    assert unknown == [RefusedDocument(position=0, reason=unknown[0].reason)]
     assert "nothing_known" in unknown[0].reason
 
 

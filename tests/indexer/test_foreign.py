@@ -10,10 +10,10 @@ from cdc.stored.foreign import ForeignField, ForeignTable
 from cdc.words.errors import Retriable
 from cdc.words.types import parse_type
 from indexer.foreign import foreign
-from indexer.foreign.foreign import ForeignProcessor, Progress
+from indexer.foreign.foreign import ForeignProcessor, RegionProgress
 from indexer.foreign.mapping import ForeignRow
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Refused
+from indexer.index.processor import DeadLetter, RefusedDocument
 from indexer.peer.peer import Edit, Edits
 from indexer.peer.wire import PUT, Cell
 
@@ -45,13 +45,13 @@ class Servers:
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
         return False
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         raise AssertionError("a fenced post")
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
         return {}
 
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         self.documents += documents
         return set(), []
 
@@ -84,12 +84,12 @@ class Store:
     """ZooKeeper: what it holds outlives a processor."""
 
     def __init__(self) -> None:
-        self.stored: dict[bytes, Progress] = {}
+        self.stored: dict[bytes, RegionProgress] = {}
 
-    def read(self, region: bytes) -> Progress | None:
+    def read(self, region: bytes) -> RegionProgress | None:
         return self.stored.get(region)
 
-    def write(self, region: bytes, progress: Progress) -> None:
+    def write(self, region: bytes, progress: RegionProgress) -> None:
         self.stored[region] = progress
 
     def clear(self, region: bytes) -> None:

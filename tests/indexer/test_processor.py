@@ -12,7 +12,7 @@ from cdc.words.errors import Fatal, Retriable, Skippable
 from cdc.words.types import parse_type
 from indexer.index import processor
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Processor, Refused
+from indexer.index.processor import DeadLetter, Processor, RefusedDocument
 from indexer.peer.peer import Edit, Edits
 from indexer.peer.wire import DELETE_FAMILY, PUT, Cell
 
@@ -45,16 +45,16 @@ class FakeSolr:
         self.fields |= {field.name for field in wanted}
         return len(self.fields) > before
 
-    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
         return lambda: self.post(documents, backlog=backlog)
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         if self.away_after is not None and len(self.posts) >= self.away_after:
             raise Retriable("Solr is away")
         self.posts.append(list(documents))
         known = self.fields | {"_id"}
         return [
-            Refused(position=position, reason="HTTP 400")
+            RefusedDocument(position=position, reason="HTTP 400")
             for position, document in enumerate(documents)
             if document.get("name") == "poison"
             or any(name not in known and not name.startswith("_") for name in document)
@@ -286,6 +286,6 @@ def test_a_refused_barrier_stops_the_process(
     indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without barriers nobody knows what is visible: going on would be a lie."""
-    monkeypatch.setattr(solr, "post", lambda documents, backlog=False: [Refused(position=0, reason="HTTP 400")])
+    monkeypatch.setattr(solr, "post", lambda documents, backlog=False: [RefusedDocument(position=0, reason="HTTP 400")])
     with pytest.raises(Fatal):
         indexer.process(Edits.of([edit(barrier())]), give_up=NEVER)

@@ -20,10 +20,10 @@ from ingest.capture.groups import Limits
 from ingest.capture.marks import SLACK
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import CaughtUp, Fact, Image, RowsLogged, StatementLogged, TransactionBegan, TransactionEnded
-from ingest.facts.relations import Relations
+from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
@@ -37,7 +37,7 @@ TABLE = TableId(source="s", database="d", table="t")
 def shown(column_type: str, *names: str) -> Catalog:
     """A server whose tables have a key only."""
     column = ColumnDefinition(name="id", column_type=column_type, nullable=False, charset=None)
-    table = Table(columns=(column,), keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),))
+    table = TableDefinition(columns=(column,), keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),))
     return Catalog(databases={"d": "utf8mb4"}, tables={("d", name): table for name in names})
 
 
@@ -65,8 +65,8 @@ class Script:
     def seen(self) -> Seen:
         return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
 
-    def relations(self) -> Relations:
-        return Relations()
+    def foreign_keys(self) -> ForeignKeys:
+        return ForeignKeys()
 
     def holds(self, position: Position) -> bool:
         return not self.purged

@@ -13,12 +13,12 @@ from cdc.words.errors import Fatal
 from cdc.words.event import Position
 from cdc.words.naming import TRUNCATE_KEY
 from cdc.words.schema import Column, TableId
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import (
     Fact,
     Operation,
-    Refused,
+    RefusedImage,
     RowsKept,
     RowsLogged,
     StatementLogged,
@@ -35,7 +35,7 @@ from ingest.records.transactions import Transactions
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")
 START = Checkpoint(position=Position(file="f1", pos=4, gtid_set=f"{UUID}:1-6", sequence=100), snapshot="done", ts_ms=5)
-BROKEN = Refused(values={"id": 1, "v": "0000-00-00"}, why="column v: not a day")
+BROKEN = RefusedImage(values={"id": 1, "v": "0000-00-00"}, why="column v: not a day")
 BEGAN = TransactionBegan(f"{UUID}:7", 1_700_000_000_123_456, 9, "f1", 20)
 ENDED = TransactionEnded("f1", 99)
 
@@ -56,13 +56,17 @@ def tables() -> Tables:
         ColumnDefinition(name="id", column_type="int", nullable=False, charset=None),
         ColumnDefinition(name="v", column_type="text", nullable=True, charset="utf8mb4"),
     )
-    table = Table(columns=columns, keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),), charset="utf8mb4")
+    table = TableDefinition(
+        columns=columns, keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),), charset="utf8mb4"
+    )
     found.begin(Catalog(default_charset="utf8mb4", databases={"d": "utf8mb4"}, tables={("d", "t"): table}))
     return found
 
 
 def rows(operation: Operation, *found: Any, pos: int = 40) -> RowsLogged:
-    plain = not any(isinstance(image, Refused) for row in found for image in (row if operation == "update" else [row]))
+    plain = not any(
+        isinstance(image, RefusedImage) for row in found for image in (row if operation == "update" else [row])
+    )
     return RowsLogged(TABLE, operation, found, plain, "f1", pos)
 
 

@@ -14,7 +14,7 @@ from cdc.stored.values import decoder, encoder
 from cdc.topology.reader import read_topology
 from cdc.words.event import Row
 from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import CaughtUp, Image, Refused, RowsKept, RowsLogged, TableDescribed, one_by_one
+from ingest.facts.facts import CaughtUp, Image, RefusedImage, RowsKept, RowsLogged, TableDescribed, one_by_one
 from ingest.mysql.mysql_connection import connected, query
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.seams import Checkpoint
@@ -111,27 +111,29 @@ def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
     assert len(read) == len(ROWS + BROKEN + list(OPAQUE)) + 2
     for key, image in read.items():
         other = logged[key]
-        assert isinstance(image, Refused) == isinstance(other, Refused) == (key in {("t", r["id"]) for r in BROKEN}), (
-            key
-        )
-        if not isinstance(image, Refused) and not isinstance(other, Refused):
+        assert (
+            isinstance(image, RefusedImage)
+            == isinstance(other, RefusedImage)
+            == (key in {("t", r["id"]) for r in BROKEN})
+        ), key
+        if not isinstance(image, RefusedImage) and not isinstance(other, RefusedImage):
             assert exact(image) == exact(other)
             survives(schemas[TableId(source="shop", database=captured.name, table=key[0])], image)
     first = read["t", 1]
-    assert not isinstance(first, Refused)
+    assert not isinstance(first, RefusedImage)
     assert first["bu"] == 2**64 - 1
     assert first["t4"] == "-12:30:00.0025"
     assert first["bin"] == "YQAAAA=="
     assert (first["gv"], first["gs"]) == (-2147483647, -2147483646)
     refused = logged["t", 13]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedImage)
     assert "column ts: 0000-00-00" in refused.why
     assert refused.values["tx"] == "kept"
 
 
 def shown(image: Image) -> Row:
     """The columns of an image, refused or not."""
-    return image.values if isinstance(image, Refused) else image  # type: ignore[return-value]  # values to look at
+    return image.values if isinstance(image, RefusedImage) else image  # type: ignore[return-value]  # values to look at
 
 
 def exact(row: Row) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from cdc.words.errors import TailorbirdError
 from console.stack.proc_stack import Stack
-from indexer.foreign.foreign import Progress, ProgressStore
+from indexer.foreign.foreign import ProgressStore, RegionProgress
 from indexer.peer.zk_registration import session, withdraw
 from indexer.rebuild.targets import Targets
 from indexer.rebuild.zk_state import StoredProgress, StoredTargets
@@ -33,7 +33,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[ProgressStore]:
 
 
 def test_what_was_noted_last_is_read_until_it_is_cleared(store: ProgressStore) -> None:
-    first, second = Progress(5, 1, 1, 500, 0), Progress(7, 2, 2, 999, 1)
+    first, second = RegionProgress(5, 1, 1, 500, 0), RegionProgress(7, 2, 2, 999, 1)
     assert store.read(b"r1") is None
     store.write(b"r1", first)
     store.write(b"r2", first)
@@ -46,7 +46,7 @@ def test_what_was_noted_last_is_read_until_it_is_cleared(store: ProgressStore) -
 def test_another_epoch_has_other_collections(stack: Stack) -> None:
     name = f"t{uuid.uuid4().hex[:8]}"
     with session(stack.addresses()["zookeeper"]) as client:
-        StoredProgress(client, name, epoch=1).write(b"r", Progress(5, 1))
+        StoredProgress(client, name, epoch=1).write(b"r", RegionProgress(5, 1))
         assert StoredProgress(client, name, epoch=2).read(b"r") is None
         StoredProgress(client, name, epoch=2).clear(b"r")
         StoredProgress(client, name, epoch=2).clear(b"r")

@@ -31,7 +31,7 @@ from console.commands.cli_apply import provision
 from console.pipeline.file_topology import load_topology
 from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
-from joins.stores.hbase_table import HBase, patiently
+from joins.stores.hbase_table import HBaseConnection, patiently
 from joins.truth.oracle import tables_after
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
@@ -169,7 +169,7 @@ tables:
             value = json.dumps(schema.to_json())
             self.producer.produce(naming.schemas_topic(name), key=str(schema.table_id), value=value)
         self.producer.flush(30)
-        self.hbase, self.table = HBase(f"127.0.0.1:{thrift}"), naming.hbase_table(name, "wide")
+        self.hbase, self.table = HBaseConnection(f"127.0.0.1:{thrift}"), naming.hbase_table(name, "wide")
         self.processes: list[subprocess.Popen[str]] = []
 
     def make_topics(self) -> None:

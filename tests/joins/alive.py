@@ -32,7 +32,7 @@ from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.capture.signals import Signal
-from ingest.facts.relations import Relation
+from ingest.facts.foreign_keys import ForeignKey
 from ingest.facts.tables import Tables
 from ingest.log.memory_log import Broker
 from ingest.records.records import Recorder
@@ -129,14 +129,14 @@ class World:
                 self._create(server, name)
             server.purged = len(server.log)
             told = [word[1:] for word in self.words if word[0] == "foreign"]
-            server.foreign = [self._relation(*one) for one in told if one[0].partition(".")[0] == source]
+            server.foreign = [self._foreign_key(*one) for one in told if one[0].partition(".")[0] == source]
             later = {word[1].partition(".")[2] for word in self.words if word[0] == "later"}
             never = ["never", source] in self.words
             made[source] = Captured(self.case.name, server, set(keys) - later, never)
         return made
 
-    def _relation(self, child: str, column: str, parent: str, on_delete: str, on_update: str) -> Relation:
-        return Relation(
+    def _foreign_key(self, child: str, column: str, parent: str, on_delete: str, on_update: str) -> ForeignKey:
+        return ForeignKey(
             child=table_id(child),
             columns=(column,),
             parent=table_id(parent),

@@ -30,7 +30,7 @@ from ingest.facts.facts import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.facts.relations import Relation, Relations
+from ingest.facts.foreign_keys import ForeignKey, ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.seams import Checkpoint, PositionLost, Record, Seen, Stream
@@ -65,7 +65,7 @@ class Server:
     log: list[list[Fact]] = field(default_factory=list)
     purged: int = 0
     catalog: Catalog = field(default_factory=Catalog)
-    foreign: list[Relation] = field(default_factory=list)
+    foreign: list[ForeignKey] = field(default_factory=list)
     untold: float = 0.0  # how often a transaction is logged in part, or as a statement
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ class Server:
         """The key of a row."""
         return tuple(row[name] for name in self.keys[table])
 
-    # -- ingest.records.seams.Source
+    # -- ingest.records.seams.SourceServer
 
     def head(self) -> Position:
         self.step(self)
@@ -154,8 +154,8 @@ class Server:
     def seen(self) -> Seen:
         return Seen(catalog=self.catalog, dialect=DIALECT)
 
-    def relations(self) -> Relations:
-        return Relations(self.foreign)
+    def foreign_keys(self) -> ForeignKeys:
+        return ForeignKeys(self.foreign)
 
     def holds(self, position: Position) -> bool:
         return position.pos >= self.purged

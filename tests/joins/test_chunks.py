@@ -10,8 +10,8 @@ import pytest
 
 from cdc.stored.cells import barrier_key
 from joins.steps.chunks import folded, stale_keys, whole_rows
-from joins.steps.records import ROW_GONE, ROW_PUT, Message, Refused
-from joins.stores.hbase_table import HBase, JoinedTable
+from joins.steps.records import ROW_GONE, ROW_PUT, Message, RefusedRecord
+from joins.stores.hbase_table import HBaseConnection, JoinedTable
 
 
 def message(row: int, op: int, v: int) -> Message:
@@ -24,7 +24,7 @@ def test_the_newest_of_each_row_is_written(most: int) -> None:
     are told."""
     chance = random.Random(most)
     messages = [message(chance.randrange(30), chance.choice([ROW_PUT, ROW_GONE]), v) for v in range(300)]
-    notice = Refused("t", 0, 0, "because", None, None).message()
+    notice = RefusedRecord("t", 0, 0, "because", None, None).message()
     newest = {one.k: one for one in messages}
     written = [one for some in folded([*messages, notice], most) for one in some]
     assert notice in written
@@ -95,7 +95,7 @@ def test_the_sweep_deletes_while_it_reads() -> None:
         def table(self, name: str) -> Table:
             return Table()
 
-    hbase = HBase("127.0.0.1:1")
+    hbase = HBaseConnection("127.0.0.1:1")
     hbase._connection = Connection()
     hbase._used = float("inf")
     table = JoinedTable(hbase, table="t", layouts="l", name="wide", family="d", buckets=1)

@@ -17,7 +17,7 @@ from joins.kernel.program import program_of
 from joins.query.plan import Plan
 from joins.steps.envelope import read_envelope
 from joins.steps.records import GONE, REFUSED, STAR, Message, load, text_of, unpack, values_of_text
-from joins.steps.route import Changed, Reader, Refused, Router, Truncated, latest_message
+from joins.steps.route import Changed, LogReader, RefusedRecord, Router, Truncated, latest_message
 from tests.joins.joincase import Case
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -142,11 +142,11 @@ def poisoned(chance: random.Random) -> Iterator[bytes]:
 
 def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
     """What `joins.steps.route` says of each record; behind them what it tells `latest`, which asks for no offset."""
-    reader = Reader(plan, {}, {plan.topics[0]: {0: len(records) // 2}})
+    reader = LogReader(plan, {}, {plan.topics[0]: {0: len(records) // 2}})
     router, told = Router(plan, lambda _, __, rows: [True] * len(rows)), [set[Any]() for _ in (*records, 0)]
     for offset, (key, value) in enumerate(records):
         found = reader.read(plan.topics[0], 0, offset, key, value)
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedRecord):
             told[offset].add(REFUSED)
         elif isinstance(found, Changed) and found.source.needs_latest:
             message = latest_message(found)

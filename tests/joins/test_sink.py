@@ -16,9 +16,9 @@ from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words.errors import Fatal, UsageError
 from cdc.words.types import Canonical, parse_type
 from joins.engine import spark_query
-from joins.engine.file_checkpoint import Checkpoint, QueryRecord
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.proc_worker import settle
-from joins.steps.records import ROW_GONE, Floor, Message, Refused, RowGone, RowPut, dump, load, record_of, text_of
+from joins.steps.records import ROW_GONE, Floor, Message, RefusedRecord, RowGone, RowPut, dump, load, record_of, text_of
 from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
 from joins.stores.hbase_table import connection
 from joins.stores.kafka_table import upserts
@@ -66,7 +66,7 @@ def test_a_row_that_an_inner_join_on_null_hides_is_no_dead_letter() -> None:
 
 def test_dead_letter_names_where_it_came_from() -> None:
     """A person finds topic, partition, offset and reason; a replayed batch repeats the letter under the same key."""
-    refused = Refused("t.a.b.c", 1, 42, "not an envelope: x", None, None)
+    refused = RefusedRecord("t.a.b.c", 1, 42, "not an envelope: x", None, None)
     key, value = dead_letter(refused, "wide", batch=3)
     assert key == b"join/wide/t.a.b.c/1/42"
     told = json.loads(value)
@@ -104,7 +104,7 @@ def test_each_bucket_gets_a_barrier() -> None:
 
 def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
     """What is stored is read back; a second process is refused; an unreadable record says how to go on."""
-    checkpoint = Checkpoint(tmp_path / "wide")
+    checkpoint = QueryCheckpoint(tmp_path / "wide")
     assert checkpoint.record() is None
     assert checkpoint.last_committed() == -1
     record = QueryRecord(id="q", fingerprint="f", partitions=1, first_stamp=5, target={"t": {0: 3}}, complete=False)
@@ -114,7 +114,7 @@ def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
     checkpoint.store(record)
     assert checkpoint.record() == record
     with pytest.raises(UsageError, match="another process holds"):
-        Checkpoint(tmp_path / "wide")
+        QueryCheckpoint(tmp_path / "wide")
     (tmp_path / "wide" / "query.json").write_text('{"format": 99}')
     with pytest.raises(Fatal, match="--rebuild"):
         checkpoint.record()

@@ -19,10 +19,10 @@ from cdc.words.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import CaughtUp, Fact, RowsLogged, TransactionBegan, TransactionEnded
-from ingest.facts.relations import Relations
+from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
@@ -35,7 +35,7 @@ Row = dict[str, bool | int | float | str | None]
 CATALOG = Catalog(
     databases={"d": "utf8mb4"},
     tables={
-        ("d", "t"): Table(
+        ("d", "t"): TableDefinition(
             columns=(
                 ColumnDefinition(name="id", column_type="int", nullable=False, charset=None),
                 ColumnDefinition(name="v", column_type="int", nullable=True, charset=None),
@@ -102,8 +102,8 @@ class Server:
     def seen(self) -> Seen:
         return Seen(catalog=CATALOG, dialect=dialect_of("mysql"))
 
-    def relations(self) -> Relations:
-        return Relations()
+    def foreign_keys(self) -> ForeignKeys:
+        return ForeignKeys()
 
     def holds(self, position: Position) -> bool:
         return True

@@ -17,10 +17,10 @@ from cdc.stored.foreign import ForeignField, ForeignTable
 from cdc.words.errors import Retriable
 from cdc.words.types import parse_type
 from indexer.foreign import foreign
-from indexer.foreign.foreign import ForeignProcessor, NoProgress, Progress, ProgressStore
+from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore, RegionProgress
 from indexer.foreign.mapping import ForeignRow
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Refused
+from indexer.index.processor import DeadLetter, RefusedDocument
 from indexer.peer.peer import Edit, Edits
 from indexer.peer.wire import DELETE_COLUMN, DELETE_FAMILY, PUT, Cell
 
@@ -121,14 +121,14 @@ class World:
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
         return False
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         raise AssertionError("a fenced post")
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
         self.happen()
         return {key: int(self.documents[key]["_version_"]) for key in keys if key in self.documents}
 
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         conflicts: set[str] = set()
         for document in documents:
             self.happen()
@@ -184,13 +184,13 @@ def test_the_last_state_is_shown(seed: int, mapping: str) -> None:
     assert world.shown() == world.wanted()
 
 
-class _Store(dict[bytes, Progress]):
+class _Store(dict[bytes, RegionProgress]):
     """What outlives a process."""
 
-    def read(self, region: bytes) -> Progress | None:
+    def read(self, region: bytes) -> RegionProgress | None:
         return self.get(region)
 
-    def write(self, region: bytes, progress: Progress) -> None:
+    def write(self, region: bytes, progress: RegionProgress) -> None:
         self[region] = progress
 
     def clear(self, region: bytes) -> None:

@@ -18,7 +18,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words.errors import Retriable
 from cdc.words.types import parse_type
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Processor, Refused
+from indexer.index.processor import DeadLetter, Processor, RefusedDocument
 from indexer.peer.peer import Edit, Edits
 from indexer.peer.wire import DELETE_FAMILY, PUT, Cell
 
@@ -63,10 +63,10 @@ class ModelSolr:
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
         return False
 
-    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
         return lambda: self.post(documents, backlog=backlog)
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         for document in documents:
             if self._random.random() < self._faults:
                 raise Retriable("Solr is away")
@@ -197,7 +197,7 @@ def test_a_barrier_is_never_in_solr_before_its_rows(seed: int, batches: int, fau
         log.append(edit([Cell(barrier_key(0), b"d", b"_barrier", stamp + 1, PUT, record.to_bytes())]))
 
     class Watched(ModelSolr):
-        def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+        def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
             for document in documents:  # one by one: a query may come in between any two
                 super().post([document])
                 if (held := self.documents.get("barrier-0")) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc.words.event import ChangeEvent, Row, SourceInfo, Transaction
+from cdc.words.event import ChangeEvent, Row, SourceInfo, TransactionInfo
 from cdc.words.schema import TableId, TableSchema
 
 VERSION = "tailorbird-1"
@@ -75,7 +75,7 @@ def from_envelope(value: Mapping[str, Any]) -> ChangeEvent:
             partial=source.get("partial", False),
         ),
         ts_ms=value["ts_ms"],
-        transaction=transaction and Transaction(**transaction),
+        transaction=transaction and TransactionInfo(**transaction),
     )
 
 

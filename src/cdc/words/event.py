@@ -54,7 +54,7 @@ class SourceInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class TransactionInfo:
     """Where a change stood in its source transaction; both orders count from 1."""
 
     id: str
@@ -75,4 +75,4 @@ class ChangeEvent:
     after: Row | None
     source: SourceInfo
     ts_ms: int
-    transaction: Transaction | None = None
+    transaction: TransactionInfo | None = None

@@ -38,7 +38,7 @@ def provision(topology: Topology) -> Iterator[Outcome]:
     `console.provision.apply.apply`.
     """
     # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
-    from console.commands.index.cli_index_rebuild import Backfills
+    from console.commands.index.cli_index_rebuild import StoredBackfills
     from console.provision.apply import apply as apply_topology
     from console.provision.hbase_admin import HBaseAdmin
     from console.provision.solr_cloud import admin_of
@@ -56,6 +56,6 @@ def provision(topology: Topology) -> Iterator[Outcome]:
             peers=hbase,
             collections=lambda: admin_of(topology.solr),
             names=Generations(client),
-            backfills=Backfills(topology, client),
+            backfills=StoredBackfills(topology, client),
             cluster_key=lambda peer: cluster_key(zookeeper, peer),
         )

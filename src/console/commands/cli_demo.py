@@ -87,7 +87,7 @@ def _run(
     from console.commands.cli_demo_steps import Sampler, counts, traffic, traffic_beside, verdict, wait_until_quiet
     from console.demo.mysql_demo import MySqlShop
     from console.demo.shop import Shop
-    from console.demo.solr_freshness import Freshness, percentile
+    from console.demo.solr_freshness import FreshnessMeter, percentile
     from console.pipeline.file_topology import home, load_topology
     from console.pipeline.proc_pipeline import Pipeline
     from console.probes.proc_steal import Stolen
@@ -153,7 +153,7 @@ def _run(
     console.print(f"page: http://127.0.0.1:{page_port}/   (ready after {ready:.0f} s, warm after {rounds} rounds)")
 
     session = reading_session(topology.solr)
-    freshness = Freshness(f"{topology.solr.url}/{index.collection}", key="id", version="revision", session=session)
+    freshness = FreshnessMeter(f"{topology.solr.url}/{index.collection}", key="id", version="revision", session=session)
     freshness.start()
     closing.callback(freshness.stop)
     sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(seed + 1))

@@ -14,8 +14,8 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, Retriable
 from cdc.words.schema import TableId
 from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import Change, Shop
-from console.demo.solr_freshness import Freshness
+from console.demo.shop import Shop, ShopTransaction
+from console.demo.solr_freshness import FreshnessMeter
 from console.pipeline.proc_pipeline import Pipeline
 from console.status.http_metrics import read_metrics
 from console.status.kafka_positions import CapturedPosition, PositionsReader
@@ -36,7 +36,7 @@ _STANDSTILL = 120.0  # seconds without a row captured, joined or indexed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Comparison:
     """How HBase and Solr differ from the query's answer over the source databases."""
 
     rows: int
@@ -62,7 +62,7 @@ def counts(pipeline: Pipeline) -> dict[str, int]:
     return totals
 
 
-def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[Change]:
+def traffic(shop: Shop, *, rate: float, until: Callable[[], bool]) -> Iterator[ShopTransaction]:
     """Live changes at `rate` a second, evenly spaced; behind schedule it does not sleep."""
     due = time.monotonic()
     while not until():
@@ -103,11 +103,11 @@ def traffic_beside(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterator[C
 class Sampler:
     """Chooses which of the traffic's changes the freshness is measured on: `per_second` of the orders' versions."""
 
-    def __init__(self, freshness: Freshness, *, per_second: float, random: Random) -> None:
+    def __init__(self, freshness: FreshnessMeter, *, per_second: float, random: Random) -> None:
         self._freshness, self._pause, self._random = freshness, 1.0 / per_second, random
         self._due = 0.0
 
-    def committed(self, change: Change, at: float) -> None:
+    def committed(self, change: ShopTransaction, at: float) -> None:
         """A change's COMMIT returned at the monotonic time `at`."""
         if change.kind == "order removed":
             self._freshness.forget(int(change.statement.values[0]))
@@ -158,7 +158,7 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
     return ""
 
 
-def verdict(topology: Topology, index_name: str) -> Verdict:
+def verdict(topology: Topology, index_name: str) -> Comparison:
     """Answer the aggregated table's query over the source databases and compare it with HBase and with Solr."""
     index = topology.indexes[index_name]
     table = topology.tables[index.table]
@@ -172,7 +172,7 @@ def verdict(topology: Topology, index_name: str) -> Verdict:
         {name: document.get(name) for name in columns}
         for document in all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
     ]
-    return Verdict(
+    return Comparison(
         rows=len(expected),
         hbase=compare(expected, keyed(stored, table.row_key)),
         solr=compare(expected, keyed(shown, table.row_key)),

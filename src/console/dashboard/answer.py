@@ -13,7 +13,7 @@ from console.dashboard.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PageRow:
     """A document: its key, the version of it, when its newest change was committed and when it was indexed (ms)."""
 
     key: str
@@ -42,7 +42,7 @@ class Answer:
     received_ms: int
     total: int
     all_rows: int
-    rows: tuple[Row, ...]
+    rows: tuple[PageRow, ...]
     facets: Mapping[str, FacetCounts]
     bars: tuple[tuple[int, int], ...]
     span: Span | None
@@ -72,8 +72,8 @@ def read_answer(view: View, response: Mapping[str, Any], *, received_ms: int) ->
     )
 
 
-def _row(view: View, document: Mapping[str, Any]) -> Row:
-    return Row(
+def _row(view: View, document: Mapping[str, Any]) -> PageRow:
+    return PageRow(
         key=document[UNIQUE_KEY],
         version=document.get(FENCE, 0),
         committed_ms=document.get(TS),

@@ -11,12 +11,12 @@ from typing import Any
 from nicegui import events, ui
 from nicegui.element import Element
 
-from console.dashboard.answer import Answer, FacetCounts, Row
+from console.dashboard.answer import Answer, FacetCounts, PageRow
 from console.dashboard.freshness import Freshness
 from console.dashboard.query import Value
 from console.dashboard.text import NOTHING, ago_text, cell_text, count_text, facet_text, latency_text
 from console.dashboard.time import Axis, Span, bar, edges, label, span_label
-from console.dashboard.view import Column, View
+from console.dashboard.view import PageColumn, View
 
 ARRIVED_MS = 3_000
 TICKS = 6
@@ -59,7 +59,7 @@ class FacetPart:
     """Checkboxes of one column's values; they keep the order of first sight: none moves under the pointer."""
 
     def __init__(
-        self, column: Column, choose: Callable[[str, Value, bool], None], whole: Callable[[str], None]
+        self, column: PageColumn, choose: Callable[[str, Value, bool], None], whole: Callable[[str], None]
     ) -> None:
         self._column, self._choose = column, choose
         self._boxes: dict[Value, tuple[Element, ui.checkbox, ui.label]] = {}
@@ -208,7 +208,7 @@ class TablePart:
         shown, total = len(answer.rows), answer.total
         self._note.set_text(f"the newest {shown} of {count_text(total)}" if total > shown else "")
 
-    def _row(self, row: Row, now_ms: int, freshness: Freshness) -> dict[str, Any]:
+    def _row(self, row: PageRow, now_ms: int, freshness: Freshness) -> dict[str, Any]:
         latency = freshness.of(row.key, row.version)
         texts = {c.name: cell_text(row.values[c.name], c.look) for c in self._view.columns}
         age = None if row.committed_ms is None else now_ms - row.committed_ms

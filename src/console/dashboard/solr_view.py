@@ -13,7 +13,7 @@ from cdc.words.errors import Fatal, Retriable, TailorbirdError
 from console.dashboard.answer import Answer, read_answer
 from console.dashboard.query import Filters, query_params
 from console.dashboard.time import Axis
-from console.dashboard.view import Field, View
+from console.dashboard.view import IndexField, View
 from indexer.solr.solr_http import reading_session
 
 SECONDS_TO_ANSWER = 10.0
@@ -30,11 +30,11 @@ class SolrView:
         session = reading_session(solr)
         self._client = pysolr.Solr(f"{solr.url}/{collection}", timeout=SECONDS_TO_ANSWER, session=session)
 
-    def fields(self) -> dict[str, Field]:
+    def fields(self) -> dict[str, IndexField]:
         """The fields of the core, by name, in the order in which they were declared."""
         answer = self._ask("schema/fields", {"q": "", "showDefaults": "true", "includeDynamic": "true"})
         return {
-            field["name"]: Field(
+            field["name"]: IndexField(
                 name=field["name"],
                 type=field["type"],
                 counted=bool(field.get("docValues")) and not field.get("multiValued"),

@@ -17,7 +17,7 @@ _NUMBERS = {"pint", "plong", "pfloat", "pdouble"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class IndexField:
     """A field of the index as Solr's schema tells it; `counted` says whether its values can be counted and filtered."""
 
     name: str
@@ -26,7 +26,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class PageColumn:
     """A column of the page, how it looks, and the heading that people read."""
 
     name: str
@@ -39,8 +39,8 @@ class View:
     """A dashboard ready to be queried: `time` and `words` are fields of Solr, `facets` and `columns` are columns."""
 
     title: str
-    facets: tuple[Column, ...]
-    columns: tuple[Column, ...]
+    facets: tuple[PageColumn, ...]
+    columns: tuple[PageColumn, ...]
     time: str | None
     time_heading: str
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ def choose_dashboard(topology: Topology, name: str | None) -> Dashboard:
     return topology.dashboards[name]
 
 
-def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Field]) -> View | None:
+def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> View | None:
     """The dashboard over an index with these fields; None while the index has none of any table's columns yet.
 
     TopologyError when the dashboard names a column that the index does not have, or uses one as its type can not be.
@@ -70,12 +70,12 @@ def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Field
     if not plain:
         return None
 
-    def column(path: str, name: str) -> Column:
+    def column(path: str, name: str) -> PageColumn:
         if not _NAME.fullmatch(name) or name not in plain:
             raise topology.error(path, f"unknown column {name}", "one of " + ", ".join(plain))
-        return Column(name=name, look=_look(plain[name], fields), heading=heading(name))
+        return PageColumn(name=name, look=_look(plain[name], fields), heading=heading(name))
 
-    def facet(path: str, name: str) -> Column:
+    def facet(path: str, name: str) -> PageColumn:
         found = column(path, name)
         if not plain[name].counted:
             raise topology.error(path, f"column {name} is only stored, not counted", "a column of another type")
@@ -105,7 +105,7 @@ def heading(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _look(field: Field, fields: Mapping[str, Field]) -> Look:
+def _look(field: IndexField, fields: Mapping[str, IndexField]) -> Look:
     # an exact value that is text in Solr tells what it is by the type of its query field
     query = fields.get(query_field(field.name))
     if query is not None and query.type == "pdate":

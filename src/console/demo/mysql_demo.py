@@ -10,7 +10,7 @@ import pymysql
 
 from cdc.topology.topology import Source
 from cdc.words.errors import Retriable
-from console.demo.shop import SCHEMAS, Change, Server, Shop, Statement
+from console.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
 
 
 class MySqlShop:
@@ -50,7 +50,7 @@ class MySqlShop:
         shop.remember(orders, customers=customers, products=products, last_order=max(last, max(orders)))
         return True
 
-    def load(self, batches: Iterable[list[Statement]], loaded: Callable[[int], None]) -> None:
+    def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
         """Write the catalogue, one transaction per batch; `loaded` is told how many rows each held."""
         for batch in batches:
             with self._connections[batch[0].server].cursor() as cursor:
@@ -59,7 +59,7 @@ class MySqlShop:
                 cursor.execute("COMMIT")
             loaded(len(batch))
 
-    def apply(self, change: Change) -> float:
+    def apply(self, change: ShopTransaction) -> float:
         """Execute one change; the monotonic time (s) at which its COMMIT returned."""
         self._execute(change.statement.server, change.statement.sql, change.statement.values)
         return time.monotonic()

@@ -56,7 +56,7 @@ _STATUSES = ("new", "paid", "shipped", "returned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class ShopStatement:
     """One SQL statement for one server."""
 
     server: Server
@@ -65,11 +65,11 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ShopTransaction:
     """One source transaction of the traffic; `order` and `revision` name the version to be seen in Solr, if any."""
 
     kind: Kind
-    statement: Statement
+    statement: ShopStatement
     order: int | None = None
     revision: int | None = None
 
@@ -90,7 +90,7 @@ class Shop:
         self.orders, self._living = dict(orders), list(orders)
         self.customers, self.products, self.last_order = customers, products, last_order
 
-    def catalogue(self, *, customers: int, products: int, orders: int, now_ms: int) -> Iterator[list[Statement]]:
+    def catalogue(self, *, customers: int, products: int, orders: int, now_ms: int) -> Iterator[list[ShopStatement]]:
         """The first load, in batches of like statements for `executemany`; orders reach 90 days back from `now_ms`."""
         self.customers, self.products = customers, products
         yield from _batches(self._customer(i + 1) for i in range(customers))
@@ -99,7 +99,7 @@ class Shop:
             self._order(now_ms - self.random.randrange(90 * 86_400_000)).statement for _ in range(orders)
         )
 
-    def traffic(self, now_ms: int) -> Change:
+    def traffic(self, now_ms: int) -> ShopTransaction:
         """The next live change: 33% placed, 34% changed, 14% moved, 10% removed, 6% renamed, 3% repriced.
 
         A rename changes about ten rows of the joined table, a new price about twenty-five.
@@ -109,12 +109,12 @@ class Shop:
             return self._order(now_ms)
         if dice < 0.36:
             price = f"{self.random.randrange(199, 49_900) / 100:.2f}"
-            return Change(
+            return ShopTransaction(
                 kind="product repriced",
                 statement=_update("shop", "products", {"price": price}, self.random.randint(1, self.products)),
             )
         if dice < 0.42:
-            return Change(
+            return ShopTransaction(
                 kind="customer renamed",
                 statement=_update("crm", "customers", {"name": self._name()}, self.random.randint(1, self.customers)),
             )
@@ -123,8 +123,8 @@ class Shop:
             self._living[place] = self._living[-1]
             self._living.pop()
             del self.orders[order]
-            statement = Statement(server="shop", sql="DELETE FROM shop.orders WHERE id = %s", values=(order,))
-            return Change(kind="order removed", statement=statement)
+            statement = ShopStatement(server="shop", sql="DELETE FROM shop.orders WHERE id = %s", values=(order,))
+            return ShopTransaction(kind="order removed", statement=statement)
         revision = self.orders[order] = self.orders[order] + 1
         values: dict[str, Any] = {"revision": revision}
         if dice < 0.66:
@@ -133,9 +133,11 @@ class Shop:
         else:
             moved = "order changed"
             values |= {"status": self.random.choice(_STATUSES), "note": self.random.choice(_NOTES)}
-        return Change(kind=moved, statement=_update("shop", "orders", values, order), order=order, revision=revision)
+        return ShopTransaction(
+            kind=moved, statement=_update("shop", "orders", values, order), order=order, revision=revision
+        )
 
-    def _order(self, created_ms: int) -> Change:
+    def _order(self, created_ms: int) -> ShopTransaction:
         self.last_order += 1
         order = self.last_order
         self.orders[order] = 1
@@ -157,21 +159,21 @@ class Shop:
             " (id, customer_id, product_id, status, quantity, amount, note, created_at, revision)"
             " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
         )
-        statement = Statement(server="shop", sql=sql, values=values)
-        return Change(kind="order placed", statement=statement, order=order, revision=1)
+        statement = ShopStatement(server="shop", sql=sql, values=values)
+        return ShopTransaction(kind="order placed", statement=statement, order=order, revision=1)
 
-    def _customer(self, customer: int) -> Statement:
+    def _customer(self, customer: int) -> ShopStatement:
         email = f"c{customer}@example.org" if self.random.random() < 0.8 else None
         values = (customer, self._name(), self.random.choice(_COUNTRIES), email)
         sql = "INSERT INTO crm.customers (id, name, country, email) VALUES (%s, %s, %s, %s)"
-        return Statement(server="crm", sql=sql, values=values)
+        return ShopStatement(server="crm", sql=sql, values=values)
 
-    def _product(self, product: int) -> Statement:
+    def _product(self, product: int) -> ShopStatement:
         category = self.random.choice(list(_NOUNS))
         title = f"{self.random.choice(_ADJECTIVES)} {self.random.choice(_NOUNS[category])} No. {product}"
         values = (product, title, category, f"{self.random.randrange(199, 49_900) / 100:.2f}")
         sql = "INSERT INTO shop.products (id, title, category, price) VALUES (%s, %s, %s, %s)"
-        return Statement(server="shop", sql=sql, values=values)
+        return ShopStatement(server="shop", sql=sql, values=values)
 
     def _name(self) -> str:
         return f"{self.random.choice(_FIRST)} {self.random.choice(_LAST)}"
@@ -187,14 +189,14 @@ class Shop:
         return None if self.random.random() < 0.01 else self.random.randint(1, self.products)
 
 
-def _update(server: Server, table: str, values: dict[str, Any], key: int) -> Statement:
+def _update(server: Server, table: str, values: dict[str, Any], key: int) -> ShopStatement:
     assignments = ", ".join(f"{column} = %s" for column in values)
     sql = f"UPDATE {server}.{table} SET {assignments} WHERE id = %s"
-    return Statement(server=server, sql=sql, values=(*values.values(), key))
+    return ShopStatement(server=server, sql=sql, values=(*values.values(), key))
 
 
-def _batches(statements: Iterator[Statement], size: int = 1000) -> Iterator[list[Statement]]:
-    batch: list[Statement] = []
+def _batches(statements: Iterator[ShopStatement], size: int = 1000) -> Iterator[list[ShopStatement]]:
+    batch: list[ShopStatement] = []
     for statement in statements:
         batch.append(statement)
         if len(batch) == size:

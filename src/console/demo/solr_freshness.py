@@ -12,7 +12,7 @@ import structlog
 _log = structlog.get_logger()
 
 
-class Freshness:
+class FreshnessMeter:
     """Asks Solr for the versions it is told of until each is shown; runs in a thread of its own.
 
     The figure includes up to `poll` seconds that pass between two queries, so it errs on the slow side; asked much more

@@ -13,7 +13,7 @@ from cdc.topology.topology import Source
 from cdc.words.schema import Column, TableId, TableSchema
 from console.doctor.doctor import Cascade, ServerFacts, TableFacts, Unreached
 from ingest.ddl.catalog import Key
-from ingest.facts.relations import CHANGING
+from ingest.facts.foreign_keys import CHANGING
 from ingest.mysql.mysql_connection import settings
 
 _VARIABLES = (

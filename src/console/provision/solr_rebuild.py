@@ -17,7 +17,7 @@ from indexer.index.collapse import RowChange
 from indexer.index.kafka_dead_letters import DeadLetters
 from indexer.index.mapping import Document, fields_of
 from indexer.index.processor import Quarantine, Tally
-from indexer.rebuild.rebuild import Counts, Nowhere, Rows, Scan, StateStore
+from indexer.rebuild.rebuild import Counts, Nowhere, Scan, StateStore, TableRows
 from indexer.run import AnyCollection, AnyProcessor, build_processor
 from indexer.solr.solr_collection import SolrCollection
 from indexer.table.hbase_layouts import StoredLayouts
@@ -38,7 +38,7 @@ class Rebuilder:
         foreign, table = topology.foreign_tables.get(index.table), topology.tables.get(index.table)
         self._scanned: TableScan | None = None
         self._sample = _Sample()
-        self._rows: Rows
+        self._rows: TableRows
         if foreign is not None:
             self._rows, self._buckets = ForeignReader(topology.hbase.thrift, foreign), 1
         elif table is not None:

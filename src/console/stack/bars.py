@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from console.stack.progress import Progress, StackProgressed, line_of
+from console.stack.progress import StackProgressed, TellProgress, line_of
 
 
 @contextmanager
-def telling(console: Console | None = None) -> Iterator[Progress]:
+def telling(console: Console | None = None) -> Iterator[TellProgress]:
     """A listener for `Stack`; it may be called from several threads, for each `what` from one."""
     console = console or Console(stderr=True)
     if console.is_terminal:
-        with Bars(
+        with Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
         ) as bars:
             yield _Drawn(bars)
@@ -26,7 +25,7 @@ def telling(console: Console | None = None) -> Iterator[Progress]:
 
 
 class _Drawn:
-    def __init__(self, bars: Bars) -> None:
+    def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 

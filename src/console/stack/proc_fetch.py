@@ -33,12 +33,12 @@ from console.stack.artefacts import (
     wrong_jars,
 )
 from console.stack.proc_tools import locked, unpack_mysql
-from console.stack.progress import Progress, StackProgressed
+from console.stack.progress import StackProgressed, TellProgress
 
 _FILES = files("console.stack") / "files"
 
 
-def fetch_bundles(cache: Path, java: Path, progress: Progress, bundles: Collection[Bundle] = BUNDLES) -> None:
+def fetch_bundles(cache: Path, java: Path, progress: TellProgress, bundles: Collection[Bundle] = BUNDLES) -> None:
     """Have these bundles in the cache; quick when they are there already."""
     if all(bundle_folder(cache, bundle).is_dir() for bundle in bundles):
         return
@@ -74,7 +74,7 @@ class _Job:
     wanted: Mapping[Bundle, tuple[Jar, ...]]
     java: Path
     lock: int
-    progress: Progress
+    progress: TellProgress
 
 
 def _download(job: _Job) -> None:
@@ -163,7 +163,7 @@ def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...
         tell(bundle, len(wanted[bundle]))
 
 
-def _install(work: Path, bundle: Bundle, cache: Path, progress: Progress) -> None:
+def _install(work: Path, bundle: Bundle, cache: Path, progress: TellProgress) -> None:
     folder = work / bundle / "lib"
     if bundle == "mysql":
         progress(StackProgressed(what=bundle, step="unpack"))

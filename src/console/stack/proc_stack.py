@@ -42,7 +42,7 @@ from console.stack.proc_files import (
 )
 from console.stack.proc_table import Running, holder_of, launch, mark_of, running_services
 from console.stack.proc_tools import find_java, find_tools, locked
-from console.stack.progress import Progress, StackProgressed, silent
+from console.stack.progress import StackProgressed, TellProgress, silent
 from console.stack.remedies import remedy, tail, telling_lines
 from console.stack.services import BUNDLE_OF, STOP_SECONDS, ServiceSpec, log_files, service_specs, solr_configsets
 from console.stack.settings import CAPTURE_LOGIN, SERVICES, ServiceName, StackSettings
@@ -86,7 +86,7 @@ class Stack:
         """Where clients find each server."""
         return self.settings.addresses()
 
-    def fetch(self, progress: Progress = silent, bundles: Iterable[Bundle] = BUNDLES) -> None:
+    def fetch(self, progress: TellProgress = silent, bundles: Iterable[Bundle] = BUNDLES) -> None:
         """Download what is not in the cache yet: jars, MySQL, and Java or libaio where the machine has none."""
         with explained(self.settings.cache):
             check_space(self.settings.cache, 700)
@@ -95,7 +95,7 @@ class Stack:
             fetch_bundles(self.settings.cache, java, progress, chosen)
             find_tools(self.settings.cache, java, progress, with_mysql="mysql" in chosen)
 
-    def up(self, progress: Progress = silent, services: Iterable[ServiceName] = SERVICES) -> None:
+    def up(self, progress: TellProgress = silent, services: Iterable[ServiceName] = SERVICES) -> None:
         """Have these services running and answering, starting those that are not; safe to repeat and after any crash.
 
         Raises UsageError when a port is taken by another program, TailorbirdError with the tail of the log when a
@@ -114,11 +114,11 @@ class Stack:
                     progress(StackProgressed(what=name, step="note", detail=note))
             _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
 
-    def start(self, service: ServiceName, progress: Progress = silent) -> None:
+    def start(self, service: ServiceName, progress: TellProgress = silent) -> None:
         """Have one service running and answering."""
         self.up(progress, (service,))
 
-    def stop(self, service: ServiceName, progress: Progress = silent) -> None:
+    def stop(self, service: ServiceName, progress: TellProgress = silent) -> None:
         """Stop one service in order; it is no error if it does not run."""
         if self.settings.home.is_dir():
             with self._locked():
@@ -132,7 +132,7 @@ class Stack:
         running.signal(signal.SIGKILL)
         running.wait_gone(10.0)
 
-    def down(self, *, purge: bool = False, progress: Progress = silent) -> None:
+    def down(self, *, purge: bool = False, progress: TellProgress = silent) -> None:
         """Stop every service; with `purge` remove the data folder too (the cache of downloads stays)."""
         if not self.settings.home.is_dir():
             return
@@ -202,7 +202,7 @@ class Stack:
             with locked(self.settings.home / "lock") as self._lock:
                 yield
 
-    def _specs(self, progress: Progress, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
+    def _specs(self, progress: TellProgress, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
         chosen = set(services)
         java = find_java(self.settings.cache, self._environ, progress)
         needed = {BUNDLE_OF[name] for name in chosen}
@@ -248,7 +248,7 @@ class Stack:
             raise self._failure(spec.name, "its data folder could not be prepared")
         preparation.work.rename(preparation.result)
 
-    def _bring_up(self, spec: ServiceSpec, running: Running | None, progress: Progress) -> None:
+    def _bring_up(self, spec: ServiceSpec, running: Running | None, progress: TellProgress) -> None:
         name = spec.name
         if running is None:
             if spec.preparation and not spec.preparation.result.exists():
@@ -272,7 +272,7 @@ class Stack:
             time.sleep(0.2)
         progress(StackProgressed(what=name, step="ready", detail=f"on port {spec.ports[0][1]}"))
 
-    def _stop(self, services: Iterable[ServiceName], progress: Progress) -> None:
+    def _stop(self, services: Iterable[ServiceName], progress: TellProgress) -> None:
         living = running_services(self.settings.home)
 
         def stop(name: ServiceName) -> None:

@@ -20,7 +20,7 @@ class StackProgressed:
     total: int = 0
 
 
-Progress = Callable[[StackProgressed], None]
+TellProgress = Callable[[StackProgressed], None]
 
 
 def silent(progressed: StackProgressed) -> None:

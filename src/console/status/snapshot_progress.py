@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rich.progress import BarColumn, TaskID, TextColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from console.status.kafka_positions import CapturedPosition
 
@@ -15,7 +14,7 @@ PATIENCE = 10.0  # seconds until a snapshot that was asked for must have begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class SnapshotProgress:
     """One table's snapshot: rows read, about how many there are (None: not known), seconds to go (None: not known)."""
 
     table: str
@@ -24,9 +23,9 @@ class Progress:
     seconds_left: float | None
 
 
-def progress_of(positions: Mapping[str, CapturedPosition], now_ms: float) -> list[Progress]:
+def progress_of(positions: Mapping[str, CapturedPosition], now_ms: float) -> list[SnapshotProgress]:
     """The snapshots under way, by name; `now_ms` is the present."""
-    found: list[Progress] = []
+    found: list[SnapshotProgress] = []
     for source, position in sorted(positions.items()):
         for name, entry in sorted(position.snapshots.items()):
             rows, total, began = entry.get("rows", 0), entry.get("total"), entry.get("began_ms")
@@ -34,11 +33,11 @@ def progress_of(positions: Mapping[str, CapturedPosition], now_ms: float) -> lis
             if rows and total is not None and began is not None:
                 # the server's estimate may be too small: there is a little left as long as it goes on
                 left = max(total - rows, 0) * max(now_ms - began, 0) / rows / 1000
-            found.append(Progress(table=f"{source}.{name}", rows=rows, total=total, seconds_left=left))
+            found.append(SnapshotProgress(table=f"{source}.{name}", rows=rows, total=total, seconds_left=left))
     return found
 
 
-def shown(one: Progress) -> str:
+def shown(one: SnapshotProgress) -> str:
     """One line of text."""
     total = f" of about {one.total:,} ({min(100, 100 * one.rows // max(one.total, 1))} %)" if one.total else ""
     left = f", about {one.seconds_left:.0f} s to go" if one.seconds_left is not None else ""
@@ -46,12 +45,12 @@ def shown(one: Progress) -> str:
 
 
 @contextmanager
-def bars() -> Iterator[Callable[[Iterable[Progress]], None]]:
+def bars() -> Iterator[Callable[[Iterable[SnapshotProgress]], None]]:
     """A bar for each snapshot, drawn anew whenever the function is called with what is under way."""
     known: dict[str, TaskID] = {}
-    with Bars(BarColumn(), TextColumn("{task.description}")) as drawn:
+    with Progress(BarColumn(), TextColumn("{task.description}")) as drawn:
 
-        def draw(found: Iterable[Progress]) -> None:
+        def draw(found: Iterable[SnapshotProgress]) -> None:
             present = {one.table: one for one in found}
             for table in known.keys() - present.keys():
                 drawn.update(known[table], completed=1, total=1, description=f"{table}: done")

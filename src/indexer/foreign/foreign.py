@@ -24,7 +24,7 @@ from indexer.peer.wire import Write
 ROWS_AT_A_TIME = 500
 
 
-class Progress(NamedTuple):
+class RegionProgress(NamedTuple):
     """How far a region's batch is: every edit below `sequence` is indexed, and the first `writes` of that one.
 
     `parts`, `accepted` and `dead` are what the batch has come to so far, so that its tally is whole in the end.
@@ -47,19 +47,19 @@ class ProgressStore(Protocol):
     What a restart may lose: a batch begins anew then, which is only slower.
     """
 
-    def read(self, region: bytes) -> Progress | None: ...
-    def write(self, region: bytes, progress: Progress) -> None: ...
+    def read(self, region: bytes) -> RegionProgress | None: ...
+    def write(self, region: bytes, progress: RegionProgress) -> None: ...
     def clear(self, region: bytes) -> None: ...
 
 
 class NoProgress:
     """Keeps nothing: each batch begins anew. For whoever indexes rows, and no batches."""
 
-    def read(self, region: bytes) -> Progress | None:
+    def read(self, region: bytes) -> RegionProgress | None:
         """None."""
         return None
 
-    def write(self, region: bytes, progress: Progress) -> None:
+    def write(self, region: bytes, progress: RegionProgress) -> None:
         """Nothing."""
 
     def clear(self, region: bytes) -> None:
@@ -108,7 +108,7 @@ class ForeignProcessor:
         under_way = []
         for region in edits.regions:
             before = self._progress.read(region)
-            progress = self._run(edits, region, before or Progress(), give_up)
+            progress = self._run(edits, region, before or RegionProgress(), give_up)
             tally.accepted += progress.accepted
             tally.dead += progress.dead
             if before is not None or progress.parts > 1:
@@ -118,7 +118,7 @@ class ForeignProcessor:
             self._progress.clear(region)
         return tally
 
-    def _run(self, edits: Edits, region: bytes, before: Progress, give_up: float) -> Progress:
+    def _run(self, edits: Edits, region: bytes, before: RegionProgress, give_up: float) -> RegionProgress:
         """Index a region's edits behind `before`; how far it is then. The end is not noted: HBase is answered."""
         progress = before
         for part in self._parts(edits, region, before):
@@ -127,7 +127,7 @@ class ForeignProcessor:
             if self._monotonic() > give_up:
                 raise Retriable(f"a batch takes longer than HBase waits, {progress.accepted} documents are indexed")
             found = self._index(part.touched)
-            progress = Progress(
+            progress = RegionProgress(
                 sequence=part.sequence,
                 writes=part.writes,
                 parts=progress.parts + 1,
@@ -158,7 +158,7 @@ class ForeignProcessor:
             tallies.append(tally)
         return tallies[0]
 
-    def _parts(self, edits: Edits, region: bytes, done: Progress) -> Iterator[_Part]:
+    def _parts(self, edits: Edits, region: bytes, done: RegionProgress) -> Iterator[_Part]:
         """A region's writes that may change a document, some rows at a time; a row that was read behind all writes of
         the batch is not read again for the later ones."""
         part = _Part()

@@ -8,7 +8,7 @@ from cdc.words.errors import UsageError
 from indexer.index.processor import Tally
 
 
-class Metrics:
+class IndexMetrics:
     """What became of the batches of one index; served on 127.0.0.1 when given a port."""
 
     def __init__(self, index: str, port: int) -> None:

@@ -46,7 +46,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedDocument:
     """A document that Solr refused for what is in it (HTTP 400): its place in what was posted, and Solr's reason."""
 
     position: int
@@ -96,11 +96,11 @@ class Collection(Protocol):
     """
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool: ...
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]: ...
-    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]: ...
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]: ...
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]: ...
 
 
-class Layouts(Protocol):
+class LayoutStore(Protocol):
     """Stored layouts by id (indexer.table.hbase_layouts); Skippable for an id that is not stored."""
 
     def layout(self, layout_id: int) -> Layout: ...
@@ -124,7 +124,7 @@ class _Post:
     """A chunk that is with Solr; `wait` returns what Solr refused of it."""
 
     chunk: _Chunk
-    wait: Callable[[], list[Refused]]
+    wait: Callable[[], list[RefusedDocument]]
 
 
 class Processor:
@@ -140,7 +140,7 @@ class Processor:
         table: str,
         family: str,
         search: Sequence[str],
-        layouts: Layouts,
+        layouts: LayoutStore,
         collection: Collection,
         quarantine: Quarantine,
         clock_ms: Callable[[], int],

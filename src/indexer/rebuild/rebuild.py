@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from cdc.words.errors import Retriable
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, Refused, Tally
+from indexer.index.processor import DeadLetter, RefusedDocument, Tally
 
 _ATTEMPTS = 60
 
@@ -37,7 +37,7 @@ class Counts:
     dead: int
 
 
-class Rows(Protocol):
+class TableRows(Protocol):
     """Where rows are read (indexer.table.hbase_scan); Retriable while it is away."""
 
     def pages(self, bucket: int, after: bytes | None) -> Iterator[list[RowChange]]: ...
@@ -80,7 +80,7 @@ class Scan:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TableRows,
         index: Callable[[Sequence[RowChange]], Tally],
         state: StateStore,
         *,
@@ -182,12 +182,12 @@ class Nowhere:
         """As `ensure` has it; else nothing is missing here."""
         return self._ensure(wanted)
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         """Takes everything."""
         self._posted(documents)
         return []
 
-    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
         """Takes everything."""
         self._posted(documents)
         return list
@@ -196,7 +196,7 @@ class Nowhere:
         """Nothing is here."""
         return {}
 
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         """Takes everything."""
         self._posted(documents)
         return set(), []

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from cdc.words.errors import Retriable
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import Collection, Refused
+from indexer.index.processor import Collection, RefusedDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,16 @@ class Fanout:
         added = [each.ensure_fields(fields) for each in self._collections]
         return any(added)
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         """To each in order, as `Collection.post`."""
         return self.begin(documents, backlog=backlog)()
 
-    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
         """To all at once, as `Collection.begin`."""
         waits = [each.begin(documents, backlog=backlog) for each in self._collections]
 
-        def wait() -> list[Refused]:
-            refused: dict[int, Refused] = {}
+        def wait() -> list[RefusedDocument]:
+            refused: dict[int, RefusedDocument] = {}
             for each in waits:
                 for found in each():
                     refused.setdefault(found.position, found)

@@ -13,7 +13,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from cdc.words.errors import Fatal, Retriable, UsageError
-from indexer.foreign.foreign import Progress
+from indexer.foreign.foreign import RegionProgress
 from indexer.peer.zk_registration import ANSWER_SECONDS, parent_node
 from indexer.rebuild.targets import Targets, load_targets
 
@@ -115,7 +115,7 @@ class StoredProgress:
         self._client, self._epoch = client, epoch
         self._node = f"{parent_node(peer)}/progress"
 
-    def read(self, region: bytes) -> Progress | None:
+    def read(self, region: bytes) -> RegionProgress | None:
         """What `write` stored of a region; None where no batch is under way."""
         node = f"{self._node}/{region.decode()}"
         with _away():
@@ -125,11 +125,11 @@ class StoredProgress:
                 return None
         try:
             value = json.loads(stored)
-            return Progress(**value["progress"]) if value["epoch"] == self._epoch else None
+            return RegionProgress(**value["progress"]) if value["epoch"] == self._epoch else None
         except (KeyError, ValueError, TypeError) as error:
             raise Fatal(f"ZooKeeper's {node} can not be read: {error!r}", f"delete it: {node}") from error
 
-    def write(self, region: bytes, progress: Progress) -> None:
+    def write(self, region: bytes, progress: RegionProgress) -> None:
         """Store how far a region's batch is."""
         node = f"{self._node}/{region.decode()}"
         value = json.dumps({"epoch": self._epoch, "progress": progress._asdict()}).encode()

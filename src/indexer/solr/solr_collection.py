@@ -17,7 +17,7 @@ from cdc.stored import fields
 from cdc.topology.topology import Solr
 from cdc.words.errors import Fatal, Retriable
 from indexer.index.mapping import CONVERSIONS, Document, Field
-from indexer.index.processor import Refused
+from indexer.index.processor import RefusedDocument
 from indexer.solr.solr_http import AWAY, Exchange, SolrConnections
 
 _BAD_REQUEST = 400
@@ -114,11 +114,11 @@ class SolrCollection:
             raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}", AWAY)
         return status == 200
 
-    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[Refused]]:
+    def begin(self, documents: Sequence[Document], *, backlog: bool = False) -> Callable[[], list[RefusedDocument]]:
         """Start `post` in another thread; the returned call waits for its end, and returns or raises what it does."""
         return self._posts.submit(self.post, documents, backlog=backlog).result
 
-    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[Refused]:
+    def post(self, documents: Sequence[Document], *, backlog: bool = False) -> list[RefusedDocument]:
         """Hand documents to Solr in order; those that it refuses for what is in them, by place.
 
         Returns once Solr holds all others. Retriable while Solr is away or in trouble: then any part may be held.
@@ -128,8 +128,8 @@ class SolrCollection:
             return self._post_converted(documents, backlog)
         return self._post(documents, backlog)
 
-    def _post_converted(self, documents: Sequence[Document], backlog: bool) -> list[Refused]:
-        refused: list[Refused] = []
+    def _post_converted(self, documents: Sequence[Document], backlog: bool) -> list[RefusedDocument]:
+        refused: list[RefusedDocument] = []
         converted: list[Document] = []
         places: list[int] = []
         for position, document in enumerate(documents):
@@ -137,9 +137,10 @@ class SolrCollection:
                 converted.append(self.converted(document))
                 places.append(position)
             except ValueError as error:
-                refused.append(Refused(position=position, reason=str(error)))
+                refused.append(RefusedDocument(position=position, reason=str(error)))
         refused += [
-            Refused(position=places[each.position], reason=each.reason) for each in self._post(converted, backlog)
+            RefusedDocument(position=places[each.position], reason=each.reason)
+            for each in self._post(converted, backlog)
         ]
         return refused
 
@@ -155,20 +156,20 @@ class SolrCollection:
                     raise ValueError(f"{what}: `tailorbird index reindex`") from error
         return changed
 
-    def _post(self, documents: Sequence[Document], backlog: bool) -> list[Refused]:
+    def _post(self, documents: Sequence[Document], backlog: bool) -> list[RefusedDocument]:
         if not documents:
             return []
         reason = self._add(documents, backlog)
         if reason is None:
             return []
         if len(documents) == 1:
-            return [Refused(position=0, reason=reason)]
+            return [RefusedDocument(position=0, reason=reason)]
         # Halving finds the culprits in few posts, and never blames a document for a fault of the server's, as
         # Solr's TolerantUpdateProcessor does: it reports a full disk as errors of the documents.
         half = len(documents) // 2
         tail = self._post(documents[half:], backlog)
         return self._post(documents[:half], backlog) + [
-            Refused(position=half + each.position, reason=each.reason) for each in tail
+            RefusedDocument(position=half + each.position, reason=each.reason) for each in tail
         ]
 
     def purge_stubs(self, *, before_ms: int, buckets: int) -> int:
@@ -225,7 +226,7 @@ class SolrCollection:
         found = self._search(query, rows="100000", fl=fields.UNIQUE_KEY)["docs"]
         return [document[fields.UNIQUE_KEY] for document in found]
 
-    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[Refused]]:
+    def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         """Write documents whose `_version_` is still theirs (-1: absent), past the fence; the keys of those whose is
         not, and what Solr refused."""
         if not documents:
@@ -245,13 +246,15 @@ class SolrCollection:
         if status != _BAD_REQUEST:
             raise Retriable(f"Solr at {self._url}: HTTP {status}: {answer[:200]!r}", AWAY)
         if len(documents) == 1:
-            return set(), [Refused(position=0, reason=_reason(answer))]
+            return set(), [RefusedDocument(position=0, reason=_reason(answer))]
         # A refused request may have written some of its documents; their versions differ now, so they come as
         # conflicts and are done again by the caller.
         half = len(documents) // 2
         conflicts, refused = self.put_if(documents[:half])
         more, tail = self.put_if(documents[half:])
-        return conflicts | more, refused + [Refused(position=half + each.position, reason=each.reason) for each in tail]
+        return conflicts | more, refused + [
+            RefusedDocument(position=half + each.position, reason=each.reason) for each in tail
+        ]
 
     def _get(self, keys: Sequence[str], **parameters: str) -> list[dict[str, Any]]:
         if not keys:

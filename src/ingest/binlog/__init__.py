@@ -5,14 +5,14 @@ way for consumers of row changes only.
 """
 
 from ingest.binlog.binlog import Binlog
-from ingest.binlog.format.columns import Column, ColumnHint, SchemaSource
+from ingest.binlog.format.columns import ColumnHint, LoggedColumn, SchemaSource
 from ingest.binlog.format.flavour import ABSENT, Flavour
 from ingest.binlog.format.tablemap import TableMap
 from ingest.binlog.json.diff import JsonDiff, JsonDiffs, apply_diffs
 from ingest.binlog.json.jsonb import JSON_NULL
-from ingest.binlog.reading.handlers import ContentHandler, Pipeline, TransactionAggregator
-from ingest.binlog.reading.position import Checkpoint, parse_position
-from ingest.binlog.reading.reader import Reader, Statement
+from ingest.binlog.reading.handlers import ContentHandler, HandlerChain, TransactionAggregator
+from ingest.binlog.reading.position import BinlogPosition, parse_position
+from ingest.binlog.reading.reader import BinlogReader, Statement
 from ingest.binlog.reading.stream import Committed, EventStream, RowBatch, StreamOptions
 from ingest.binlog.run import create_transport, open_binlog, open_reader
 
@@ -20,17 +20,17 @@ __all__ = [
     "ABSENT",
     "JSON_NULL",
     "Binlog",
-    "Checkpoint",
-    "Column",
+    "BinlogPosition",
+    "BinlogReader",
     "ColumnHint",
     "Committed",
     "ContentHandler",
     "EventStream",
     "Flavour",
+    "HandlerChain",
     "JsonDiff",
     "JsonDiffs",
-    "Pipeline",
-    "Reader",
+    "LoggedColumn",
     "RowBatch",
     "SchemaSource",
     "Statement",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from cdc.words.errors import TailorbirdError
 from ingest.binlog.reading import events as e
-from ingest.binlog.reading.handlers import Pipeline
-from ingest.binlog.reading.position import Checkpoint
-from ingest.binlog.reading.reader import Reader, Transport
+from ingest.binlog.reading.handlers import HandlerChain
+from ingest.binlog.reading.position import BinlogPosition
+from ingest.binlog.reading.reader import BinlogReader, Transport
 from ingest.binlog.reading.stream import StreamOptions
 
 
@@ -22,14 +22,14 @@ class Binlog:
     def __init__(self, transport: Transport, options: StreamOptions | None = None) -> None:
         self._transport = transport
         self._options = options
-        self._start = Checkpoint()
-        self._reader: Reader | None = None
+        self._start = BinlogPosition()
+        self._reader: BinlogReader | None = None
         self._events: Iterator[e.Event] = iter(())
-        self.content_handlers = Pipeline()
+        self.content_handlers = HandlerChain()
 
     def connect(self) -> None:
         """Begin reading at the position that was set, or where the transport begins; again after `disconnect`."""
-        self._reader = Reader(self._transport, self._start, self._options)
+        self._reader = BinlogReader(self._transport, self._start, self._options)
         self._events = self._read(self._reader)
 
     def disconnect(self) -> None:
@@ -40,14 +40,14 @@ class Binlog:
             self._reader = None
         self._events = iter(())
 
-    def position(self) -> Checkpoint:
+    def position(self) -> BinlogPosition:
         """Where reading goes on."""
         return self._start if self._reader is None else self._reader.checkpoint
 
-    def set_position(self, position: Checkpoint) -> None:
+    def set_position(self, position: BinlogPosition) -> None:
         """Read from elsewhere, from the next event on; a bare position means the current file."""
         if not position.file and position.gtids is None:
-            position = Checkpoint(file=self.position().file, position=position.position)
+            position = BinlogPosition(file=self.position().file, position=position.position)
         connected = self._reader is not None
         self.disconnect()
         self._start = position
@@ -69,7 +69,7 @@ class Binlog:
         while (event := self.wait_for_next_event()) is not None:
             yield event
 
-    def _read(self, reader: Reader) -> Iterator[e.Event]:
+    def _read(self, reader: BinlogReader) -> Iterator[e.Event]:
         try:
             for raw in reader.raw_events():
                 yield reader.stream.typed(raw)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ingest.binlog.binlog import Binlog
-from ingest.binlog.reading.position import Checkpoint
-from ingest.binlog.reading.reader import Reader, Transport
+from ingest.binlog.reading.position import BinlogPosition
+from ingest.binlog.reading.reader import BinlogReader, Transport
 from ingest.binlog.reading.stream import StreamOptions
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.transports.proc_background import BackgroundTransport
@@ -21,9 +21,9 @@ def create_transport(uri: str) -> Transport:
     return MysqlTransport(address)
 
 
-def open_reader(uri: str, start: Checkpoint | None = None, options: StreamOptions | None = None) -> Reader:
+def open_reader(uri: str, start: BinlogPosition | None = None, options: StreamOptions | None = None) -> BinlogReader:
     """The fast way: row batches, statements and transaction ends of the binlog at `uri`."""
-    return Reader(create_transport(uri), start, options)
+    return BinlogReader(create_transport(uri), start, options)
 
 
 def open_binlog(uri: str, options: StreamOptions | None = None, *, background: bool = False) -> Binlog:

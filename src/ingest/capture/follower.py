@@ -25,7 +25,7 @@ from ingest.facts.redecode import waiting
 from ingest.facts.tables import Tables
 from ingest.mend.mending import MendingTransactions
 from ingest.mend.rounds import Rounds, Shared
-from ingest.records.seams import ChangeLog, Checkpoint, Source, Stream
+from ingest.records.seams import ChangeLog, Checkpoint, SourceServer, Stream
 
 BUSY = 10.0  # seconds that a stream is kept ready for mends behind the last one
 
@@ -34,7 +34,7 @@ class Following(Protocol):
     """What the loop needs of its session."""
 
     @property
-    def source(self) -> Source: ...
+    def source(self) -> SourceServer: ...
     @property
     def log(self) -> ChangeLog: ...
     @property
@@ -159,10 +159,10 @@ class Follower:
         """Ask for the foreign keys: at once where the log makes or drops some, and again where no older log is left."""
         mends, source = self._mends, self._session.source
         if mends.asks:
-            mends.learn(source.relations(), exactly=False)
+            mends.learn(source.foreign_keys(), exactly=False)
         elif mends.unsure and caught_up and now - self._learned >= self._session.limits.ask:
             self._learned = now
-            found, head = source.relations(), source.head()
+            found, head = source.foreign_keys(), source.head()
             mends.learn(found, exactly=self._stream.reached(head))
 
     def _obey(self, signals: Signals) -> None:

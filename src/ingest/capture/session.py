@@ -25,11 +25,11 @@ from ingest.facts.tables import Tables
 from ingest.mend.mending import MendingTransactions
 from ingest.mend.rounds import Rounds, Shared
 from ingest.records.records import Recorder
-from ingest.records.seams import ChangeLog, Checkpoint, PositionLost, Recovered, Seen, Source
+from ingest.records.seams import ChangeLog, Checkpoint, PositionLost, Recovered, Seen, SourceServer
 from ingest.records.snapshots import ChunkReader, Snapshots
 
 
-class Snapshotted(Source, Protocol):
+class Snapshotted(SourceServer, Protocol):
     """A source whose tables can be read beside its log."""
 
     def chunks(self) -> AbstractContextManager[ChunkReader]:
@@ -79,7 +79,7 @@ class Session:
         known = checkpoint.state.get("mends", {}) if checkpoint else {}
         mends = Rounds(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
         if mends.unsure:
-            mends.learn(self.source.relations(), exactly=False)
+            mends.learn(self.source.foreign_keys(), exactly=False)
         if checkpoint is None or not recovered.history:
             checkpoint = self._first(checkpoint, head, recovered, tables, mends, seen)
         else:

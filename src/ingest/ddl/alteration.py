@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ingest.ddl.catalog import ColumnDefinition, Key, Table, TableName, with_keys_applied
+from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition, TableName, with_keys_applied
 from ingest.ddl.column_types import converted
 from ingest.ddl.columns import ColumnWords
 from ingest.ddl.defaults import converted_initial
@@ -68,7 +68,7 @@ class Alteration:
         """ALTER COLUMN … SET or DROP DEFAULT."""
         self.defaults[name.lower()] = (default, if_exists)
 
-    def applied(self, table: Table, dialect: Dialect) -> Table:
+    def applied(self, table: TableDefinition, dialect: Dialect) -> TableDefinition:
         """The table afterwards; DdlNotUnderstood when the statement does not fit the table as it is known."""
         if self.converts and self.convert_to is None:
             raise DdlNotUnderstood("the database's default character set is not known")
@@ -100,7 +100,9 @@ class Alteration:
         if not columns:
             raise DdlNotUnderstood("no column would be left")
         keys = self._keys(table, names, self.keys)
-        return with_keys_applied(Table(columns=tuple(columns), keys=keys, charset=charset, collation=collation))
+        return with_keys_applied(
+            TableDefinition(columns=tuple(columns), keys=keys, charset=charset, collation=collation)
+        )
 
     def _fitting(self, existing: set[str]) -> list[_Step]:
         """The steps that apply, IF [NOT] EXISTS considered; DdlNotUnderstood for names that are not there."""
@@ -154,7 +156,7 @@ class Alteration:
                 raise DdlNotUnderstood(f"the table is not known to have a column {place}")
             columns.insert(index + 1, column)
 
-    def _keys(self, table: Table, names: dict[str, str | None], added: list[Key]) -> tuple[Key, ...]:
+    def _keys(self, table: TableDefinition, names: dict[str, str | None], added: list[Key]) -> tuple[Key, ...]:
         keys: list[Key] = []
         for key in table.keys:
             low = key.name.lower()

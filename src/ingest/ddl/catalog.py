@@ -69,7 +69,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TableDefinition:
     """A table's columns in order, its keys, and the character set and collation of new columns (None: not known)."""
 
     columns: tuple[ColumnDefinition, ...]
@@ -114,9 +114,9 @@ class Table:
         }
 
 
-def table_from_json(value: Mapping[str, Any]) -> Table:
-    """Inverse of `Table.to_json`; KeyError or TypeError for anything else."""
-    return Table(
+def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
+    """Inverse of `TableDefinition.to_json`; KeyError or TypeError for anything else."""
+    return TableDefinition(
         columns=tuple(ColumnDefinition(**column) for column in value["columns"]),
         keys=tuple(Key(name=k["name"], kind=k["kind"], columns=tuple(k["columns"])) for k in value["keys"]),
         charset=value["charset"],
@@ -124,7 +124,7 @@ def table_from_json(value: Mapping[str, Any]) -> Table:
     )
 
 
-def with_keys_applied(table: Table) -> Table:
+def with_keys_applied(table: TableDefinition) -> TableDefinition:
     """The table with its keys' parts spelt as its columns are, and the primary key's columns NOT NULL.
 
     DdlNotUnderstood for a primary key with a column that is not there.
@@ -157,11 +157,11 @@ class Catalog:
     default_charset: str | None = None
     databases: Mapping[str, str | None] = field(default_factory=dict)
     collations: Mapping[str, str] = field(default_factory=dict)
-    tables: Mapping[TableName, Table] = field(default_factory=dict)
+    tables: Mapping[TableName, TableDefinition] = field(default_factory=dict)
     unknown: Mapping[TableName, str] = field(default_factory=dict)
     temporary: frozenset[tuple[int, str, str]] = frozenset()
 
-    def with_table(self, name: TableName, table: Table) -> Catalog:
+    def with_table(self, name: TableName, table: TableDefinition) -> Catalog:
         """The catalog with that table as the one known under its name."""
         return replace(self, tables={**self.tables, name: table}, unknown=_without(self.unknown, name))
 

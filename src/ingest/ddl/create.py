@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, with_keys_applied
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition, TableName, with_keys_applied
 from ingest.ddl.columns import ColumnWords
 from ingest.ddl.cursor import Cursor
 from ingest.ddl.elements import named, read_elements
@@ -12,7 +12,7 @@ from ingest.ddl.options import read_charset_option, read_table_option, skip_part
 _SELECTS = frozenset("SELECT AS IGNORE REPLACE WITH VALUES TABLE (".split())
 
 
-def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str) -> Table:
+def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str) -> TableDefinition:
     """Read what follows `CREATE TABLE name`; other tables stand in `database` unless they are qualified.
 
     DdlNotUnderstood where the columns cannot be told from the statement."""
@@ -48,7 +48,7 @@ def table_of(
     collation: str | None,
     cursor: Cursor,
     chosen: tuple[ColumnDefinition, ...] = (),
-) -> Table:
+) -> TableDefinition:
     """The table of these columns and keys, with the character set and collation that it gives to columns without.
 
     `chosen` are those of a SELECT: they come last, as they were declared if they were.
@@ -60,7 +60,9 @@ def table_of(
     all_columns += [declared.get(column.name.lower(), column) for column in chosen]
     if len(declared) != len(made) or len(selected) != len(chosen):
         raise DdlNotUnderstood("two columns have the same name")
-    return with_keys_applied(Table(columns=tuple(all_columns), keys=named(keys), charset=charset, collation=collation))
+    return with_keys_applied(
+        TableDefinition(columns=tuple(all_columns), keys=named(keys), charset=charset, collation=collation)
+    )
 
 
 def _options(cursor: Cursor, default: str | None, collated: str | None) -> tuple[str | None, str | None]:
@@ -76,7 +78,7 @@ def _options(cursor: Cursor, default: str | None, collated: str | None) -> tuple
             return charset, collated if inherited else collation
 
 
-def _like(cursor: Cursor, catalog: Catalog, database: str) -> Table:
+def _like(cursor: Cursor, catalog: Catalog, database: str) -> TableDefinition:
     original = cursor.table(database)
     table = catalog.tables.get(original)
     if table is None:

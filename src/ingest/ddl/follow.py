@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from cdc.words.event import Position
 from cdc.words.history import DatabaseState, History, SchemaChange, TableState
 from cdc.words.schema import Column, TableId, TableSchema
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table, TableName, definition_of, table_from_json
+from ingest.ddl.catalog import (
+    Catalog,
+    ColumnDefinition,
+    Key,
+    TableDefinition,
+    TableName,
+    definition_of,
+    table_from_json,
+)
 from ingest.ddl.defaults import converted_initial, shown_initial
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.statements import apply
@@ -94,7 +102,7 @@ def _table_states(history: History, before: Catalog, after: Catalog, source: str
             )
 
 
-def _known(last: TableState | None, table_id: TableId, table: Table) -> TableState:
+def _known(last: TableState | None, table_id: TableId, table: TableDefinition) -> TableState:
     """The state of a table whose columns are known; its version only counts on when they differ from the last."""
     version = last.version if last else 0
     schema = table.schema(table_id, version)
@@ -135,7 +143,7 @@ def told(
     primary = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
     charset = known.charset if known else catalog.databases.get(name[0])
     collation = known.collation if known else catalog.collations.get(name[0])
-    table = Table(columns=definitions, keys=(*primary, *others), charset=charset, collation=collation)
+    table = TableDefinition(columns=definitions, keys=(*primary, *others), charset=charset, collation=collation)
     if known and known.schema(table_id, 0) == table.schema(table_id, 0):
         return Followed(history=history, catalog=catalog, change=None, database=name[0])
     last = history.last_state(table_id)
@@ -149,7 +157,7 @@ def told(
     return Followed(history=history, catalog=catalog.with_table(name, table), change=change, database=name[0])
 
 
-def _enriched(column: ColumnDefinition, known: Table | None) -> ColumnDefinition:
+def _enriched(column: ColumnDefinition, known: TableDefinition | None) -> ColumnDefinition:
     """A column as the log's metadata tells it, with what metadata never tells and is known of the same column."""
     held = known.column(column.name) if known else None
     if held is None:
@@ -182,7 +190,7 @@ def catalog_at(history: History, source: str, position: Position, default_charse
         databases={d.database: d.charset for d in found},
         collations={d.database: d.collation for d in found if d.collation},
     )
-    tables: dict[TableName, Table] = {}
+    tables: dict[TableName, TableDefinition] = {}
     for state in history.tables_at(position):
         if state.table_id.source != source:
             continue
@@ -194,10 +202,10 @@ def catalog_at(history: History, source: str, position: Position, default_charse
     return replace(catalog, tables=tables)
 
 
-def _from_schema(schema: TableSchema) -> Table:
+def _from_schema(schema: TableSchema) -> TableDefinition:
     columns = tuple(definition_of(column) for column in schema.columns)
     key = (Key(name="PRIMARY", kind="primary", columns=schema.primary_key),) if schema.primary_key else ()
-    return Table(columns=columns, keys=key)
+    return TableDefinition(columns=columns, keys=key)
 
 
 Row = Mapping[str, object]
@@ -237,10 +245,10 @@ def catalog_of(
         keys.setdefault(name, {}).setdefault(index, []).append("" if column is None else str(column))
         if not int(str(row["non_unique"])):
             unique.add((name, index))
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, TableDefinition] = {}
     for row in tables:
         name, charset = (str(row["table_schema"]), str(row["table_name"])), row["character_set_name"]
-        found[name] = Table(
+        found[name] = TableDefinition(
             columns=tuple(parts.get(name, ())),
             keys=tuple(
                 Key(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ingest.ddl.alter import read_alter
-from ingest.ddl.catalog import Catalog, Key, Table, TableName, with_keys_applied
+from ingest.ddl.catalog import Catalog, Key, TableDefinition, TableName, with_keys_applied
 from ingest.ddl.create import read_create
 from ingest.ddl.cursor import Cursor
 from ingest.ddl.dialect import Dialect
@@ -44,7 +44,7 @@ class Applied:
 
     catalog: Catalog
     database: str
-    changed: Mapping[TableName, Table] = field(default_factory=dict)
+    changed: Mapping[TableName, TableDefinition] = field(default_factory=dict)
     gone: tuple[TableName, ...] = ()
     quarantined: tuple[TableName, ...] = ()
     error: str | None = None
@@ -124,7 +124,7 @@ class _Reader:
             raise cursor.error("a table without a database")
         return name
 
-    def _known(self, name: TableName) -> Table:
+    def _known(self, name: TableName) -> TableDefinition:
         table = self.catalog.tables.get(name)
         if table is None:
             why = self.catalog.unknown.get(name)

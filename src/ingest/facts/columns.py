@@ -10,7 +10,7 @@ import re
 
 from cdc.words.schema import Column
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column as LoggedColumn
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.tablemap import TableMap
 
 # Names of the columns that MySQL adds for functional indexes; no statement can see them. Before 8.0.16 an MD5.

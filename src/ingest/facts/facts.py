@@ -19,7 +19,7 @@ Row = dict[str, Canonical]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedImage:
     """A row image that has no canonical form, such as one with the date 0000-00-00.
 
     `values` are its columns as far as they can be shown, `why` names the column and the reason. It is quarantined:
@@ -30,7 +30,7 @@ class Refused:
     why: str
 
 
-Image = Row | Refused
+Image = Row | RefusedImage
 Operation = Literal["insert", "update", "delete"]
 
 
@@ -64,7 +64,7 @@ class TableDescribed(NamedTuple):
 class RowsLogged(NamedTuple):
     """Rows of one table that one event changed: images, or (before, after) pairs for an update.
 
-    `plain` says that none of them is Refused. `file` and `pos` are where the event begins in the source's log.
+    `plain` says that none of them is refused. `file` and `pos` are where the event begins in the source's log.
     """
 
     table: TableId

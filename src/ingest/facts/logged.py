@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from cdc.words.errors import Fatal
 from cdc.words.event import Position
 from cdc.words.schema import TableId
-from ingest.binlog import Flavour, Reader
+from ingest.binlog import BinlogReader, Flavour
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import DELETES, HEADER_SIZE, INSERTS, ROWS_EVENTS, EventType
 from ingest.binlog.format.errors import BinlogError, MissingTableMap
@@ -31,7 +31,7 @@ from ingest.facts.facts import (
     Fact,
     Image,
     Operation,
-    Refused,
+    RefusedImage,
     RowsKept,
     RowsLogged,
     RowsPartial,
@@ -59,7 +59,7 @@ OPERATION: dict[int, Operation] = {
 class LoggedFacts:
     """The facts of one reader; iterate it once. `idle` says whether the next event would have to be waited for."""
 
-    def __init__(self, reader: Reader, tables: Tables, idle: Callable[[], bool]) -> None:
+    def __init__(self, reader: BinlogReader, tables: Tables, idle: Callable[[], bool]) -> None:
         self._reader, self._tables, self._idle = reader, tables, idle
         self._stream = reader.stream
         self._described: dict[tuple[str, str], TableDecoder] = {}
@@ -133,11 +133,11 @@ class LoggedFacts:
 
     def _transactions(self) -> Iterator[Fact]:
         """The transactions of one event of rows that have arrived: what they tell one by one, and much sooner."""
-        window = self._reader.whole_window()
-        if window is None:
+        buffer = self._reader.whole_buffer()
+        if buffer is None:
             return
-        progress, known, file, new = self._stream.progress, self._known, window.file, tuple.__new__
-        for found in self._reader.whole.transactions(window):
+        progress, known, file, new = self._stream.progress, self._known, buffer.file, tuple.__new__
+        for found in self._reader.whole.transactions(buffer):
             identity, commit_us, server_id, decoder, code, rows, begin, pos, _, end, _, _ = found
             gtid = f"{identity[0]}:{identity[2]}" if identity is not None else ""
             began = new(TransactionBegan, (gtid, commit_us, server_id, file, begin))
@@ -254,7 +254,7 @@ class LoggedFacts:
         return RowsLogged(table, operation, rows, plain, raw.file, raw.offset)
 
     def _keep(self, raw: RawEvent, key: bytes, table: TableId, why: str) -> RowsKept:
-        return RowsKept(table, why, self._stream.dialect.server, self._maps[key], raw.data, raw.file, raw.offset)
+        return RowsKept(table, why, self._stream.server.server, self._maps[key], raw.data, raw.file, raw.offset)
 
     def _other(self, raw: RawEvent) -> Iterator[Fact]:
         if raw.code == T.INCIDENT:
@@ -281,7 +281,7 @@ def judged_rows(decoder: TableDecoder, event: bytes, id_size: int) -> list[Any]:
 
 
 def _told(image: Image) -> dict[str, Any]:
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image
 
 
 def _table_named(data: bytes, at: int) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from cdc.words.schema import Column, TableId
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import HEADER_SIZE
 from ingest.binlog.format.columns import ColumnHint, apply_schema
-from ingest.binlog.format.dialect import dialect_of
+from ingest.binlog.format.server_version import server_version_of
 from ingest.binlog.format.errors import BinlogError
 from ingest.binlog.format.tablemap import parse_table_map
 from ingest.binlog.rows.rows import TableDecoder
@@ -31,7 +31,7 @@ def decoded(letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[Trans
     hints = [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in columns]
     plain = True
     try:
-        found = parse_table_map(mapped[HEADER_SIZE:], dialect_of(letter["server"]))
+        found = parse_table_map(mapped[HEADER_SIZE:], server_version_of(letter["server"]))
         known = apply_schema(found.columns, hints, found.name)
         decoder = TableDecoder(type(found)(**{**_fields(found), "columns": known}), ENVELOPE)
         try:

@@ -31,7 +31,7 @@ _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TablesChanged:
     """What became of a statement or of metadata: records of the history, schemas to publish, effects on whole tables.
 
     `numbered` says whether it took a number of the sequence; `refused` maps captured tables that are in quarantine from
@@ -64,7 +64,7 @@ class Tables:
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
         self.written = 0  # records of the history since it was last read or restated
 
-    def begin(self, catalog: Catalog) -> Change:
+    def begin(self, catalog: Catalog) -> TablesChanged:
         """Take what the server shows now as the beginning of the history."""
         change = begun(catalog, self.source, _BEGINNING)
         self.history, self.catalog = History().record(change), catalog
@@ -139,7 +139,7 @@ class Tables:
         rule = self._rules.get(table)
         return rule.where if rule else ""
 
-    def adopt(self, catalog: Catalog, position: Position) -> Change:
+    def adopt(self, catalog: Catalog, position: Position) -> TablesChanged:
         """Take what the server shows now as what holds from a position on, whatever was known before."""
         change = adopted(self.history, self.catalog, catalog, source=self.source, position=position)
         self.history, self.catalog = self.history.record(change), catalog
@@ -154,7 +154,7 @@ class Tables:
                 except Skippable:
                     continue
 
-    def statement(self, fact: StatementLogged, position: Position) -> Change:
+    def statement(self, fact: StatementLogged, position: Position) -> TablesChanged:
         """Fold a statement; `position` is the one behind it, with the number it takes if it changes anything."""
         dialect = self._dialect.in_mode_bits(fact.sql_mode)
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
@@ -169,13 +169,13 @@ class Tables:
         )
         return replace(self._took(followed), effects=touched)
 
-    def described(self, fact: TableDescribed, position: Position) -> Change:
+    def described(self, fact: TableDescribed, position: Position) -> TablesChanged:
         """Fold the log's metadata; it ends a quarantine, and changes nothing where it says what is known."""
         known = self.catalog.tables.get((fact.table.database, fact.table.table))
         if known is not None and (known.primary_key == fact.primary_key or not fact.primary_key):
             held = known.schema(fact.table, 0)
             if same_columns(held.columns, fact.columns):
-                return Change()
+                return TablesChanged()
         return self._took(
             told(self.history, self.catalog, fact.table, fact.columns, fact.primary_key, position=position)
         )
@@ -183,11 +183,11 @@ class Tables:
     def _ours(self, effect: TableEffect, known: set[tuple[str, str]]) -> bool:
         return (effect.database, effect.table) in known or (effect.to is not None and self.captured(*effect.to))
 
-    def _took(self, followed: Followed) -> Change:
+    def _took(self, followed: Followed) -> TablesChanged:
         self.history, self.catalog = followed.history, followed.catalog
-        return self._changed(followed.change) if followed.change else Change()
+        return self._changed(followed.change) if followed.change else TablesChanged()
 
-    def _changed(self, change: SchemaChange) -> Change:
+    def _changed(self, change: SchemaChange) -> TablesChanged:
         schemas: list[TableSchema] = []
         refused: dict[TableId, str] = {}
         for state in change.tables:
@@ -201,7 +201,7 @@ class Tables:
                 refused[state.table_id] = str(error)
         written = tuple((key, value) for key, value in records(change))
         self.written += len(written)
-        return Change(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
+        return TablesChanged(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
 
     def _published(self, schema: TableSchema) -> TableSchema:
         return published(schema, self._keys(schema), self._rules.get(schema.table_id))

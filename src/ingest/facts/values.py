@@ -14,8 +14,8 @@ from cdc.words.types import Canonical
 from ingest.binlog.format import canonical
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column as LoggedColumn
-from ingest.facts.facts import Image, Refused, Row
+from ingest.binlog.format.columns import LoggedColumn
+from ingest.facts.facts import Image, RefusedImage, Row
 
 FromText = Callable[[str | bytes], Canonical]
 _MOMENTS = {T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2}
@@ -67,7 +67,7 @@ def select_expression(column: Column, quoted: str) -> str:
 
 
 def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
-    """A row whose dates and times are the server's texts → canonical, or Refused with its values as they are."""
+    """A row whose dates and times are the server's texts → canonical, or refused with its values as they are."""
     values, refused = dict(row), list[str]()
     for column in columns:
         value = row.get(column.name)
@@ -82,4 +82,4 @@ def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
                 values[column.name] = canonical.clock(value)
         except Unrepresentable as error:
             refused.append(f"column {column.name}: {error}")
-    return Refused(values=dict(row), why="; ".join(refused)) if refused else values
+    return RefusedImage(values=dict(row), why="; ".join(refused)) if refused else values

@@ -9,7 +9,7 @@ from ingest.binlog.reading.effects import effects
 from ingest.facts.facts import (
     Fact,
     Image,
-    Refused,
+    RefusedImage,
     Row,
     RowsLogged,
     RowsPartial,
@@ -81,7 +81,7 @@ class MendingTransactions(Transactions):
 
     def _rows(self, fact: RowsLogged, now_ms: int) -> list[Record]:
         table = fact.table
-        if table in self._mends.relations.by_parent:
+        if table in self._mends.foreign_keys.by_parent:
             self._mends.follow(fact)
         records = super()._rows(fact, now_ms)
         if table in self._open_mends:
@@ -94,7 +94,9 @@ class MendingTransactions(Transactions):
         self._row += len(fact.rows)
         if skipped == len(fact.rows):
             return
-        sure = fact.operation != "update" or not self._mends.relations.unsure(fact.table, *map(_values, fact.rows[0]))
+        sure = fact.operation != "update" or not self._mends.foreign_keys.unsure(
+            fact.table, *map(_values, fact.rows[0])
+        )
         writer = self._writer(fact.table)
         if writer.shape is not None:
             for change in fact.rows:
@@ -111,7 +113,7 @@ class MendingTransactions(Transactions):
             for effect in effects(fact.database, fact.sql)
             if effect.kind == "truncate"
         ]
-        if below := [table for table in self._mends.relations.below(emptied) if table not in emptied]:
+        if below := [table for table in self._mends.foreign_keys.below(emptied) if table not in emptied]:
             self._mends.untold(below, "statement", self.number())
         if _DEFINES.search(fact.sql[:1000]):
             self._mends.doubt()
@@ -121,7 +123,7 @@ class MendingTransactions(Transactions):
         """Captured tables among these, and others with foreign keys; all where nobody knows which."""
         known = {name for name in self.tables.catalog.tables if self.tables.captured(*name)}
         known |= {name for name in self.tables.catalog.unknown if self.tables.captured(*name)}
-        known |= {(table.database, table.table) for table in self._mends.relations.by_parent}
+        known |= {(table.database, table.table) for table in self._mends.foreign_keys.by_parent}
         return [
             TableId(source=self.tables.source, database=database, table=table)
             for database, table in sorted(known)
@@ -130,4 +132,4 @@ class MendingTransactions(Transactions):
 
 
 def _values(image: Image) -> Row:
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image

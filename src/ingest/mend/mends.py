@@ -23,8 +23,8 @@ import orjson
 from cdc.words.errors import Skippable
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
-from ingest.facts.facts import Image, Refused, RowsLogged, RowsPartial
-from ingest.facts.relations import Relations, Wanted, relations_from, wanted_from
+from ingest.facts.facts import Image, RefusedImage, RowsLogged, RowsPartial
+from ingest.facts.foreign_keys import ForeignKeys, Wanted, foreign_keys_from, wanted_from
 from ingest.facts.tables import Tables
 from ingest.mend.patches import Patch, Row, key_of
 from ingest.records.findings import Search
@@ -85,7 +85,7 @@ class Mends:
             for name, entry in state.get("tables", {}).items()
         }
         self.again: dict[str, int] = dict(state.get("again", {}))
-        self.relations = relations_from(state.get("relations", ()) if follow else (), tables.source)
+        self.foreign_keys = foreign_keys_from(state.get("relations", ()) if follow else (), tables.source)
         self.asks, self.unsure = False, follow
         self.number: Callable[[], int] = lambda: 0
         self.moved = False
@@ -113,8 +113,8 @@ class Mends:
             name_of(table): {"keys": list(mend.keys.values()), "lost": [one.to_json() for one in mend.lost]}
             for table, mend in self.mends.items()
         }
-        relations = self.relations.to_json()
-        known = {"tables": tables, "again": dict(self.again), "relations": relations}
+        foreign_keys = self.foreign_keys.to_json()
+        known = {"tables": tables, "again": dict(self.again), "relations": foreign_keys}
         return {name: value for name, value in known.items() if value}
 
     def committed(self) -> None:
@@ -168,13 +168,13 @@ class Mends:
         else:
             self.void(table)
 
-    def learn(self, relations: Relations, *, exactly: bool) -> None:
+    def learn(self, foreign_keys: ForeignKeys, *, exactly: bool) -> None:
         """What the server shows: in place of what was known, or, while older log is to be read, beside it."""
         if not self._follow:
             return
-        known = relations.known if exactly else relations.known | self.relations.known
-        if known != self.relations.known:
-            self.relations, self.moved = Relations(known), True
+        known = foreign_keys.known if exactly else foreign_keys.known | self.foreign_keys.known
+        if known != self.foreign_keys.known:
+            self.foreign_keys, self.moved = ForeignKeys(known), True
         self.asks, self.unsure = False, not exactly
 
     def doubt(self) -> None:
@@ -183,7 +183,7 @@ class Mends:
 
     def untold(self, tables: Iterable[TableId], kind: Kind, number: int) -> None:
         """Rows of tables were changed that nobody can name: these, and what they cascade to, are read again."""
-        for table in self.relations.below(tables):
+        for table in self.foreign_keys.below(tables):
             if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
                 continue
             self.dissolve(table)
@@ -215,7 +215,7 @@ class Mends:
                 told += [(first, "delete", {}), (last, "insert", {})]
             else:
                 told.append((first, operation, new))
-            for child, wanted in self.relations.affected(table, first, None if operation == "delete" else last):
+            for child, wanted in self.foreign_keys.affected(table, first, None if operation == "delete" else last):
                 self.lose(child, wanted)
         mend = self._opened(table)
         for name, what, new in told:
@@ -229,7 +229,7 @@ class Mends:
 
     def follow(self, fact: RowsLogged) -> None:
         """A parent's rows were changed: look for the children that went with them."""
-        for child, wanted in self.relations.followed(fact):
+        for child, wanted in self.foreign_keys.followed(fact):
             self.lose(child, wanted)
 
     def lose(self, table: TableId, wanted: Wanted) -> None:
@@ -252,7 +252,7 @@ class Mends:
 
     def _beneath(self, table: TableId) -> None:
         """A table that is not captured was changed: which rows of those below it went with it nobody can tell."""
-        below = [found for found in self.relations.below([table]) if found != table]
+        below = [found for found in self.foreign_keys.below([table]) if found != table]
         if any(self.tables.captured(found.database, found.table) for found in below):
             self.untold(below, "cascade", self.number())
 
@@ -295,4 +295,4 @@ def name_of(table: TableId) -> str:
 
 def values_of(image: Image) -> Row:
     """What an image shows, refused or not."""
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from ingest.facts.facts import Image, Operation, Refused
+from ingest.facts.facts import Image, Operation, RefusedImage
 from ingest.records.findings import Found, same
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ class Patch(NamedTuple):
             return True, self.row
         if read is None or not self.row:
             return True, read
-        if isinstance(read, Refused):
+        if isinstance(read, RefusedImage):
             return False, None
         return True, {**read, **self.row}
 

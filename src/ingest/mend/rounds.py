@@ -10,7 +10,7 @@ import orjson
 from cdc.words.errors import Skippable
 from cdc.words.event import Position
 from cdc.words.schema import TableId
-from ingest.facts.facts import Image, Refused
+from ingest.facts.facts import Image, RefusedImage
 from ingest.mend.mends import MOST, Mend, Mends, name_of, values_of
 from ingest.mend.patches import Patch, Row, steps
 from ingest.records.chunks import walkable
@@ -167,7 +167,7 @@ class Rounds(Mends):
             if not known:
                 continue  # it stays held, and is read again
             image = None if row is None else tellable(row)
-            if isinstance(image, Refused):
+            if isinstance(image, RefusedImage):
                 records.append(self.recorder.unread(image, writer.schema.table_id, chunk.request.position, now_ms))
                 image = None
             for step in steps(search.found.get(at), image, anyway=anyway):
@@ -177,7 +177,7 @@ class Rounds(Mends):
                 place = source, 0, self.number()
                 value = writer.value(step.op, _dumps(step.before), _dumps(step.after), *place, now_ms, _NULL)
                 records.append(Record(writer.topic, at, value))
-                for child, wanted in self.relations.affected(table, step.before, step.after):
+                for child, wanted in self.foreign_keys.affected(table, step.before, step.after):
                     self.lose(child, wanted)
             found = search.found.get(at)
             if found is not None and found.ended is not None:
@@ -194,7 +194,7 @@ class Rounds(Mends):
 
     def _chase(self, table: TableId, before: Row, after: Row | None, number: int) -> None:
         """What went with a row that a marker ended; rows that refer to each other come round again."""
-        for child, wanted in self.relations.affected(table, before, after):
+        for child, wanted in self.foreign_keys.affected(table, before, after):
             if (child, wanted, number) not in self._chased:
                 self._chased.add((child, wanted, number))
                 self.lose(child, wanted)

@@ -24,7 +24,7 @@ from cdc.words.schema import TableSchema
 from cdc.words.types import Canonical
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.gtid import MariaGtidSet
-from ingest.facts.facts import Image, Refused
+from ingest.facts.facts import Image, RefusedImage
 from ingest.facts.values import FromText, from_text
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query, translated
@@ -258,4 +258,4 @@ def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image
         except Unrepresentable as error:
             values[name] = value.hex() if isinstance(value, bytes) else value
             refused.append(f"column {name}: {error}")
-    return Refused(values=values, why="; ".join(refused)) if refused else values
+    return RefusedImage(values=values, why="; ".join(refused)) if refused else values

@@ -6,21 +6,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cdc.topology.topology import Source as Settings
+from cdc.topology.topology import Source
 from cdc.words.event import Position
-from ingest.binlog import Checkpoint as Place
-from ingest.binlog import Reader, StreamOptions
+from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
 from ingest.binlog.format.errors import PositionGone
 from ingest.binlog.format.gtid import parse_gtid_set
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress
 from ingest.capture.groups import Lull
+from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.logged import ENVELOPE, LoggedFacts
-from ingest.facts.relations import Relations
 from ingest.facts.tables import Tables
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import connected, ssl_of
-from ingest.mysql.mysql_relations import relations
+from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
 from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
 
@@ -32,7 +31,7 @@ GAP = 0.05  # seconds between commits of transactions that come in close order
 class MySqlSource:
     """Implements `seams.Source`; checks the server's settings whenever it is asked for tables."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Source) -> None:
         self._settings = settings
 
     def head(self) -> Position:
@@ -51,10 +50,10 @@ class MySqlSource:
         with connected(self._settings) as connection:
             return mysql_schema.holds(connection, self._settings, position)
 
-    def relations(self) -> Relations:
+    def foreign_keys(self) -> ForeignKeys:
         """See `seams.Source`."""
         with connected(self._settings) as connection:
-            return relations(connection, self._settings)
+            return foreign_keys(connection, self._settings)
 
     @contextmanager
     def chunks(self) -> Iterator[MySqlChunks]:
@@ -74,7 +73,9 @@ class MySqlSource:
         transport = MysqlTransport(self._address(BUSY if busy else HEARTBEAT))
         gtids = parse_gtid_set(position.gtid_set) if position.gtid_set else None
         options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
-        reader = Reader(transport, Place(file=position.file, position=position.pos, gtids=gtids), options)
+        reader = BinlogReader(
+            transport, BinlogPosition(file=position.file, position=position.pos, gtids=gtids), options
+        )
         try:
             yield LoggedFacts(reader, tables, Lull(transport.idle, 0.0 if busy else GAP, time.monotonic))
         except PositionGone as gone:

@@ -23,7 +23,7 @@ _WALL = f"COALESCE(CONVERT_TZ({_UTC}, '+00:00', @@GLOBAL.time_zone), {_UTC})"
 
 
 class MySqlReader:
-    """Implements `seams.Reader` on one connection, which belongs to the caller."""
+    """Implements `seams.PollReader` on one connection, which belongs to the caller."""
 
     def __init__(self, connection: Connection, source: Source, poll: Poll) -> None:
         self._connection, self._source, self._poll = connection, source, poll
@@ -31,14 +31,14 @@ class MySqlReader:
         self._readers: dict[TableSchema, list[tuple[str, FromText]]] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         found = table_schemas(self._connection, self._source, known)
         for schema in found.values():
             check_cursor(schema, self._poll, self._source)
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         column = schema.column(self._poll.cursor)
         clock_sql = _WALL if column is not None and column.type.kind == "datetime" else _UTC
         with translated(self._source, f"poll {schema.table_id}"):
@@ -48,7 +48,7 @@ class MySqlReader:
         return Look(clock=cursor_of(_moment(clock)), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         names = [column.name for column in schema.columns]
         columns = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
         cursor, keys = quoted(self._poll.cursor), [quoted(name) for name in schema.primary_key]
@@ -72,7 +72,7 @@ class MySqlReader:
         ]
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         condition, arguments = self._condition(Ask(start=start, after=None, limit=limit), quoted(self._poll.cursor), [])
         sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {_name(schema)} WHERE {condition} LIMIT {limit}) counted"
         with translated(self._source, f"count what waits in {schema.table_id}"):

@@ -14,7 +14,7 @@ from ingest.capture.observer import Observer
 from ingest.mysql.mysql_connection import connected
 from ingest.poll.ddl import dialect_of
 from ingest.poll.mysql_reader import MySqlReader
-from ingest.poll.seams import Reader
+from ingest.poll.seams import PollReader
 from ingest.poll.session import PollObserver, PollSession
 from ingest.records.records import Recorder
 from ingest.records.seams import ChangeLog, Checkpoint
@@ -98,7 +98,7 @@ def poll(
 
 
 @contextmanager
-def _reader(source: Source, settings: Poll) -> Iterator[Reader]:
+def _reader(source: Source, settings: Poll) -> Iterator[PollReader]:
     if source.type == "sql":
         from ingest.poll.sql_reader import sql_reader  # SQLAlchemy costs 0.3 s and 15 MB that others need not pay
 

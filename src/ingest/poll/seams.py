@@ -54,7 +54,7 @@ class PolledRow:
     image: Image
 
 
-class Reader(Protocol):
+class PollReader(Protocol):
     """A database that is polled; every call sees what is committed at its moment.
 
     Every method raises Retriable when the database is away, UsageError when a table cannot be polled.

@@ -16,8 +16,8 @@ from cdc.words.event import ChangeEvent, Position, SourceInfo
 from cdc.words.filters import TableRule, shape_of
 from cdc.words.schema import TableId, TableSchema
 from ingest.capture.observer import Observer
-from ingest.facts.facts import Image, Refused
-from ingest.poll.seams import PolledRow, Reader
+from ingest.facts.facts import Image, RefusedImage
+from ingest.poll.seams import PolledRow, PollReader
 from ingest.poll.window import Window
 from ingest.records.images import tellable
 from ingest.records.records import Recorder
@@ -48,7 +48,7 @@ class PollSession:
     committed while nothing changes; tables are looked at anew for their columns every `look_again` seconds.
     """
 
-    reader: Reader
+    reader: PollReader
     log: ChangeLog
     recorder: Recorder
     poll: Poll
@@ -152,7 +152,7 @@ class PollSession:
     def _tell(self, schema: TableSchema, row: PolledRow, first: bool) -> None:
         now_ms = int(self.clock() * 1000)
         image = tellable(self._shaped(schema.table_id, row.image))
-        if not isinstance(image, Refused):
+        if not isinstance(image, RefusedImage):
             self._sequence += 1
         info = SourceInfo(
             table_id=schema.table_id,
@@ -167,7 +167,7 @@ class PollSession:
             connector=self.connector,
             last_update_only=True,
         )
-        if isinstance(image, Refused):
+        if isinstance(image, RefusedImage):
             self._append(self.recorder.dead_letter(image, info, now_ms))
             self.observer.quarantined(1)
             return
@@ -182,10 +182,10 @@ class PollSession:
         shape = shape_of(self.rules[table]) if table in self.rules else None
         if shape is None:
             return image
-        if isinstance(image, Refused):
+        if isinstance(image, RefusedImage):
             values = dict(image.values)
             shape(values)
-            return Refused(values=values, why="a value cannot be told; why is withheld, since columns are masked")
+            return RefusedImage(values=values, why="a value cannot be told; why is withheld, since columns are masked")
         values = dict(image)
         shape(values)
         return values

@@ -14,7 +14,7 @@ from cdc.topology.topology import Poll, Source
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
-from ingest.facts.facts import Image, Refused
+from ingest.facts.facts import Image, RefusedImage
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.sql_types import column_type, reader_of
@@ -43,7 +43,7 @@ def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
 
 
 class SqlReader:
-    """Implements `seams.Reader`."""
+    """Implements `seams.PollReader`."""
 
     def __init__(self, connection: sa.Connection, source: Source, poll: Poll) -> None:
         self._connection, self._source, self._poll = connection, source, poll
@@ -51,7 +51,7 @@ class SqlReader:
         self._tables: dict[TableId, sa.Table] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         found = {}
         for table in self._source.tables:
             with _translated(self._source, f"read the columns of {table}"):
@@ -69,7 +69,7 @@ class SqlReader:
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         cursor = self._cursor_column(schema)
         with _translated(self._source, f"poll {schema.table_id}"):
             clock = self._connection.execute(self._clock(cursor)).scalar_one()
@@ -78,7 +78,7 @@ class SqlReader:
         return Look(clock=cursor_of(at), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         table, cursor = self._tables[schema.table_id], self._cursor_column(schema)
         keys = [table.c[name] for name in schema.primary_key]
         statement = sa.select(*(table.c[column.name] for column in schema.columns))
@@ -99,7 +99,7 @@ class SqlReader:
         ]
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
-        """See `seams.Reader`."""
+        """See `seams.PollReader`."""
         cursor = self._cursor_column(schema)
         condition = self._condition(Ask(start=start, after=None, limit=limit), cursor, [])
         waiting = sa.select(sa.literal(1)).where(condition).select_from(self._tables[schema.table_id]).limit(limit)
@@ -176,7 +176,7 @@ def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any
         except (ValueError, TypeError, ArithmeticError) as error:
             values[name] = str(value)
             refused.append(f"column {name}: {type(error).__name__}: {error}")
-    return Refused(values=values, why="; ".join(refused)) if refused else values
+    return RefusedImage(values=values, why="; ".join(refused)) if refused else values
 
 
 @contextmanager

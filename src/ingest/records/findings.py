@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from cdc.words.naming import TRUNCATE_KEY
-from ingest.facts.relations import Wanted, alike
+from ingest.facts.foreign_keys import Wanted, alike
 
 Image = dict[str, Any]
 _SORTED = orjson.OPT_SORT_KEYS

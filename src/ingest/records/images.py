@@ -7,7 +7,7 @@ from collections.abc import Callable
 import orjson
 
 from cdc.words.event import Position
-from ingest.facts.facts import Image, Refused, Row, RowsLogged
+from ingest.facts.facts import Image, RefusedImage, Row, RowsLogged
 from ingest.records.records import Recorder, TableWriter, image_size
 from ingest.records.seams import Record
 
@@ -25,9 +25,9 @@ def snapshot_records(
     records: list[Record] = []
     if writer.shape:
         for image in images:
-            writer.shape(image.values if isinstance(image, Refused) else image)
+            writer.shape(image.values if isinstance(image, RefusedImage) else image)
     for image in map(tellable, images):
-        if isinstance(image, Refused):
+        if isinstance(image, RefusedImage):
             records.append(recorder.unread(image, writer.schema.table_id, low, now_ms))
         else:
             value = writer.value(b"r", _NULL, _dumps(image), source, 0, low.sequence, now_ms, _NULL)
@@ -39,18 +39,18 @@ def shaped(shape: Callable[[Row], None], fact: RowsLogged) -> None:
     """Take away and mask columns of all images, before anything else sees them."""
     for change in fact.rows:
         for image in change if fact.operation == "update" else (change,):
-            shape(image.values if isinstance(image, Refused) else image)
+            shape(image.values if isinstance(image, RefusedImage) else image)
 
 
 def tellable(image: Image) -> Image:
     """The image, or its refusal when no record can hold it; its size alone decides, as before and as after image."""
-    if isinstance(image, Refused):
+    if isinstance(image, RefusedImage):
         return image
     size = image_size(image)
     if size < MAX_IMAGE:
         return image
     shown = {name: value[:200] if isinstance(value, str) else value for name, value in image.items()}
-    return Refused(values=shown, why=f"the row takes {size} bytes, a record holds {MAX_IMAGE}")
+    return RefusedImage(values=shown, why=f"the row takes {size} bytes, a record holds {MAX_IMAGE}")
 
 
 def events(writer: TableWriter, before: Row | None, after: Row | None) -> list[tuple[bytes, Row | None, Row | None]]:

@@ -19,7 +19,7 @@ from cdc.words.errors import Fatal
 from cdc.words.event import ChangeEvent, Position, SourceInfo
 from cdc.words.history import Record as HistoryRecord
 from cdc.words.schema import TableId, TableSchema
-from ingest.facts.facts import Refused, Row, RowsKept
+from ingest.facts.facts import RefusedImage, Row, RowsKept
 from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 
 FORMAT = 1
@@ -134,7 +134,7 @@ class Recorder:
         topic = naming.history_topic(self.topology)
         return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
 
-    def dead_letter(self, image: Refused, info: SourceInfo, ts_ms: int) -> Record:
+    def dead_letter(self, image: RefusedImage, info: SourceInfo, ts_ms: int) -> Record:
         """The record of a quarantined row image: where it stood, its values as far as they can be shown, and why."""
         letter = {
             "format": FORMAT,
@@ -151,7 +151,7 @@ class Recorder:
         }
         return Record(self.dead_letters, str(info.table_id).encode(), _dumps(letter, default=_text))
 
-    def unread(self, image: Refused, table: TableId, place: Position, ts_ms: int) -> Record:
+    def unread(self, image: RefusedImage, table: TableId, place: Position, ts_ms: int) -> Record:
         """The same of a row that was read beside the log, up to a place in it."""
         info = SourceInfo(
             table_id=table, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,

@@ -14,7 +14,7 @@ from cdc.words.schema import TableId, TableSchema
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
 from ingest.facts.facts import Fact
-from ingest.facts.relations import Relations
+from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.records.findings import Search
 
@@ -93,7 +93,7 @@ class Stream(Protocol):
         """Whether all up to a position has been read."""
 
 
-class Source(Protocol):
+class SourceServer(Protocol):
     """A database server. Every method raises Retriable when the server is away, Fatal when going on would lose data."""
 
     def head(self) -> Position:
@@ -105,7 +105,7 @@ class Source(Protocol):
     def holds(self, position: Position) -> bool:
         """Whether the log can still be read from a position on."""
 
-    def relations(self) -> Relations:
+    def foreign_keys(self) -> ForeignKeys:
         """The foreign keys to or from tables of the captured databases now."""
 
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:

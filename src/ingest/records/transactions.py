@@ -20,7 +20,7 @@ from cdc.words.schema import TableId
 from ingest.facts.facts import (
     Fact,
     Image,
-    Refused,
+    RefusedImage,
     RowsKept,
     RowsLogged,
     StatementLogged,
@@ -30,7 +30,7 @@ from ingest.facts.facts import (
     TransactionLogged,
 )
 from ingest.facts.redecode import decoded
-from ingest.facts.tables import Change, Tables
+from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, shaped, tellable
 from ingest.records.records import CHANGE, TRANSACTION, Recorder, TableWriter
 from ingest.records.seams import Checkpoint, Record, Stream
@@ -223,7 +223,7 @@ class Transactions:
         order = self._orders[table] = self._orders.get(table, 0) + 1
         return order
 
-    def _changed(self, change: Change) -> list[Record]:
+    def _changed(self, change: TablesChanged) -> list[Record]:
         if not change.numbered:
             return []
         self._touched = True
@@ -355,11 +355,11 @@ class Transactions:
                 pair = (change, None)
             images: list[Image | None] = [None if image is None else tellable(image) for image in pair]
             for image in images:
-                if isinstance(image, Refused):
+                if isinstance(image, RefusedImage):
                     self.quarantined += 1
                     info = self._info(fact.table, fact.file, fact.pos)
                     records.append(self._recorder.dead_letter(image, info, now_ms))
-            for op, old, new in events(writer, *(None if isinstance(i, Refused) else i for i in images)):
+            for op, old, new in events(writer, *(None if isinstance(i, RefusedImage) else i for i in images)):
                 order = self._counted(fact.table)
                 key = writer.key(new or old or {})
                 place = source, self._row, self._sequence

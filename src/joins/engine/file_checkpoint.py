@@ -47,8 +47,8 @@ class QueryRecord:
     refused: Refusals = field(default_factory=Refusals)
 
 
-class Checkpoint:
-    """A query's folder; UsageError if another process holds it."""
+class QueryCheckpoint:
+    """A query's folder, in which Spark checkpoints; UsageError if another process holds it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from cdc.words.errors import UsageError
-from joins.engine.progress import Progress
+from joins.engine.progress import BatchProgress
 from joins.steps.cuts import Lag
 from joins.steps.sink import Report
 
 
-class Metrics:
+class JoinMetrics:
     """What became of the batches of one table; served on 127.0.0.1 when given a port."""
 
     def __init__(self, table: str, port: int) -> None:
@@ -55,7 +55,7 @@ class Metrics:
         self._dead.inc(report.refused)
         self._batch.set(batch)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: BatchProgress) -> None:
         """How the last batch went."""
         self._input.set(progress.changes_per_second)
         self._behind.set(progress.behind)

@@ -17,7 +17,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class BatchProgress:
     """One batch: changes read, changes/s, seconds by phase, the operators, and changes not yet read (`behind`)."""
 
     batch: int
@@ -28,13 +28,13 @@ class Progress:
     behind: int
 
 
-def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> Progress:
+def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> BatchProgress:
     """From the JSON of a `StreamingQueryProgress`; KeyError when it is none.
 
     `state` stands for the report's own operators where it is known: Spark counts rows only by a read before each write.
     """
     operators = report["stateOperators"]
-    return Progress(
+    return BatchProgress(
         batch=report["batchId"],
         changes=report["numInputRows"],
         changes_per_second=report.get("processedRowsPerSecond") or 0.0,

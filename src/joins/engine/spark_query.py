@@ -29,8 +29,8 @@ from cdc.stored.layout import Layout
 from cdc.topology.topology import Engine
 from cdc.words.errors import Retriable, TailorbirdError
 from cdc.words.naming import dead_letter_topic, hbase_table
-from joins.engine.file_checkpoint import Checkpoint, QueryRecord
-from joins.engine.http_metrics import Metrics
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
+from joins.engine.http_metrics import JoinMetrics
 from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
 from joins.engine.spark_kernel import finished, kernel_flow
@@ -134,13 +134,13 @@ class BatchSink:
         table: JoinedTable | UpsertTopic,
         layout: Layout,
         record: QueryRecord,
-        checkpoint: Checkpoint,
+        checkpoint: QueryCheckpoint,
         thrift: str,
         servers: str,
         positions: PositionsLog,
         thinned: Callable[[], Mapping[str, int]],
         clock_ms: Clock,
-        metrics: Metrics,
+        metrics: JoinMetrics,
         stopped: Callable[[], bool],
     ) -> None:
         self.plan = plan

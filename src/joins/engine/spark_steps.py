@@ -21,8 +21,8 @@ from cdc.words.errors import UsageError
 from joins.engine.buckets import bucket_numbers, bucket_of
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
 from joins.query.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
-from joins.steps.records import Message, Refused, dump, load
-from joins.steps.route import Changed, Reader, Router, Settled
+from joins.steps.records import Message, RefusedRecord, dump, load
+from joins.steps.route import Changed, LogReader, Router, Settled
 from joins.steps.state import assemble_step, dump_star, joined_in, load_star
 from joins.steps.truncation import mended
 from joins.stores.kafka_log import past
@@ -76,7 +76,7 @@ def _routing(
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = Router(plan, _in_spark)
-        for notices, changes in _changes(batches, Reader(plan, settled, ends), servers):
+        for notices, changes in _changes(batches, LogReader(plan, settled, ends), servers):
             yield _arrow([*notices, *router.route(changes)], numbers)
 
     return route
@@ -90,7 +90,7 @@ def _reading(
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = Router(plan, _in_spark)
         those = filtered(router.nodes)
-        for notices, changes in _changes(batches, Reader(plan, settled, ends), servers):
+        for notices, changes in _changes(batches, LogReader(plan, settled, ends), servers):
             found = [one for change in changes for one in router.reads(change)]
             ready = [message for one in found if one.node not in those for message in router.tell(one)]
             yield to_arrow([*notices, *ready], [one for one in found if one.node in those])
@@ -112,7 +112,7 @@ def _telling(plan: Plan, numbers: tuple[int, ...]) -> Callable[[Iterable[pa.Reco
 
 
 def _changes(
-    batches: Iterable[pa.RecordBatch], reader: Reader, servers: str
+    batches: Iterable[pa.RecordBatch], reader: LogReader, servers: str
 ) -> Iterator[tuple[list[Message], list[Changed]]]:
     """Notices and changes of the log's records, a batch or a chunk at a time."""
     for batch in batches:
@@ -122,7 +122,7 @@ def _changes(
             found = reader.read(topic, partition, offset, key, value)
             if isinstance(found, Changed):
                 changed.append(found)
-            elif isinstance(found, Refused):
+            elif isinstance(found, RefusedRecord):
                 notices.append(found.message())
             elif found is not None:  # it may stand for very many changes
                 for some in _chunks(mended(reader, found, partial(past, servers, topic, partition, offset))):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from joins.query.plan import SINK, STAR, Assemble, Hop, Node, Plan, Source
+from joins.query.plan import SINK, STAR, Assemble, Hop, Node, Plan, PlanSource
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
@@ -110,7 +110,7 @@ def _level(
     )
 
 
-def _source(source: Source, log: _Log) -> dict[str, Any]:
+def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
     """A captured table: which values its envelopes hold, and what is known of its partitions."""
     return {
         "topic": source.topic,

@@ -16,7 +16,7 @@ from joins.query.drift import default_of
 from joins.query.expressions import Compiler, Resolve, Typed, Unsupported, any_of
 from joins.query.flatten import Condition, Flat, FlatItem, flatten
 from joins.query.functions import FUNCTIONS
-from joins.query.plan import Expression, Finish, Hop, Node, Output, Plan, Sink, Source, steps_of
+from joins.query.plan import Expression, Finish, Hop, Node, Output, Plan, PlanSource, Sink, steps_of
 from joins.query.sql import Place, refuse
 from joins.query.tree import Branch, Tree, build_trees
 from joins.query.value_types import MOST_DIGITS, NULL, spark_type
@@ -148,7 +148,7 @@ class _Compiler:
                 used[found[0]].add(found[1])
         return used
 
-    def _sources(self, used: Mapping[str, set[str]]) -> dict[TableId, Source]:
+    def _sources(self, used: Mapping[str, set[str]]) -> dict[TableId, PlanSource]:
         together: dict[TableId, set[str]] = {}
         for alias, columns in used.items():
             together.setdefault(self.schemas[alias].table_id, set()).update(columns)
@@ -156,7 +156,7 @@ class _Compiler:
         for alias, schema in self.schemas.items():
             names = tuple(name for name in schema.places() if name in together[schema.table_id])
             source = self.topology.sources[schema.table_id.source]
-            made[schema.table_id] = Source(
+            made[schema.table_id] = PlanSource(
                 table_id=schema.table_id,
                 topic=naming.change_topic(self.topology.name, schema.table_id),
                 key=schema.primary_key,
@@ -176,7 +176,7 @@ class _Compiler:
             self.refuse(self.flat.relations[alias].place, f"{alias}.{name}: {error}", "a column of another type")
 
     def _node(
-        self, branch: Branch, id_columns: list[str], used: Mapping[str, set[str]], sources: Mapping[TableId, Source]
+        self, branch: Branch, id_columns: list[str], used: Mapping[str, set[str]], sources: Mapping[TableId, PlanSource]
     ) -> Node:
         schema = self.schemas[branch.alias]
         names = tuple(name for name in schema.places() if name in used[branch.alias])

@@ -12,7 +12,7 @@ from dataclasses import replace
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 from joins.query.convert import Unfit, fit_of
-from joins.query.plan import Plan, Source
+from joins.query.plan import Plan, PlanSource
 
 
 def remembering(versions: Sequence[TableSchema]) -> TableSchema:
@@ -65,7 +65,7 @@ def drifts(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> list[str]:
     ]
 
 
-def _drifts(plan: Plan, source: Source, schema: TableSchema) -> list[str]:
+def _drifts(plan: Plan, source: PlanSource, schema: TableSchema) -> list[str]:
     found, now = [], {column.name: column for column in schema.columns}
     for name, type_ in zip(source.columns, source.types, strict=True):
         column = now.get(name)
@@ -82,7 +82,7 @@ def _drifts(plan: Plan, source: Source, schema: TableSchema) -> list[str]:
     return found + _renamed(source, schema, now)
 
 
-def _renamed(source: Source, schema: TableSchema, now: Mapping[str, Column]) -> list[str]:
+def _renamed(source: PlanSource, schema: TableSchema, now: Mapping[str, Column]) -> list[str]:
     """Used columns that stand where another of their type stood: only the source knows if it was that one."""
     found, names = [], [column.name for column in schema.columns]
     for before, former in schema.former:
@@ -96,6 +96,6 @@ def _renamed(source: Source, schema: TableSchema, now: Mapping[str, Column]) -> 
     return found
 
 
-def _joining(plan: Plan, source: Source) -> set[str]:
+def _joining(plan: Plan, source: PlanSource) -> set[str]:
     nodes = [node for node in plan.nodes() if node.source.table_id == source.table_id]
     return {node.columns[i] for node in nodes for hop in node.hops for i in hop.columns}

@@ -4,7 +4,7 @@ The query is a tree: its root is the table whose rows are the result's rows, eac
 of another table that has the key (`Hop`). Whole rows are made from the leaves to the root, so every foreign key is read
 straight from its table's changes, and facts pass no step of a deeper join:
 
-    Source     the changes of one captured table, where needed through `latest`
+    PlanSource the changes of one captured table, where needed through `latest`
     Node       a table's used columns and its hops
     KeyedJoin  a hop: the rows that point at a key meet the row that has it. Where a node has one hop, whole rows leave
     Assemble   a node with several hops (a star): rows meet their parts, and whole rows leave
@@ -34,7 +34,7 @@ STAR = 0x80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PlanSource:
     """The changes of one captured table: its key, and the columns that any node uses, in the table's order.
 
     `needs_latest`: its log may repeat or reorder events or lack before images. `defaults`: what the columns read as in
@@ -87,7 +87,7 @@ class Node:
     """
 
     alias: str
-    source: Source
+    source: PlanSource
     columns: tuple[str, ...]
     types: tuple[LogicalType, ...]
     id_columns: tuple[int, ...]
@@ -195,7 +195,7 @@ class Plan:
     """What one query does."""
 
     root: Node
-    sources: tuple[Source, ...]
+    sources: tuple[PlanSource, ...]
     steps: tuple[Step, ...]
     finish: Finish
     sink: Sink

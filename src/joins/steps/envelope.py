@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from joins.query.convert import Unfit, fit_of
-from joins.query.plan import Source
+from joins.query.plan import PlanSource
 from joins.steps.records import Values
 
 _DEEPEST = 64  # levels of nesting; ours has four
@@ -120,7 +120,7 @@ class Columns:
     than the plan (`added`); else it was dropped, and reads as NULL. A key must be there.
     """
 
-    source: Source
+    source: PlanSource
     _fits: list[tuple[str, bool, Any, Any]] = field(default_factory=list)
     _whole: bool = True
 

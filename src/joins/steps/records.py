@@ -31,7 +31,7 @@ GONE = 4  # row r is gone
 PART = 5  # row k of a star: its hop r reads p now (empty: there is no such row)
 ROW_GONE = 6  # to the sink: row k is gone
 ROW_PUT = 7  # to the sink: row k reads p
-REFUSED = 8  # p = JSON array of the fields of `Refused`
+REFUSED = 8  # p = JSON array of the fields of `RefusedRecord`
 FLOOR = 9  # p = JSON array of the fields of `Floor`
 NEW = 10  # PUT of a row that was not there before
 SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
@@ -55,7 +55,7 @@ class Message(NamedTuple):
     p: bytes
 
 
-class Refused(NamedTuple):
+class RefusedRecord(NamedTuple):
     """A record of the log that could not be read, or a row that could not be stored; key and value in base64."""
 
     topic: str
@@ -95,7 +95,7 @@ class Floor(NamedTuple):
         return Message(bytes([SINK]), FLOOR, b"", 0, orjson.dumps(tuple(self)))
 
 
-Record = RowPut | RowGone | Refused | Floor
+Record = RowPut | RowGone | RefusedRecord | Floor
 
 
 def record_of(message: Message, outputs: Iterable[int]) -> Record:
@@ -107,7 +107,7 @@ def record_of(message: Message, outputs: Iterable[int]) -> Record:
         case 6:
             return RowGone(values_of_text(message.k[1:]))
         case 8:
-            return Refused(*orjson.loads(message.p))
+            return RefusedRecord(*orjson.loads(message.p))
         case 9:
             return Floor(*orjson.loads(message.p))
     raise AssertionError(f"op {message.op} at the sink")

@@ -1,7 +1,7 @@
 """A record of the log → what each step needs to hear of it: the specification of routing, and the reader of envelopes.
 
-What can not be read becomes a `Refused` with its bytes and the reason; it travels along the plan to the sink, which
-sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
+What can not be read becomes a `RefusedRecord` with its bytes and the reason; it travels along the plan to the sink,
+which sends it to the dead-letter topic in the batch's one action. Nothing here raises for bad data.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joins.query.plan import Expression, Node, Plan, Source
+from joins.query.plan import Expression, Node, Plan, PlanSource
 from joins.steps.envelope import Columns, as_text, read_envelope
 from joins.steps.records import (
     DIM_GONE,
@@ -24,7 +24,7 @@ from joins.steps.records import (
     SINK,
     SURE,
     Message,
-    Refused,
+    RefusedRecord,
     Values,
     key_text,
     payload,
@@ -38,7 +38,7 @@ Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
 
 
 class Changed(NamedTuple):
-    """One change of a source's row: values in the order of `Source.columns`, None where there is no row.
+    """One change of a source's row: values in the order of `PlanSource.columns`, None where there is no row.
 
     `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
     markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
@@ -46,7 +46,7 @@ class Changed(NamedTuple):
     in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the source's.
     """
 
-    source: Source
+    source: PlanSource
     before: Values | None
     after: Values | None
     v: int
@@ -63,7 +63,7 @@ class Truncated(NamedTuple):
     source's.
     """
 
-    source: Source
+    source: PlanSource
     partition: int
     offset: int
     sequence: int
@@ -74,7 +74,7 @@ class Truncated(NamedTuple):
         return change.sequence < self.sequence or not self.sequence
 
 
-class Reader:
+class LogReader:
     """Reads the log's records; `settled`: above these offsets the log still holds everything, below compaction ran.
 
     There an update may be the only record of its row, as it may where a table's history is partial, so all is told.
@@ -87,7 +87,7 @@ class Reader:
 
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
-    ) -> Changed | Refused | Truncated | None:
+    ) -> Changed | RefusedRecord | Truncated | None:
         """What one record says; None for a tombstone, which repeats the delete before it."""
         if value is None:
             return None
@@ -101,7 +101,7 @@ class Reader:
             images = columns.images(envelope, key, added=added)
         except ValueError as error:
             reason = f"not an envelope: {error}"
-            return Refused(topic, partition, offset, reason, as_text(key), as_text(value))
+            return RefusedRecord(topic, partition, offset, reason, as_text(key), as_text(value))
         v = 2 * envelope.sequence if source.needs_latest else offset
         partial = envelope.partial or not images.whole
         told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)

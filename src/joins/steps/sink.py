@@ -15,7 +15,7 @@ import orjson
 
 from cdc.stored.cells import Barrier, RowCodec
 from joins.steps.cuts import Offsets, Positions
-from joins.steps.records import Floor, Record, Refused, RowGone, RowPut
+from joins.steps.records import Floor, Record, RefusedRecord, RowGone, RowPut
 
 Cells = Mapping[bytes, bytes]
 
@@ -26,7 +26,7 @@ class Writes:
 
     deletes: list[bytes] = field(default_factory=list)
     puts: list[tuple[bytes, Cells]] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedRecord] = field(default_factory=list)
     floors: list[Floor] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ def plain(floors: Iterable[Floor]) -> list[tuple[str, int, int]]:
 
 
 def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
-    """Sort records by what they write; a row that its layout can not hold becomes a `Refused`, nothing else stops."""
+    """Sort records by what they write; a row that its layout can not hold is a `RefusedRecord`, nothing else stops."""
     writes = Writes()
     layout = codec.layout
     names = [column.name for column in layout.columns]
@@ -104,7 +104,7 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     writes.deletes.append(codec.row_key(dict(zip(layout.row_key, record.row_key, strict=True))))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
                     writes.refused.append(_unstorable(layout.table, record.row_key, error))
-            case Refused():
+            case RefusedRecord():
                 writes.refused.append(record)
             case Floor():
                 writes.floors.append(record)
@@ -113,12 +113,12 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
     return writes
 
 
-def _unstorable(table: str, values: object, error: Exception) -> Refused:
+def _unstorable(table: str, values: object, error: Exception) -> RefusedRecord:
     text = base64.b64encode(orjson.dumps(values)).decode()
-    return Refused(f"table {table}", 0, 0, f"row does not fit its layout: {error}", None, text)
+    return RefusedRecord(f"table {table}", 0, 0, f"row does not fit its layout: {error}", None, text)
 
 
-def dead_letter(refused: Refused, table: str, batch: int) -> tuple[bytes, bytes]:
+def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, bytes]:
     """Key and value of a dead letter: a replay repeats it under the same key."""
     key = f"join/{table}/{refused.topic}/{refused.partition}/{refused.offset}".encode()
     value = {"format": 1, "stage": "join", "table": table, "batch": batch, **refused._asdict()}

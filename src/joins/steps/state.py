@@ -35,7 +35,7 @@ from joins.steps.records import (
     ROW_PUT,
     SURE,
     Message,
-    Refused,
+    RefusedRecord,
     joined,
     null_key,
     pack,
@@ -210,7 +210,7 @@ def assemble_step(
 def _refused(star: Assemble, row: bytes, hop: int) -> Message:
     reason = f"its part of join {hop + 1} was never told: `tailorbird snapshot` of its table reads it again"
     key = base64.b64encode(row).decode()
-    return Refused(f"row of {star.of}", 0, 0, reason, key, None).message()
+    return RefusedRecord(f"row of {star.of}", 0, 0, reason, key, None).message()
 
 
 def _shown(star: Assemble, parts: list[bytes]) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from joins.steps.records import Values, text_of
-from joins.steps.route import Changed, Reader, Truncated
+from joins.steps.route import Changed, LogReader, Truncated
 
 Past = tuple[int, bytes | None, bytes | None]  # offset, key and value of a record
 MOST = 250_000  # rows held in memory
@@ -36,7 +36,7 @@ class _Told:
 
 
 def mended(
-    reader: Reader, marker: Truncated, past: Callable[[], Iterable[Past]], most: int = MOST
+    reader: LogReader, marker: Truncated, past: Callable[[], Iterable[Past]], most: int = MOST
 ) -> Iterator[Changed]:
     """The changes that a marker stands for; `past` begins to read what its partition holds in front of it, in order.
 
@@ -63,7 +63,7 @@ def _mend(marker: Truncated, row: _Told) -> Iterator[Changed]:
 
 
 def _read(
-    reader: Reader, marker: Truncated, past: Iterable[Past], share: tuple[int, int], most: int
+    reader: LogReader, marker: Truncated, past: Iterable[Past], share: tuple[int, int], most: int
 ) -> tuple[dict[bytes, _Told], list[tuple[int, int]]]:
     """The rows of a share of the keys, and the shares that must be read by themselves since they are too many."""
     source, rows, others = marker.source, dict[bytes, _Told](), list[tuple[int, int]]()

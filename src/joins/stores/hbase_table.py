@@ -44,7 +44,7 @@ _ROWS_PER_CALL = 500
 _MISSING = ("TableNotFoundException", "NamespaceNotFoundException", "NoSuchColumnFamilyException")
 
 
-class HBase:
+class HBaseConnection:
     """One connection to HBase's Thrift server, made when first used and again after it was lost. For one thread.
 
     An executor's pool is its Python workers: each is a process, which can share no socket, and keeps its connection
@@ -83,15 +83,15 @@ class HBase:
             self._connection = None
 
 
-_kept: dict[str, HBase] = {}
+_kept: dict[str, HBaseConnection] = {}
 
 
-def connection(address: str) -> HBase:
+def connection(address: str) -> HBaseConnection:
     """This process's connection, for a Python worker: kept from batch to batch.
 
     A task that named `_kept` itself would get a copy of the driver's, which is empty.
     """
-    return _kept.setdefault(address, HBase(address))
+    return _kept.setdefault(address, HBaseConnection(address))
 
 
 def _first_line(error: BaseException) -> str:
@@ -119,7 +119,12 @@ def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], Non
 
 
 def write_rows(
-    hbase: HBase, table: str, family: bytes, deletes: Sequence[bytes], puts: Sequence[tuple[bytes, Cells]], stamp: int
+    hbase: HBaseConnection,
+    table: str,
+    family: bytes,
+    deletes: Sequence[bytes],
+    puts: Sequence[tuple[bytes, Cells]],
+    stamp: int,
 ) -> None:
     """Write a chunk: row deletes at `stamp`, whole rows at `stamp` + 1. May be repeated, whole or in part."""
 
@@ -159,7 +164,9 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 class JoinedTable:
     """An aggregated table and its records in `<topology>:layouts`, as the driver needs them."""
 
-    def __init__(self, hbase: HBase, *, table: str, layouts: str, name: str, family: str, buckets: int) -> None:
+    def __init__(
+        self, hbase: HBaseConnection, *, table: str, layouts: str, name: str, family: str, buckets: int
+    ) -> None:
         self.hbase, self.table, self.layouts, self.name = hbase, table, layouts, name
         self.family, self.buckets = family.encode(), buckets
 

@@ -20,7 +20,7 @@ from cdc.topology.topology import SchemaChangeBehavior
 from cdc.words.errors import Retriable, UsageError
 from joins.steps.chunks import stale_keys
 from joins.steps.cuts import Positions
-from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, Refused, record_of, values_of_text
+from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, RefusedRecord, record_of, values_of_text
 
 _TIMEOUT = 30.0
 _RUN = "run"
@@ -152,16 +152,16 @@ def _headers(message: Any) -> list[tuple[str, bytes]]:
 
 def upserts(
     messages: Iterable[Message], layout: Layout, indexes: Sequence[int]
-) -> tuple[list[tuple[bytes, bytes | None]], list[Refused], list[Floor]]:
+) -> tuple[list[tuple[bytes, bytes | None]], list[RefusedRecord], list[Floor]]:
     """Messages of one partition of a batch → records, dead letters, floors. Of a row, put beats gone."""
     records: dict[bytes, bytes | None] = {}
-    refused: list[Refused] = []
+    refused: list[RefusedRecord] = []
     floors: list[Floor] = []
     names = [column.name for column in layout.columns]
     for message in messages:
         if message.op not in (ROW_PUT, ROW_GONE):
             found = record_of(message, indexes)
-            if isinstance(found, Refused):
+            if isinstance(found, RefusedRecord):
                 refused.append(found)
             elif isinstance(found, Floor):
                 floors.append(found)

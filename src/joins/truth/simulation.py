@@ -22,7 +22,7 @@ from joins.steps.records import (
     Floor,
     Message,
     Record,
-    Refused,
+    RefusedRecord,
     Values,
     dump,
     load,
@@ -31,7 +31,7 @@ from joins.steps.records import (
     ts_of,
     values_of,
 )
-from joins.steps.route import Changed, Reader, Router, Settled, Truncated, latest_message
+from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message
 from joins.steps.sink import Cells, next_stamp, writes_of
 from joins.steps.state import (
     JoinState,
@@ -124,13 +124,13 @@ class Simulation:
         most: int = MOST,
     ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
-        self.reader, self.router = Reader(plan, settled, ends), Router(plan, evaluator.holds)
+        self.reader, self.router = LogReader(plan, settled, ends), Router(plan, evaluator.holds)
         self.most = most
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.finish.outputs]
         self.states = States()
         self.table = StoredTable()
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedRecord] = []
         self.batch, self.stamp = 0, 0
         self._bound: dict[int, int] = {}
         self._log: dict[tuple[str, int], dict[int, Logged]] = {}
@@ -163,7 +163,7 @@ class Simulation:
             at = (one.topic, one.partition)
             self._log.setdefault(at, {})[one.offset] = one
             found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
-            if isinstance(found, Refused):
+            if isinstance(found, RefusedRecord):
                 messages.append(found.message())
             elif isinstance(found, Truncated):
                 changes += mended(self.reader, found, partial(self._before, at, one.offset), self.most)

@@ -18,9 +18,9 @@ import atheris
 
 with atheris.instrument_imports():
     from cdc.words.errors import TailorbirdError
-    from ingest.binlog import Checkpoint, EventStream, Flavour, Reader, RowBatch, StreamOptions
+    from ingest.binlog import BinlogPosition, BinlogReader, EventStream, Flavour, RowBatch, StreamOptions
     from ingest.binlog.format.codes import ROWS_EVENTS
-    from ingest.binlog.format.dialect import dialect_of
+    from ingest.binlog.format.server_version import server_version_of
     from ingest.binlog.reading.effects import changes_rows, effects
     from ingest.binlog.reading.jsonl import JsonLines
     from ingest.binlog.transports.file_transport import FileTransport
@@ -64,9 +64,9 @@ class InMemory(FileTransport):
 
 def read(data: bytes, flavour: Flavour, *, fast: bool) -> tuple[list[str], str]:
     """What a reader hands out, and the error at the end."""
-    reader = Reader(InMemory(data), None, StreamOptions(flavour=flavour))
+    reader = BinlogReader(InMemory(data), None, StreamOptions(flavour=flavour))
     if not fast:
-        reader.whole.changes = lambda window: iter(())  # type: ignore[method-assign]  # the general way only
+        reader.whole.changes = lambda buffer: iter(())  # type: ignore[method-assign]  # the general way only
     found: list[str] = []
     try:
         for change in reader.changes():
@@ -86,8 +86,8 @@ def one_input(data: bytes) -> None:
         json="text" if flags & 4 else "value",
         unknown_sign="signed" if flags & 8 else "refuse",
     )
-    stream = EventStream(Checkpoint(), StreamOptions(flavour=flavour))
-    stream.dialect = dialect_of("10.11.6-MariaDB" if flags & 1 else "8.0.36")
+    stream = EventStream(BinlogPosition(), StreamOptions(flavour=flavour))
+    stream.server = server_version_of("10.11.6-MariaDB" if flags & 1 else "8.0.36")
     lines = JsonLines()
     writer = BinlogWriter(server_version="10.11.6-MariaDB" if flags & 1 else "8.0.36")
     file = [writer.begin(0)]

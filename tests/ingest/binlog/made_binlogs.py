@@ -8,21 +8,21 @@ from typing import Any
 from zlib import crc32
 
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.gtid import GtidSet
 from ingest.binlog.writer.writer import BinlogWriter
 
 NOW = 1_700_000_000
 UUIDS = ("11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555")
-TABLES: dict[str, list[Column]] = {
-    "short": [Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)],
+TABLES: dict[str, list[LoggedColumn]] = {
+    "short": [LoggedColumn(index=0, name="id", type=T.LONG, named=True, unsigned=False)],
     "wide": [
-        Column(index=0, name="id", type=T.LONG, named=True, unsigned=True),
-        Column(index=1, name="name", type=T.VARCHAR, named=True, width=300, size=2, charset="utf8mb4"),
-        Column(index=2, name="price", type=T.NEWDECIMAL, named=True, precision=12, scale=2, unsigned=False),
-        Column(index=3, name="made", type=T.DATETIME2, named=True, digits=6),
+        LoggedColumn(index=0, name="id", type=T.LONG, named=True, unsigned=True),
+        LoggedColumn(index=1, name="name", type=T.VARCHAR, named=True, width=300, size=2, charset="utf8mb4"),
+        LoggedColumn(index=2, name="price", type=T.NEWDECIMAL, named=True, precision=12, scale=2, unsigned=False),
+        LoggedColumn(index=3, name="made", type=T.DATETIME2, named=True, digits=6),
     ],
-    "nameless": [Column(index=0, name="id", type=T.LONG, named=False, unsigned=False)],
+    "nameless": [LoggedColumn(index=0, name="id", type=T.LONG, named=False, unsigned=False)],
 }
 
 

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_writer import NOW, column, replay
 
-from ingest.binlog import JSON_NULL, Checkpoint, Reader, RowBatch, open_reader
+from ingest.binlog import JSON_NULL, BinlogPosition, BinlogReader, RowBatch, open_reader
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.gtid import GtidSet
 from ingest.binlog.json.document import document_reader, layout_reader
 from ingest.binlog.json.encode import encode_json
 from ingest.binlog.json.jsonb import decode_json
-from ingest.binlog.json.layout import Layouts
+from ingest.binlog.json.layout import JsonLayouts
 from ingest.binlog.rows import rowcode
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.writer.file_writer import BinlogFile
@@ -156,7 +156,7 @@ def test_documents_are_written_as_the_server_writes_them(
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("SET GLOBAL binlog_row_metadata=FULL")
         cursor.execute("FLUSH BINARY LOGS")
-        start = Checkpoint(file=mysql80.binlogs()[-1].name)
+        start = BinlogPosition(file=mysql80.binlogs()[-1].name)
         cursor.execute("CREATE DATABASE documents CHARACTER SET utf8mb4")
         cursor.execute("CREATE TABLE documents.t (id INT NOT NULL PRIMARY KEY, doc JSON)")
         for number, text in enumerate(DOCUMENT_TEXTS):
@@ -172,7 +172,7 @@ def test_documents_are_written_as_the_server_writes_them(
             raw.append(document)
             return decode_json(document)
 
-        return Layouts(), read
+        return JsonLayouts(), read
 
     with monkeypatch.context() as patch:
         patch.setattr(rowcode, "layout_reader", recorder)
@@ -196,7 +196,10 @@ def test_documents_are_written_as_the_server_writes_them(
         file.append(writer.rows("insert", 43, columns, rows, NOW))
         file.append(writer.xid(1, NOW))
     assert [
-        row for change in Reader(FileTransport(path)).changes() if isinstance(change, RowBatch) for row in change.rows
+        row
+        for change in BinlogReader(FileTransport(path)).changes()
+        if isinstance(change, RowBatch)
+        for row in change.rows
     ] == rows
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute("TRUNCATE documents.t")

@@ -15,24 +15,24 @@ from cdc.words.errors import UsageError
 from ingest.binlog import (
     ABSENT,
     Binlog,
-    Checkpoint,
+    BinlogPosition,
+    BinlogReader,
     ColumnHint,
     ContentHandler,
     EventStream,
     Flavour,
-    Reader,
     RowBatch,
     StreamOptions,
     TransactionAggregator,
     parse_position,
 )
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.errors import CorruptBinlog, UndecodableValue, UnsupportedEvent
 from ingest.binlog.format.gtid import GtidSet, MariaGtidSet
 from ingest.binlog.reading import events as e
 from ingest.binlog.reading.effects import changes_rows, effects
-from ingest.binlog.reading.rowset import Converter, ResultSet, RowEventSet, Value
+from ingest.binlog.reading.rowset import Converter, ResultSet, RowEventSet, TypedValue
 from ingest.binlog.reading.stream import Packet
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.transports.uri import FileAddress, ServerAddress, parse_uri
@@ -48,12 +48,12 @@ class Packets:
     checksum = 0
     reconnects = False
     selects_gtids = False
-    window = None
+    buffer = None
 
     def __init__(self, *events: bytes) -> None:
         self._data = b"".join(events)
 
-    def packets(self, start: Checkpoint) -> Any:
+    def packets(self, start: BinlogPosition) -> Any:
         at = 4
         while at < len(self._data):
             size = struct.unpack_from("<I", self._data, at + 9)[0]
@@ -66,8 +66,8 @@ class Packets:
     def close(self) -> None: ...
 
 
-ID = Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)
-NAME = Column(index=1, name="name", type=T.VARCHAR, named=True, width=20, size=1, charset="utf8mb4")
+ID = LoggedColumn(index=0, name="id", type=T.LONG, named=True, unsigned=False)
+NAME = LoggedColumn(index=1, name="name", type=T.VARCHAR, named=True, width=20, size=1, charset="utf8mb4")
 
 
 def transaction(writer: BinlogWriter, *rows: dict[str, Any], table_id: int = 1) -> list[bytes]:
@@ -180,7 +180,7 @@ def test_position_is_readable_and_settable() -> None:
     rest = [event.offset for event in binlog]
     assert rest[0] == 4  # the file's description comes again
     assert sorted({*first, *rest}) == whole
-    binlog.set_position(Checkpoint(file=at.file, position=4))
+    binlog.set_position(BinlogPosition(file=at.file, position=4))
     assert [event.offset for event in binlog] == whole
 
 
@@ -202,7 +202,7 @@ def test_creation_time_of_a_binlog() -> None:
     """R1: the format description tells when the binlog was created."""
     writer = BinlogWriter(server_version="8.0.36-log")
     stream = EventStream()
-    packet = next(iter(Packets(writer.begin(NOW, created=NOW - 5)).packets(Checkpoint())))
+    packet = next(iter(Packets(writer.begin(NOW, created=NOW - 5)).packets(BinlogPosition())))
     event = stream.typed(stream.receive(packet))
     assert isinstance(event, e.FormatDescription)
     assert (event.created, event.server_version, event.binlog_version) == (NOW - 5, "8.0.36-log", 4)
@@ -219,9 +219,9 @@ def test_unknown_events_stop_unless_the_server_marks_them_ignorable(flags: int, 
     ]
     if stops:
         with pytest.raises(UnsupportedEvent, match="event type 99"):
-            list(Reader(Packets(*data)).changes())
+            list(BinlogReader(Packets(*data)).changes())
         return
-    assert any(isinstance(change, RowBatch) for change in Reader(Packets(*data)).changes())
+    assert any(isinstance(change, RowBatch) for change in BinlogReader(Packets(*data)).changes())
     binlog = Binlog(Packets(*data))
     binlog.connect()
     assert [event.body for event in binlog if isinstance(event, e.Unknown)] == [b"rows?"]
@@ -241,9 +241,11 @@ def test_an_unknown_type_stops_only_those_who_want_its_table() -> None:
     data += [*strange[:2], writer.event(19, body, NOW), *(writer.event(one[4], one[19:-4], NOW) for one in strange[3:])]
     data += transaction(writer, {"id": 3, "name": "c"})
     with pytest.raises(UnsupportedEvent, match=r"made:\d+: .*type 208"):
-        list(Reader(Packets(*data)).changes())
+        list(BinlogReader(Packets(*data)).changes())
     wanted = StreamOptions(tables=lambda database, table: table == "t")
-    found = [change.rows for change in Reader(Packets(*data), None, wanted).changes() if isinstance(change, RowBatch)]
+    found = [
+        change.rows for change in BinlogReader(Packets(*data), None, wanted).changes() if isinstance(change, RowBatch)
+    ]
     assert found == [[{"id": 1, "name": "a"}], [{"id": 3, "name": "c"}]]
     binlog = Binlog(Packets(*data), wanted)
     binlog.connect()
@@ -258,11 +260,11 @@ def test_encrypted_files_are_refused_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "encrypted"
     path.write_bytes(b"\xfdbin" + bytes(512))
     with pytest.raises(UnsupportedEvent, match="encrypted"):
-        list(Reader(FileTransport(path)).changes())
+        list(BinlogReader(FileTransport(path)).changes())
     writer = BinlogWriter(server_version="10.11.6-MariaDB-log")
     data = [writer.begin(NOW), writer.event(164, b"\x01" + bytes(16), NOW)]
     with pytest.raises(UnsupportedEvent, match="encrypted"):
-        list(Reader(Packets(*data)).changes())
+        list(BinlogReader(Packets(*data)).changes())
 
 
 class Schema:
@@ -302,11 +304,13 @@ def old_decimal(unsigned: bool = False) -> list[bytes]:
 def test_decimal_from_before_mysql_five() -> None:
     """Type 0 is space-padded text whose size only the schema tells: refused without one, exact with one."""
     with pytest.raises(UndecodableValue, match="give a schema"):
-        list(Reader(Packets(*fde_55(old_decimal()))).changes())
+        list(BinlogReader(Packets(*fde_55(old_decimal()))).changes())
     schema = Schema(("price", "decimal(10,2)", None), ("name", "varchar(20)", "latin1"))
     options = StreamOptions(schema=schema)
     rows = [
-        c.rows for c in Reader(Packets(*fde_55(old_decimal())), options=options).changes() if isinstance(c, RowBatch)
+        c.rows
+        for c in BinlogReader(Packets(*fde_55(old_decimal())), options=options).changes()
+        if isinstance(c, RowBatch)
     ]
     assert rows == [[{"price": "0.00", "name": "7th"}, {"price": "-123456.78", "name": "x"}]]
 
@@ -326,7 +330,7 @@ def test_a_schema_of_another_time_is_refused() -> None:
     for hints in ([("id", "int", None)], [("id", "varchar(9)", "latin1"), ("name", "varchar(20)", "latin1")]):
         options = StreamOptions(schema=Schema(*hints))
         with pytest.raises(UndecodableValue, match="belongs to another position"):
-            list(Reader(Packets(*data), options=options).changes())
+            list(BinlogReader(Packets(*data), options=options).changes())
 
 
 def test_unknown_signs_are_refused_unless_assumed() -> None:
@@ -338,12 +342,12 @@ def test_unknown_signs_are_refused_unless_assumed() -> None:
         data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW), writer.event(19, body, NOW)]
         data += [writer.event(30, row + b"\0" + value, NOW), writer.xid(1, NOW)]
         flavour = Flavour(unknown_sign=sign)  # type: ignore[arg-type]
-        reader = Reader(Packets(*data), options=StreamOptions(flavour=flavour))
+        reader = BinlogReader(Packets(*data), options=StreamOptions(flavour=flavour))
         assert [c.rows for c in reader.changes() if isinstance(c, RowBatch)] == [[{"@1": expected}]]
     data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW), writer.event(19, body, NOW)]
     data += [writer.event(30, row + b"\0\xff", NOW), writer.xid(1, NOW)]
     with pytest.raises(UndecodableValue, match=r"negative if signed"):
-        list(Reader(Packets(*data)).changes())
+        list(BinlogReader(Packets(*data)).changes())
 
 
 def test_values_and_converter() -> None:
@@ -353,7 +357,7 @@ def test_values_and_converter() -> None:
     data.append(writer.table_map(1, "d", "t", [ID, NAME], NOW))
     data.append(writer.rows("update", 1, [ID, NAME], [({"id": 7}, {"name": None})], NOW))
     data.append(writer.xid(1, NOW))
-    batch = next(c for c in Reader(Packets(*data)).changes() if isinstance(c, RowBatch))
+    batch = next(c for c in BinlogReader(Packets(*data)).changes() if isinstance(c, RowBatch))
     before, after = list(RowEventSet(batch))
     assert before.named("name").is_absent
     assert not before.named("name").is_null
@@ -364,11 +368,11 @@ def test_values_and_converter() -> None:
     assert to.to_text(before[0]) == "7"
     with pytest.raises(UndecodableValue, match="does not carry"):
         to.to_text(before.named("name"))
-    price = Value(type=T.NEWDECIMAL, metadata=0, raw="12.50")
+    price = TypedValue(type=T.NEWDECIMAL, metadata=0, raw="12.50")
     assert (to.to_decimal(price), to.to_float(price)) == (Decimal("12.50"), 12.5)
     with pytest.raises(UndecodableValue, match="no integer"):
         to.to_integer(price)
-    assert to.to_floats(Value(type=T.VECTOR, metadata=0, raw=struct.pack("<2f", 1.5, -2))) == [1.5, -2.0]
+    assert to.to_floats(TypedValue(type=T.VECTOR, metadata=0, raw=struct.pack("<2f", 1.5, -2))) == [1.5, -2.0]
 
 
 def test_the_same_over_a_result_set() -> None:
@@ -426,8 +430,8 @@ def test_gtid_sets() -> None:
 
 def test_positions_and_addresses_as_people_type_them() -> None:
     """Each form is understood, a wrong one is named with the remedy, a password is never shown."""
-    assert parse_position("binlog.000003:120") == Checkpoint(file="binlog.000003", position=120)
-    assert parse_position("120") == Checkpoint(position=120)
+    assert parse_position("binlog.000003:120") == BinlogPosition(file="binlog.000003", position=120)
+    assert parse_position("120") == BinlogPosition(position=120)
     assert isinstance(parse_position("0-1-5,1-1-7").gtids, MariaGtidSet)
     assert isinstance(parse_position("11111111-2222-3333-4444-555555555555:1-5").gtids, GtidSet)
     address = parse_uri("mysql://me:s%40cret@db:3307?heartbeat=2&ssl=off")
@@ -459,5 +463,5 @@ def test_absent_is_not_null_in_tuples_either() -> None:
     data += [writer.table_map(1, "d", "t", [ID, NAME], NOW), writer.rows("delete", 1, [ID, NAME], [{"id": 1}], NOW)]
     data.append(writer.xid(1, NOW))
     options = StreamOptions(flavour=Flavour(rows="tuple"))
-    rows = [c.rows for c in Reader(Packets(*data), options=options).changes() if isinstance(c, RowBatch)]
+    rows = [c.rows for c in BinlogReader(Packets(*data), options=options).changes() if isinstance(c, RowBatch)]
     assert rows == [[(1, ABSENT)]]

@@ -14,10 +14,10 @@ from made_binlogs import a_binlog, damage
 
 from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
-from ingest.binlog import Reader, StreamOptions
-from ingest.binlog.reading.whole import Whole, WholeTransactions, Window
+from ingest.binlog import BinlogReader, StreamOptions
+from ingest.binlog.reading.whole import ReadBuffer, Whole, WholeTransactions
 from ingest.binlog.transports.file_transport import FileTransport
-from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, Table
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import CaughtUp, Fact, TransactionEnded, TransactionLogged, one_by_one
 from ingest.facts.logged import ENVELOPE, LoggedFacts
@@ -29,8 +29,8 @@ from ingest.records.transactions import Transactions
 Told = tuple[list[tuple[Fact, object]], str]
 
 
-def table(**columns: str) -> Table:
-    return Table(
+def table(**columns: str) -> TableDefinition:
+    return TableDefinition(
         columns=tuple(
             ColumnDefinition(name=name, column_type=kind, nullable=True, charset="utf8mb4" if "char" in kind else None)
             for name, kind in columns.items()
@@ -52,7 +52,7 @@ def facts_of(path: Path, captured: set[str], *, known: bool = True) -> tuple[Log
     tables = Tables("s", ["d"], lambda database, name: name in captured, dialect_of("mysql"))
     tables.begin(CATALOG if known else Catalog(databases={"d": "utf8mb4"}))
     options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
-    return LoggedFacts(Reader(FileTransport(path), None, options), tables, lambda: False), tables
+    return LoggedFacts(BinlogReader(FileTransport(path), None, options), tables, lambda: False), tables
 
 
 def told(path: Path, captured: set[str]) -> tuple[Told, int]:
@@ -89,7 +89,7 @@ def recorded(path: Path) -> list[tuple[Fact | None, list[Record], Checkpoint | N
 def general(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Calls a function while no transaction is taken whole."""
 
-    def none(self: WholeTransactions, window: Window) -> Iterator[Whole]:
+    def none(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[Whole]:
         return iter(())
 
     def run(function: Any, *arguments: Any) -> Any:

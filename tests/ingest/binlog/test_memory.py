@@ -11,19 +11,19 @@ from pathlib import Path
 import zstandard
 
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.writer.writer import BinlogWriter
 
 NOW = 1_700_000_000
-ID = Column(index=0, name="id", type=T.LONG, named=True, unsigned=False)
-BLOB = Column(index=1, name="data", type=T.BLOB, named=True, size=4, charset="binary")
+ID = LoggedColumn(index=0, name="id", type=T.LONG, named=True, unsigned=False)
+BLOB = LoggedColumn(index=1, name="data", type=T.BLOB, named=True, size=4, charset="binary")
 
 CHILD = """
 import sys
-from ingest.binlog import Reader, RowBatch
+from ingest.binlog import BinlogReader, RowBatch
 from ingest.binlog.transports.file_transport import FileTransport
 rows = 0
-for change in Reader(FileTransport(sys.argv[1])).changes():
+for change in BinlogReader(FileTransport(sys.argv[1])).changes():
     if isinstance(change, RowBatch):
         rows += len(change.rows)
     del change

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cdc.words.errors import TailorbirdError
-from ingest.binlog import Reader, RowBatch
+from ingest.binlog import BinlogReader, RowBatch
 from ingest.binlog.transports.file_transport import FileTransport
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs" / "pairs"
@@ -44,7 +44,7 @@ def rows_of(path: Path) -> tuple[list[str], str]:
     """The rows that come out, and the error that ended them ("" for a clean end)."""
     rows: list[str] = []
     try:
-        for change in Reader(FileTransport(path)).changes():
+        for change in BinlogReader(FileTransport(path)).changes():
             if isinstance(change, RowBatch):
                 rows += [repr(row) for row in change.rows]
     except TailorbirdError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.binlog import Checkpoint, Reader, RowBatch
+from ingest.binlog import BinlogPosition, BinlogReader, RowBatch
 from ingest.binlog.format.gtid import GtidSet, MariaGtidSet
 from ingest.binlog.transports.file_transport import FileTransport
 
@@ -27,20 +27,20 @@ def binlog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return path
 
 
-def batches(reader: Reader) -> list[str]:
+def batches(reader: BinlogReader) -> list[str]:
     return [repr(change.rows) for change in reader.changes() if isinstance(change, RowBatch)]
 
 
 @pytest.mark.parametrize("by_gtid", [True, False], ids=["gtid", "position"])
 def test_two_hundred_deaths_lose_and_repeat_nothing(binlog: Path, by_gtid: bool) -> None:
     """Killed after any number of batches, 200 times: the pieces together are one uninterrupted run."""
-    whole = batches(Reader(FileTransport(binlog)))
+    whole = batches(BinlogReader(FileTransport(binlog)))
     rng = random.Random(11)
     pieces: list[str] = []
-    at = Checkpoint()
+    at = BinlogPosition()
     inside = 0
     for _ in range(200):
-        reader = Reader(FileTransport(binlog), at)
+        reader = BinlogReader(FileTransport(binlog), at)
         left = rng.randrange(1, max(2, 2 * len(whole) // 200))
         for change in reader.changes():
             if isinstance(change, RowBatch):
@@ -50,7 +50,7 @@ def test_two_hundred_deaths_lose_and_repeat_nothing(binlog: Path, by_gtid: bool)
                 break
         at = reader.checkpoint if by_gtid else replace(reader.checkpoint, gtids=None)
         inside += bool(at.batches)
-    pieces += batches(Reader(FileTransport(binlog), at))
+    pieces += batches(BinlogReader(FileTransport(binlog), at))
     assert pieces == whole
     assert inside > 5, "no death fell into a transaction"
 
@@ -58,10 +58,10 @@ def test_two_hundred_deaths_lose_and_repeat_nothing(binlog: Path, by_gtid: bool)
 CHILD = """
 import json, sys
 from dataclasses import asdict
-from ingest.binlog import Checkpoint, Reader, RowBatch
+from ingest.binlog import BinlogPosition, BinlogReader, RowBatch
 from ingest.binlog.transports.file_transport import FileTransport
 file, position, batches = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-reader = Reader(FileTransport(sys.argv[1]), Checkpoint(file=file, position=position, batches=batches))
+reader = BinlogReader(FileTransport(sys.argv[1]), BinlogPosition(file=file, position=position, batches=batches))
 for change in reader.changes():
     if isinstance(change, RowBatch):
         at = reader.checkpoint
@@ -71,7 +71,7 @@ for change in reader.changes():
 
 def test_processes_killed_by_the_kernel_lose_and_repeat_nothing(binlog: Path) -> None:
     """kill -9 of a reading process, ten times: the lines it had written, together, are one uninterrupted run."""
-    whole = batches(Reader(FileTransport(binlog)))
+    whole = batches(BinlogReader(FileTransport(binlog)))
     rng = random.Random(3)
     pieces: list[str] = []
     place = ["", "4", "0"]
@@ -84,14 +84,14 @@ def test_processes_killed_by_the_kernel_lose_and_repeat_nothing(binlog: Path) ->
                 pieces.append(rows)
                 place = [file, str(position), str(done)]
             child.kill()
-    at = Checkpoint(file=place[0], position=int(place[1]), batches=int(place[2]))
-    assert pieces + batches(Reader(FileTransport(binlog), at)) == whole
+    at = BinlogPosition(file=place[0], position=int(place[1]), batches=int(place[2]))
+    assert pieces + batches(BinlogReader(FileTransport(binlog), at)) == whole
 
 
 def test_a_gtid_set_selects_the_rest_of_a_file(binlog: Path) -> None:
     """Files can be read from a GTID set: exactly the transactions that are not in it come out."""
-    whole = batches(Reader(FileTransport(binlog)))
-    reader = Reader(FileTransport(binlog))
+    whole = batches(BinlogReader(FileTransport(binlog)))
+    reader = BinlogReader(FileTransport(binlog))
     first: list[str] = []
     for change in reader.changes():
         if isinstance(change, RowBatch):
@@ -101,7 +101,7 @@ def test_a_gtid_set_selects_the_rest_of_a_file(binlog: Path) -> None:
     gtids = reader.checkpoint.gtids
     assert isinstance(gtids, GtidSet | MariaGtidSet)
     assert str(gtids)
-    rest = batches(Reader(FileTransport(binlog), Checkpoint(gtids=gtids)))
+    rest = batches(BinlogReader(FileTransport(binlog), BinlogPosition(gtids=gtids)))
     assert first + rest == whole
     assert rest
 
@@ -113,6 +113,6 @@ def test_an_index_is_followed_through_its_files(tmp_path: Path) -> None:
         data = gzip.decompress((DATA / f"{name}.binlog.gz").read_bytes())
         (tmp_path / f"bin.{number:06d}").write_bytes(data)
     (tmp_path / "bin.index").write_text("".join(f"/elsewhere/bin.{n:06d}\n" for n in (1, 2, 3)))
-    whole = batches(Reader(FileTransport(tmp_path / "bin.index")))
+    whole = batches(BinlogReader(FileTransport(tmp_path / "bin.index")))
     assert len(whole) == 3
-    assert batches(Reader(FileTransport(tmp_path / "bin.index"), Checkpoint(file="bin.000002"))) == whole[1:]
+    assert batches(BinlogReader(FileTransport(tmp_path / "bin.index"), BinlogPosition(file="bin.000002"))) == whole[1:]

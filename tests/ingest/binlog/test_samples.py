@@ -10,7 +10,7 @@ import pytest
 from truth import expected, play
 
 from cdc.words.errors import TailorbirdError
-from ingest.binlog import Committed, Reader, RowBatch, Statement, StreamOptions
+from ingest.binlog import BinlogReader, Committed, RowBatch, Statement, StreamOptions
 from ingest.binlog.format.errors import CorruptBinlog
 from ingest.binlog.reading.jsonl import JsonLines
 from ingest.binlog.transports.file_transport import FileTransport
@@ -24,7 +24,7 @@ def test_changes_lead_to_what_the_server_held(name: str) -> None:
     """Decoding a real binlog and playing it gives, cell by cell, the tables that its server printed."""
     truth = json.loads(gzip.decompress((DATA / "pairs" / f"{name}.truth.json.gz").read_bytes()))
     lines = JsonLines()
-    reader = Reader(FileTransport(DATA / "pairs" / f"{name}.binlog.gz"))
+    reader = BinlogReader(FileTransport(DATA / "pairs" / f"{name}.binlog.gz"))
     found = play((line for change in reader.changes() for line in lines.lines(change)), truth)
     wanted = expected(truth)
     for table in wanted:
@@ -47,7 +47,7 @@ def test_changes_lead_to_what_the_server_held(name: str) -> None:
 def test_foreign_binlog_is_read_to_its_end(name: str, rows: int) -> None:
     """Binlogs of MySQL 5.1 to 5.7 and of Aurora decode without metadata: every row is counted, none is guessed."""
     found = 0
-    for change in Reader(FileTransport(DATA / "foreign" / f"{name}.gz")).changes():
+    for change in BinlogReader(FileTransport(DATA / "foreign" / f"{name}.gz")).changes():
         if isinstance(change, RowBatch):
             found += len(change.rows)
             assert not any(column.named for column in change.decoder.table.columns)
@@ -56,7 +56,7 @@ def test_foreign_binlog_is_read_to_its_end(name: str, rows: int) -> None:
 
 def test_fragment_is_refused() -> None:
     """A file that is no binlog ends in one clear error with its place, and yields nothing."""
-    reader = Reader(FileTransport(DATA / "foreign" / "canal-parse_tsdb_mysql-bin.000001.gz"))
+    reader = BinlogReader(FileTransport(DATA / "foreign" / "canal-parse_tsdb_mysql-bin.000001.gz"))
     with pytest.raises(CorruptBinlog, match=r"canal-parse_tsdb_mysql-bin\.000001\.gz:0: this is no binlog"):
         list(reader.changes())
 
@@ -64,7 +64,7 @@ def test_fragment_is_refused() -> None:
 def test_only_wanted_tables_are_decoded() -> None:
     """A table filter leaves the others out and keeps the transactions' ends."""
     options = StreamOptions(tables=lambda database, table: table == "film")
-    reader = Reader(FileTransport(DATA / "pairs" / "sakila@m97.binlog.gz"), options=options)
+    reader = BinlogReader(FileTransport(DATA / "pairs" / "sakila@m97.binlog.gz"), options=options)
     changes = list(reader.changes())
     assert {c.decoder.table.table for c in changes if isinstance(c, RowBatch)} == {"film"}
     assert any(isinstance(c, Committed) for c in changes)

@@ -15,10 +15,10 @@ from type_matrix import ServerSchema
 
 from cdc.words.errors import UsageError
 from ingest.binlog import (
-    Checkpoint,
+    BinlogPosition,
+    BinlogReader,
     Flavour,
     JsonDiffs,
-    Reader,
     RowBatch,
     Statement,
     StreamOptions,
@@ -107,7 +107,7 @@ def cut_and_compare(server: Server, database: str, by_gtid: bool) -> None:
             cursor.executemany(f"INSERT INTO {database}.t VALUES (%s, %s)", rows)
             session.commit()
     found: list[int] = []
-    reader = Reader(transport_of(server, heartbeat=1.0), start)
+    reader = BinlogReader(transport_of(server, heartbeat=1.0), start)
     cuts, next_cut = 0, 200
     for change in reader.changes():
         found += [next(iter(row.values())) for row in rows_in([change], database)]
@@ -127,7 +127,7 @@ def test_a_reader_without_reconnect_says_so(mysql80: Server, database: str) -> N
     with mysql80.session() as session, session.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
         cursor.execute(f"INSERT INTO {database}.t VALUES (1)")
-    reader = Reader(transport_of(mysql80, reconnect=False), start)
+    reader = BinlogReader(transport_of(mysql80, reconnect=False), start)
     changes = reader.changes()
     while not rows_in([next(changes)], database):
         pass
@@ -144,7 +144,7 @@ def test_a_reader_without_reconnect_says_so(mysql80: Server, database: str) -> N
 def test_a_silent_server_is_told_from_a_dead_one(mysql80: Server) -> None:
     """Heartbeats keep a reader of an idle server alive beyond its time limit."""
     start = transport_of(mysql80).head()
-    reader = Reader(transport_of(mysql80, heartbeat=0.5, reconnect=False), start)
+    reader = BinlogReader(transport_of(mysql80, heartbeat=0.5, reconnect=False), start)
     begun = time.monotonic()
     for raw in reader.raw_events():
         # Silence of three intervals would have been given up by then.
@@ -157,13 +157,13 @@ def test_a_silent_server_is_told_from_a_dead_one(mysql80: Server) -> None:
 def test_tls_and_refusals(mysql80: Server, database: str) -> None:
     """TLS works, a wrong password and an absent server are told apart, a purged position is fatal."""
     secure = transport_of(mysql80, ssl="required", follow=False)
-    assert rows_in(Reader(secure, secure.head()).changes(), database) == []
+    assert rows_in(BinlogReader(secure, secure.head()).changes(), database) == []
     with pytest.raises(UsageError, match="refuses the user"):
         transport_of(mysql80, password="wrong")
     with pytest.raises(ConnectionLost, match="cannot be reached"):
         transport_of(mysql80, port=1)
     with pytest.raises(BinlogError, match="cannot serve this position"):
-        list(Reader(transport_of(mysql80, follow=False), Checkpoint(file="binlog.999999")).changes())
+        list(BinlogReader(transport_of(mysql80, follow=False), BinlogPosition(file="binlog.999999")).changes())
 
 
 def test_files_and_server_give_the_same_events(mysql80: Server, database: str) -> None:
@@ -177,7 +177,7 @@ def test_files_and_server_give_the_same_events(mysql80: Server, database: str) -
     path = next(path for path in mysql80.binlogs() if path.name == name)
 
     def seen(uri: str) -> list[tuple[str, str]]:
-        reader = open_reader(uri, Checkpoint(file=name))
+        reader = open_reader(uri, BinlogPosition(file=name))
         found = []
         for change in reader.changes():
             text = repr(change.rows) if isinstance(change, RowBatch) else type(change).__name__

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from made_binlogs import NOW, TABLES, UUIDS, a_binlog, a_row, damage
 
 from cdc.words.errors import TailorbirdError
-from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, StreamOptions
+from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, StreamOptions
 from ingest.binlog.format.errors import ConnectionLost
-from ingest.binlog.reading.whole import PACKET_GAP, WholeTransactions, Window
+from ingest.binlog.reading.whole import PACKET_GAP, ReadBuffer, WholeTransactions
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.transports.mysql_transport import MysqlTransport, _Source
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
@@ -50,11 +50,11 @@ class ServerPackets(MysqlTransport):
         assert isinstance(address, ServerAddress)
         self.address, self._source = address, source
         self.checksum, self._closed = 0, False
-        self.window = Window(PACKET_GAP)
+        self.buffer = ReadBuffer(PACKET_GAP)
 
-    def packets(self, start: Checkpoint) -> Iterator[Any]:
+    def packets(self, start: BinlogPosition) -> Iterator[Any]:
         try:
-            yield from self._events(_Source(self._source, self.window), start)
+            yield from self._events(_Source(self._source, self.buffer), start)
         except ConnectionError as error:
             raise ConnectionLost(str(error)) from error
 
@@ -63,7 +63,7 @@ class ServerPackets(MysqlTransport):
 
 def outcome(transport: Any, *, tables: Any = None, stop: int = 1 << 30) -> tuple[list[Any], str, str]:
     """Everything that a reader hands out, with the checkpoint at each step; the error at the end; the last position."""
-    reader = Reader(transport, None, StreamOptions(tables=tables))
+    reader = BinlogReader(transport, None, StreamOptions(tables=tables))
     found: list[Any] = []
     error = ""
     try:
@@ -85,7 +85,7 @@ def general(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(transport: Any, **options: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(WholeTransactions, "changes", lambda self, window: iter(()))
+            patch.setattr(WholeTransactions, "changes", lambda self, buffer: iter(()))
             return outcome(transport, **options)
 
     return run
@@ -139,8 +139,8 @@ def test_most_of_an_oltp_binlog_is_taken_whole(server: bool, tmp_path: Path, mon
     taken: Counter[str] = Counter()
     whole = WholeTransactions.changes
 
-    def counted(self: WholeTransactions, window: Window) -> Iterator[RowBatch | Committed]:
-        for change in whole(self, window):
+    def counted(self: WholeTransactions, buffer: ReadBuffer) -> Iterator[RowBatch | Committed]:
+        for change in whole(self, buffer):
             taken[type(change).__name__] += 1
             yield change
 
@@ -160,17 +160,17 @@ def test_small_pieces_of_tls_are_joined(monkeypatch: pytest.MonkeyPatch) -> None
     sock = Socket(Random(1), [bytes(100)] * 1000, 0)
     sizes = iter([1000] * 1000)
     monkeypatch.setattr(sock, "_rng", type("Sizes", (), {"choice": lambda self, _: next(sizes)})())
-    source = _Source(sock, window := Window(PACKET_GAP))  # type: ignore[arg-type]  # it delivers bytes, and does no more
+    source = _Source(sock, buffer := ReadBuffer(PACKET_GAP))  # type: ignore[arg-type]  # it delivers bytes, and does no more
     monkeypatch.setattr(source, "_encrypted", True)
     monkeypatch.setattr(source, "_arrived", lambda: bool(sock._data))
     source.packet()
-    assert len(window.block) == 1000 * 105 + 9
+    assert len(buffer.block) == 1000 * 105 + 9
 
 
 def test_what_came_before_the_end_of_a_connection_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed socket counts as one where more has arrived; packets that were received whole are given first."""
     sock = Socket(Random(1), [bytes(100)] * 10, 0)
-    source = _Source(sock, Window(PACKET_GAP))  # type: ignore[arg-type]  # it delivers bytes, and does no more
+    source = _Source(sock, ReadBuffer(PACKET_GAP))  # type: ignore[arg-type]  # it delivers bytes, and does no more
     monkeypatch.setattr(source, "_encrypted", True)
     monkeypatch.setattr(source, "_arrived", lambda: True)
     assert [len(source.packet()[1]) for _ in range(10)] == [100] * 10

@@ -15,9 +15,9 @@ from binlog_servers import Server
 from type_cases import cases_of
 from type_matrix import prepare
 
-from ingest.binlog import Checkpoint, Committed, Reader, RowBatch, Statement, create_transport, open_reader
+from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, Statement, create_transport, open_reader
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.gtid import GtidSet
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.position import gtid_text, identity_of
@@ -29,8 +29,8 @@ UUID = "11111111-2222-3333-4444-555555555555"
 NOW = 1_700_000_000
 
 
-def column(index: int, name: str, kind: T, **facts: Any) -> Column:
-    return Column(index=index, name=name, type=kind, named=True, **facts)
+def column(index: int, name: str, kind: T, **facts: Any) -> LoggedColumn:
+    return LoggedColumn(index=index, name=name, type=kind, named=True, **facts)
 
 
 COLUMNS = [
@@ -86,7 +86,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, checksum: bool) -> None:
     """Every type that can be written comes back with the same value, under the same names, at exact positions."""
     path = tmp_path / "own.000001"
     write(path, "d", checksum=checksum)
-    reader = Reader(FileTransport(path))
+    reader = BinlogReader(FileTransport(path))
     batches = [change for change in reader.changes() if isinstance(change, RowBatch)]
     assert [batch.operation for batch in batches] == ["insert", "update", "delete"]
     assert batches[0].rows == [FIRST, SECOND]
@@ -96,7 +96,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, checksum: bool) -> None:
 
 
 def events_of(path: Path) -> list[RawEvent]:
-    return list(Reader(FileTransport(path)).raw_events())
+    return list(BinlogReader(FileTransport(path)).raw_events())
 
 
 def replay(server: Server, path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_copy_holds_the_same_and_what_was_injected(mysql80: Server, tmp_path: 
         cursor.execute("SET GLOBAL binlog_checksum=CRC32")
         cursor.execute("SET GLOBAL binlog_row_metadata=FULL")
         cursor.execute("FLUSH BINARY LOGS")
-    start = Checkpoint(file=mysql80.binlogs()[-1].name)
+    start = BinlogPosition(file=mysql80.binlogs()[-1].name)
     prepare(mysql80, [case for case in cases_of("mysql80") if "char_" not in case.name], "copied")
 
     def note(writer: BinlogWriter, raw: RawEvent) -> list[bytes]:
@@ -162,7 +162,7 @@ def test_a_copy_holds_the_same_and_what_was_injected(mysql80: Server, tmp_path: 
     count = copy_binlog(create_transport(f"{mysql80.uri}?follow=0"), path, start=start, inject=note)
     assert count > 100
     origin = [c for c in open_reader(f"{mysql80.uri}?follow=0", start).changes() if not isinstance(c, Committed)]
-    copied = [c for c in Reader(FileTransport(path)).changes() if not isinstance(c, Committed)]
+    copied = [c for c in BinlogReader(FileTransport(path)).changes() if not isinstance(c, Committed)]
     injected = [c for c in copied if isinstance(c, Statement) and "injected" in c.text]
     assert injected
     rest = [c for c in copied if c not in injected]
@@ -234,7 +234,7 @@ def test_positions_beyond_four_gibibytes_wrap_as_the_server_writes_them(tmp_path
         file.seek((1 << 32) - 60)
         file.write(b"".join(events))
     begun = time.monotonic()
-    reader = Reader(FileTransport(path), Checkpoint(file=path.name, position=(1 << 32) - 60))
+    reader = BinlogReader(FileTransport(path), BinlogPosition(file=path.name, position=(1 << 32) - 60))
     rows = [row for change in reader.changes() if isinstance(change, RowBatch) for row in change.rows]
     assert rows == [{"id": 7}]
     assert reader.checkpoint.position == far.position > 1 << 32

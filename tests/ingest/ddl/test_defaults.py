@@ -11,7 +11,7 @@ from cdc.words.event import Position
 from cdc.words.history import History, checkpoint, history_from_records
 from cdc.words.schema import Column, TableId, TableSchema, schema_from_json
 from cdc.words.types import Canonical
-from ingest.ddl.catalog import Catalog, Table, table_from_json
+from ingest.ddl.catalog import Catalog, TableDefinition, table_from_json
 from ingest.ddl.defaults import shown_initial
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.follow import begun, catalog_at, catalog_of, follow, told
@@ -22,7 +22,7 @@ MARIA = Dialect(server="mariadb", version=101106)
 UNKNOWN = "unknown"
 
 
-def table_after(*statements: str, dialect: Dialect = MYSQL) -> Table:
+def table_after(*statements: str, dialect: Dialect = MYSQL) -> TableDefinition:
     """Table `t` after statements on one with an `id`."""
     catalog = Catalog(default_charset="utf8mb4", databases={"d": "utf8mb4"})
     for sql in ("CREATE TABLE t (id INT PRIMARY KEY)", *statements):

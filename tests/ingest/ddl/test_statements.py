@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.ddl.catalog import Catalog, Table, table_from_json
+from ingest.ddl.catalog import Catalog, TableDefinition, table_from_json
 from ingest.ddl.dialect import Dialect, dialect_of
 from ingest.ddl.statements import Applied, apply
 
@@ -26,7 +26,7 @@ def run(catalog: Catalog, sql: str, *, dialect: Dialect = MYSQL, session: int = 
     return apply(catalog, sql, database="d", dialect=dialect, session=session)
 
 
-def names(table: Table) -> list[str]:
+def names(table: TableDefinition) -> list[str]:
     return [column.name for column in table.columns]
 
 

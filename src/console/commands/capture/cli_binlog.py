@@ -15,7 +15,7 @@ from cdc.words.errors import TailorbirdError, UsageError
 
 if TYPE_CHECKING:
     from ingest.binlog.reading.events import RawEvent
-    from ingest.binlog.reading.position import Checkpoint
+    from ingest.binlog.reading.position import BinlogPosition
     from ingest.binlog.reading.reader import Transport
     from ingest.binlog.reading.stream import StreamOptions
 
@@ -63,7 +63,7 @@ def dump(
     Example: tailorbird binlog dump binlog.index --format none --stats
     """
     from ingest.binlog.format.flavour import Flavour
-    from ingest.binlog.reading.position import Checkpoint, parse_position
+    from ingest.binlog.reading.position import BinlogPosition, parse_position
     from ingest.binlog.reading.stream import StreamOptions
 
     if output not in ("jsonl", "text", "none"):
@@ -71,7 +71,7 @@ def dump(
     if unknown_sign not in ("refuse", "signed", "unsigned"):
         raise UsageError(f"--unknown-sign {unknown_sign}", "write refuse, signed or unsigned")
     try:
-        begin = parse_position(start) if start else Checkpoint()
+        begin = parse_position(start) if start else BinlogPosition()
     except ValueError as error:
         raise UsageError(f"--from {start}: {error}", "write FILE:POSITION or a GTID set") from error
     options = StreamOptions(
@@ -102,10 +102,10 @@ def dump(
         raise typer.Exit(failure.exit_code)
 
 
-def _open(uri: str, begin: Checkpoint, follow: bool) -> tuple[Transport, Checkpoint]:
+def _open(uri: str, begin: BinlogPosition, follow: bool) -> tuple[Transport, BinlogPosition]:
     from dataclasses import replace
 
-    from ingest.binlog.reading.position import Checkpoint
+    from ingest.binlog.reading.position import BinlogPosition
     from ingest.binlog.transports.file_transport import FileTransport
     from ingest.binlog.transports.mysql_transport import MysqlTransport
     from ingest.binlog.transports.uri import FileAddress, parse_uri
@@ -114,7 +114,7 @@ def _open(uri: str, begin: Checkpoint, follow: bool) -> tuple[Transport, Checkpo
     if isinstance(address, FileAddress):
         return FileTransport(address.path), begin
     server = MysqlTransport(replace(address, follow=follow))
-    if begin == Checkpoint():
+    if begin == BinlogPosition():
         return server, server.first()
     return server, begin
 
@@ -130,12 +130,12 @@ class _Printer:
         self._counts: Counter[str] = Counter()
         self._last: RawEvent | None = None
 
-    def changes(self, transport: Transport, begin: Checkpoint, options: StreamOptions) -> None:
+    def changes(self, transport: Transport, begin: BinlogPosition, options: StreamOptions) -> None:
         """Every change of a transport, in the chosen form."""
-        from ingest.binlog.reading.reader import Reader
+        from ingest.binlog.reading.reader import BinlogReader
         from ingest.binlog.reading.stream import RowBatch
 
-        reader = Reader(transport, begin, options)
+        reader = BinlogReader(transport, begin, options)
         counts, write = self._counts, sys.stdout.buffer.write
         none = self._form == "none"
         for change in reader.changes():
@@ -150,11 +150,11 @@ class _Printer:
             while self._lines.warnings:
                 print(f"warning: {self._lines.warnings.pop(0)}", file=sys.stderr)
 
-    def events(self, transport: Transport, begin: Checkpoint, options: StreamOptions) -> None:
+    def events(self, transport: Transport, begin: BinlogPosition, options: StreamOptions) -> None:
         """Every event of a transport, one line each."""
-        from ingest.binlog.reading.reader import Reader
+        from ingest.binlog.reading.reader import BinlogReader
 
-        reader = Reader(transport, begin, options)
+        reader = BinlogReader(transport, begin, options)
         write = sys.stdout.buffer.write
         for raw in reader.raw_events():
             event = reader.stream.typed(raw)

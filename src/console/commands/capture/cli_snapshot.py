@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from cdc.topology.topology import Topology
-    from console.status.snapshot_progress import Progress
+    from console.status.snapshot_progress import SnapshotProgress
 
 
 def snapshot(
@@ -60,7 +60,7 @@ def _report(topology: Topology, follow: bool, as_json: bool) -> None:
     from console.status.snapshot_progress import PATIENCE, progress_of, shown
     from console.status.snapshot_progress import bars as bars_of
 
-    def read() -> list[Progress]:
+    def read() -> list[SnapshotProgress]:
         return progress_of(captured_positions(topology), time.time() * 1000)
 
     if not follow:

@@ -128,7 +128,7 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
             yield Reindex(targets, state, admin, live=index.collection), state
 
 
-class Backfills:
+class StoredBackfills:
     """Fills a new index over a table that has rows; noted in ZooKeeper until it is done (console.provision.apply)."""
 
     def __init__(self, topology: Topology, client: Client) -> None:

@@ -14,7 +14,7 @@ T = ColumnType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class LoggedColumn:
     """One column of a TABLE_MAP.
 
     `size` is bytes of the length prefix or of the value, `width` the declared bytes of a string, `digits` the digits
@@ -107,7 +107,7 @@ def labels_of(arguments: str) -> tuple[str, ...]:
     )
 
 
-def apply_hint(column: Column, hint: ColumnHint, table: str) -> Column:
+def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColumn:
     """`column` with what the schema adds; what the binlog itself states stays. UndecodableValue: they contradict."""
     match = _HINT.match(hint.type)
     if not match:
@@ -137,7 +137,7 @@ def apply_hint(column: Column, hint: ColumnHint, table: str) -> Column:
     return replace(column, **changes)
 
 
-def apply_schema(columns: Sequence[Column], hints: Sequence[ColumnHint], table: str) -> tuple[Column, ...]:
+def apply_schema(columns: Sequence[LoggedColumn], hints: Sequence[ColumnHint], table: str) -> tuple[LoggedColumn, ...]:
     """All columns with the schema's knowledge; UndecodableValue where it has another number of columns.
 
     The hidden columns of functional indexes, which MySQL 8.0.13–8.0.17 maps last and never logs, need no hint.

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from ingest.binlog.format.charsets import charset_of, is_text, text_decoder
 from ingest.binlog.format.codes import ColumnType
-from ingest.binlog.format.columns import CHARACTER, LABELLED, NUMERIC, Column
-from ingest.binlog.format.dialect import Dialect
+from ingest.binlog.format.columns import CHARACTER, LABELLED, NUMERIC, LoggedColumn
 from ingest.binlog.format.errors import CorruptBinlog, UnsupportedEvent
 from ingest.binlog.format.packed import U16, bit_set, length_encoded, take, take_encoded
+from ingest.binlog.format.server_version import ServerVersion
 
 T = ColumnType
 
@@ -31,7 +31,7 @@ class TableMap:
     flags: int = 0
     database: str
     table: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[LoggedColumn, ...] = ()
     primary_key: tuple[tuple[int, int], ...] = ()
     described: bool = False
 
@@ -91,8 +91,8 @@ _METADATA: Final[dict[int, Callable[[bytes, int], tuple[dict[str, Any], int]]]] 
 }
 
 
-def _columns(types: bytes, meta: bytes, nullable: bytes) -> list[Column]:
-    columns: list[Column] = []
+def _columns(types: bytes, meta: bytes, nullable: bytes) -> list[LoggedColumn]:
+    columns: list[LoggedColumn] = []
     at = 0
     for index, code in enumerate(types):
         read = _METADATA.get(code)
@@ -102,7 +102,7 @@ def _columns(types: bytes, meta: bytes, nullable: bytes) -> list[Column]:
                 "its rows cannot be skipped safely; report the server's version",
             )
         facts, at = read(meta, at)
-        column = Column(index=index, name=f"@{index + 1}", type=T(code), nullable=bit_set(nullable, index))
+        column = LoggedColumn(index=index, name=f"@{index + 1}", type=T(code), nullable=bit_set(nullable, index))
         columns.append(replace(column, **facts) if facts else column)
     if at != len(meta):
         raise CorruptBinlog(f"a TABLE_MAP has {len(meta)} bytes of column metadata, its types take {at}")
@@ -127,9 +127,9 @@ def _strings(data: bytes) -> list[bytes]:
     return values
 
 
-def _signs(columns: Sequence[Column], data: bytes, dialect: Dialect) -> dict[int, bool]:
+def _signs(columns: Sequence[LoggedColumn], data: bytes, server: ServerVersion) -> dict[int, bool]:
     """Which numeric columns are unsigned. Servers disagree on whether YEAR takes a bit; where it does, it is 1."""
-    for year in (True, False) if dialect.year_has_sign else (False,):
+    for year in (True, False) if server.year_has_sign else (False,):
         numeric = [c for c in columns if c.type in NUMERIC or (year and c.type is T.YEAR)]
         if len(data) != (len(numeric) + 7) // 8:
             continue
@@ -139,7 +139,7 @@ def _signs(columns: Sequence[Column], data: bytes, dialect: Dialect) -> dict[int
     raise CorruptBinlog(f"a TABLE_MAP has {len(data)} bytes of signs, which fit no reading of its columns")
 
 
-def _collations(columns: Sequence[Column], data: bytes, default: bool) -> dict[int, int]:
+def _collations(columns: Sequence[LoggedColumn], data: bytes, default: bool) -> dict[int, int]:
     values = _integers(data)
     if not default:
         if len(values) != len(columns):
@@ -166,9 +166,11 @@ def _label_lists(data: bytes) -> list[list[bytes]]:
     return lists
 
 
-def _describe(columns: list[Column], data: bytes, dialect: Dialect) -> tuple[list[Column], tuple[tuple[int, int], ...]]:
+def _describe(
+    columns: list[LoggedColumn], data: bytes, server: ServerVersion
+) -> tuple[list[LoggedColumn], tuple[tuple[int, int], ...]]:
     changes: list[dict[str, Any]] = [{} for _ in columns]
-    also = T.GEOMETRY if dialect.maria else T.VECTOR
+    also = T.GEOMETRY if server.maria else T.VECTOR
     characters = [c for c in columns if c.type in CHARACTER or c.type is also]
     labelled = [c for c in columns if c.type in LABELLED]
     labels: dict[int, list[bytes]] = {}
@@ -178,7 +180,7 @@ def _describe(columns: list[Column], data: bytes, dialect: Dialect) -> tuple[lis
         kind = data[at]
         field, at = take_encoded(data, at + 1)
         if kind == 1:
-            for index, unsigned in _signs(columns, field, dialect).items():
+            for index, unsigned in _signs(columns, field, server).items():
                 changes[index]["unsigned"] = unsigned
         elif kind in (2, 3, 10, 11):
             of = characters if kind < 10 else labelled
@@ -223,7 +225,7 @@ def table_name(body: bytes, id_size: int = 6) -> tuple[str, str]:
     return database.decode(), table.decode()
 
 
-def parse_table_map(body: bytes, dialect: Dialect, id_size: int = 6) -> TableMap:
+def parse_table_map(body: bytes, server: ServerVersion, id_size: int = 6) -> TableMap:
     """The table behind the body of a TABLE_MAP event (header and checksum removed)."""
     table_id = int.from_bytes(body[:id_size], "little")
     flags = U16(body, id_size)[0]
@@ -235,13 +237,13 @@ def parse_table_map(body: bytes, dialect: Dialect, id_size: int = 6) -> TableMap
     meta, at = take_encoded(body, at)
     nullable, at = take(body, at, (count + 7) // 8)
     columns = _columns(types, meta, nullable)
-    if dialect.maria:
+    if server.maria:
         # MariaDB's own old temporal types may have a fraction, of which only a schema knows.
         columns = [replace(c, digits=-1) if c.type in (T.TIME, T.DATETIME, T.TIMESTAMP) else c for c in columns]
     primary: tuple[tuple[int, int], ...] = ()
     described = at < len(body)
     if described:
-        columns, primary = _describe(columns, body[at:], dialect)
+        columns, primary = _describe(columns, body[at:], server)
     return TableMap(
         table_id=table_id,
         flags=flags,

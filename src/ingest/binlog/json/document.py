@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ingest.binlog.format.packed import I64, U16, U32, U64
 from ingest.binlog.json.jsonb import LITERALS, decode_json, value_at
-from ingest.binlog.json.layout import MISS, Layouts
+from ingest.binlog.json.layout import MISS, JsonLayouts
 
 MAX_FUNCTIONS: Final = 6
 MAX_VALUES: Final = 200
@@ -147,9 +147,9 @@ def document_reader() -> DocumentFunction:
     return read
 
 
-def layout_reader() -> tuple[Layouts, DocumentFunction]:
+def layout_reader() -> tuple[JsonLayouts, DocumentFunction]:
     """The same in two parts: the layouts to try first, and a reader for all documents, from which they learn."""
-    layouts = Layouts()
+    layouts = JsonLayouts()
     functions: list[DocumentFunction] = []
     seen = misses = 0
     learning = True

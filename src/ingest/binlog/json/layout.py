@@ -158,7 +158,7 @@ class _Layout:
         return size, at
 
 
-class Layouts(dict[int, LayoutFunction]):
+class JsonLayouts(dict[int, LayoutFunction]):
     """The functions of one column by the length of a document; `learn` is told what none of them could read."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ def _tokens(statement: str) -> Iterator[tuple[str, bool]]:
             yield "'", False
 
 
-class Statement:
+class StatementTokens:
     """A statement's tokens, and where one stands in them; no more than `limit` are looked at."""
 
     def __init__(self, statement: str, database: str, limit: int = MOST_TOKENS) -> None:
@@ -130,7 +130,7 @@ def changes_rows(statement: str) -> bool:
     """Whether the statement changes rows itself, so that binlog_format was not ROW when it was logged."""
     if len(statement) > 100_000:
         statement = statement[:100_000]
-    parsed = Statement(statement, "", 64)
+    parsed = StatementTokens(statement, "", 64)
     # MariaDB: SET STATEMENT var=… FOR statement
     if parsed.take("SET", "STATEMENT") and not parsed.seek("FOR"):
         return False
@@ -143,7 +143,7 @@ def changes_rows(statement: str) -> bool:
 
 def effects(database: str, statement: str) -> list[TableEffect]:
     """The effects of one statement whose default database is `database`, in the order in which they happen."""
-    s = Statement(statement, database)
+    s = StatementTokens(statement, database)
     # MariaDB: SET STATEMENT var=… FOR statement
     if s.take("SET", "STATEMENT") and not s.seek("FOR"):
         return []
@@ -169,7 +169,7 @@ def effects(database: str, statement: str) -> list[TableEffect]:
     return []
 
 
-def _dropped(s: Statement) -> list[TableEffect]:
+def _dropped(s: StatementTokens) -> list[TableEffect]:
     s.take("IF", "EXISTS")
     found: list[TableEffect] = []
     while True:
@@ -179,7 +179,7 @@ def _dropped(s: Statement) -> list[TableEffect]:
             return found
 
 
-def _renamed(s: Statement) -> list[TableEffect]:
+def _renamed(s: StatementTokens) -> list[TableEffect]:
     s.take("IF", "EXISTS")
     found: list[TableEffect] = []
     while True:
@@ -193,7 +193,7 @@ def _renamed(s: Statement) -> list[TableEffect]:
             return found
 
 
-def _created(s: Statement) -> list[TableEffect]:
+def _created(s: StatementTokens) -> list[TableEffect]:
     replaced = s.take("OR", "REPLACE")
     if not s.take("TABLE"):
         return []
@@ -203,7 +203,7 @@ def _created(s: Statement) -> list[TableEffect]:
     return [TableEffect(kind="drop", database=database, table=table), created] if replaced else [created]
 
 
-def _altered(s: Statement) -> list[TableEffect]:
+def _altered(s: StatementTokens) -> list[TableEffect]:
     for word in ("ONLINE", "OFFLINE", "IGNORE"):
         s.take(word)
     if not s.take("TABLE"):

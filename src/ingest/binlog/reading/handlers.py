@@ -85,7 +85,7 @@ class ContentHandler:
         return self.process(event)
 
 
-class Pipeline:
+class HandlerChain:
     """The handlers in order, with the injection queue. A list of handlers taken at an event's start serves it whole."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ T = EventType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class BinlogPosition:
     """A place to resume at without loss or repetition.
 
     `file` and `position` name a transaction's first byte; `batches` rows events of that transaction are done already;
@@ -38,14 +38,14 @@ class Checkpoint:
         return f"{text}+{self.batches}" if self.batches else text
 
 
-def parse_position(text: str) -> Checkpoint:
+def parse_position(text: str) -> BinlogPosition:
     """What people type: `binlog.000003:4711`, a bare position, or a GTID set. ValueError: none of these."""
     if text.isdecimal():
-        return Checkpoint(position=int(text))
+        return BinlogPosition(position=int(text))
     name, colon, number = text.rpartition(":")
     if colon and number.isdecimal() and not _looks_like_uuid(text):
-        return Checkpoint(file=name, position=int(number))
-    return Checkpoint(gtids=parse_gtid_set(text))
+        return BinlogPosition(file=name, position=int(number))
+    return BinlogPosition(gtids=parse_gtid_set(text))
 
 
 def _looks_like_uuid(text: str) -> bool:
@@ -78,7 +78,7 @@ class _Uuids(dict[bytes, str]):
 UUIDS: Final = _Uuids()
 
 
-class Progress:
+class PositionTracker:
     """Follows raw events and knows the checkpoint; one instance per connection or file set.
 
     `observe` must see every event of the stream in order. `batches` counts the rows events handed out, `transactions`
@@ -86,7 +86,7 @@ class Progress:
     the open transaction's, `ended` the last one's that ended: (server, tag, number), (domain, server, number), or None.
     """
 
-    def __init__(self, start: Checkpoint) -> None:
+    def __init__(self, start: BinlogPosition) -> None:
         self.file = start.file
         self.position = start.position
         self.batches = start.batches
@@ -114,8 +114,8 @@ class Progress:
         return self._known
 
     @property
-    def checkpoint(self) -> Checkpoint:
-        return Checkpoint(file=self.file, position=self.position, gtids=self.gtids, batches=self.batches)
+    def checkpoint(self) -> BinlogPosition:
+        return BinlogPosition(file=self.file, position=self.position, gtids=self.gtids, batches=self.batches)
 
     @property
     def gtid(self) -> str:

@@ -1,7 +1,7 @@
 """The fast way through a binlog: batches of rows, statements and transaction ends, with a checkpoint at every step.
 
-`Reader.changes` skips the typed events: it looks only into what a consumer of row changes needs. What a checkpoint
-says is done was handed out before; resuming at it repeats nothing and loses nothing.
+`BinlogReader.changes` skips the typed events: it looks only into what a consumer of row changes needs. What a
+checkpoint says is done was handed out before; resuming at it repeats nothing and loses nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ingest.binlog.format.gtid import AnyGtidSet
 from ingest.binlog.reading.effects import changes_rows
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.parse import query_text
-from ingest.binlog.reading.position import BETWEEN_TRANSACTIONS, GTID_EVENTS, Checkpoint, identity_of
+from ingest.binlog.reading.position import BETWEEN_TRANSACTIONS, GTID_EVENTS, BinlogPosition, identity_of
 from ingest.binlog.reading.stream import Committed, EventStream, Packet, RowBatch, StreamOptions
-from ingest.binlog.reading.whole import WholeTransactions, Window
+from ingest.binlog.reading.whole import ReadBuffer, WholeTransactions
 
 T = EventType
 
@@ -43,11 +43,11 @@ class Transport(Protocol):
         ...
 
     @property
-    def window(self) -> Window | None:
+    def buffer(self) -> ReadBuffer | None:
         """What was received and not handed out yet, between two packets; None where it cannot be shown."""
         ...
 
-    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+    def packets(self, start: BinlogPosition) -> Iterator[Packet]:
         """All packets from the checkpoint's transaction on."""
         ...
 
@@ -73,19 +73,19 @@ _new = tuple.__new__
 _QUERIES: Final = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
 
 
-class Reader:
+class BinlogReader:
     """Reads one transport from a checkpoint; not thread-safe; `checkpoint` may be asked between any two changes."""
 
     def __init__(
-        self, transport: Transport, start: Checkpoint | None = None, options: StreamOptions | None = None
+        self, transport: Transport, start: BinlogPosition | None = None, options: StreamOptions | None = None
     ) -> None:
         self._transport = transport
-        self._start = start or Checkpoint()
+        self._start = start or BinlogPosition()
         self.stream = EventStream(self._start, options, checksum=transport.checksum)
         self.whole = WholeTransactions(self.stream)
 
     @property
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> BinlogPosition:
         """Where to resume after everything that was handed out so far."""
         return self.stream.progress.checkpoint
 
@@ -141,16 +141,16 @@ class Reader:
                 start, repeated = replace(progress.checkpoint, batches=0), self._open_events
                 stream.checksum = transport.checksum
 
-    def whole_window(self) -> Window | None:
+    def whole_buffer(self) -> ReadBuffer | None:
         """Between transactions: where those may be taken whole that were received; None where each must be looked at.
 
         Whoever takes some says so with `took_whole` before the next raw event is asked for.
         """
         selected = self._transport.selects_gtids or self._start.gtids is None
-        return self._transport.window if selected else None
+        return self._transport.buffer if selected else None
 
     def took_whole(self) -> None:
-        """Transactions were taken out of the window."""
+        """Transactions were taken out of the buffer."""
         self._ended = self.stream.progress.transactions
 
     def _unfolded(self, raw: RawEvent) -> Iterator[RawEvent]:
@@ -195,10 +195,10 @@ class Reader:
             elif code == 16 or code == 38:  # XID, XA_PREPARE
                 open_before, skip = False, 0
                 yield _new(Committed, (progress.ended, raw))
-                window = self.whole_window()
-                if window is not None:
+                buffer = self.whole_buffer()
+                if buffer is not None:
                     del raw
-                    yield from self.whole.changes(window)
+                    yield from self.whole.changes(buffer)
                     self.took_whole()
             elif code in _QUERIES:
                 if progress.framing:

@@ -1,7 +1,7 @@
 """Rows and values as the seed has them: one interface over a binlog's rows and a client's result set.
 
 `RowEventSet` iterates the rows of a rows event, before and after images in turn for an update; `ResultSet` the rows of
-a query. Both give `Row`s of `Value`s, and `Converter` turns a value into what is asked for.
+a query. Both give `TypedRow`s of `TypedValue`s, and `Converter` turns a value into what is asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from struct import iter_unpack
 from typing import Any, Final, overload
 
 from ingest.binlog.format.codes import ColumnType
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.flavour import ABSENT
 from ingest.binlog.json.diff import JsonDiffs
@@ -25,7 +25,7 @@ from ingest.binlog.rows.convert import json_dumps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class TypedValue:
     """A value with its type and metadata; equal when type, metadata and value are.
 
     `raw` is the decoder's value; `metadata` is what a TABLE_MAP states of the column (length, precision and scale).
@@ -66,24 +66,24 @@ class Value:
         raise UndecodableValue(f"{self.type.name} has no bytes", "ask the Converter")
 
 
-class Row(Sequence[Value]):
+class TypedRow(Sequence[TypedValue]):
     """The values of one row in column order, with their names."""
 
-    def __init__(self, names: Sequence[str], values: Sequence[Value]) -> None:
+    def __init__(self, names: Sequence[str], values: Sequence[TypedValue]) -> None:
         self.names = tuple(names)
         self._values = tuple(values)
 
     @overload
-    def __getitem__(self, index: int) -> Value: ...
+    def __getitem__(self, index: int) -> TypedValue: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Value]: ...
-    def __getitem__(self, index: int | slice) -> Value | Sequence[Value]:
+    def __getitem__(self, index: slice) -> Sequence[TypedValue]: ...
+    def __getitem__(self, index: int | slice) -> TypedValue | Sequence[TypedValue]:
         return self._values[index]
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def named(self, name: str) -> Value:
+    def named(self, name: str) -> TypedValue:
         """The value of a column by its name; KeyError if there is none."""
         try:
             return self._values[self.names.index(name)]
@@ -91,7 +91,7 @@ class Row(Sequence[Value]):
             raise KeyError(name) from None
 
 
-def _metadata(column: Column) -> int:
+def _metadata(column: LoggedColumn) -> int:
     if column.precision:
         return column.precision << 8 | column.scale
     return column.width or column.size or column.digits
@@ -107,7 +107,7 @@ class RowEventSet:
         self._names = [column.name for column in self.table.columns]
         self._shape = [(column.name, column.type, _metadata(column)) for column in self.table.columns]
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[TypedRow]:
         rows = self._event.rows() if isinstance(self._event, Rows) else self._event.rows
         for row in rows:
             if self.operation == "update":
@@ -116,7 +116,7 @@ class RowEventSet:
             else:
                 yield self._row(row)
 
-    def pairs(self) -> Iterator[tuple[Row | None, Row | None]]:
+    def pairs(self) -> Iterator[tuple[TypedRow | None, TypedRow | None]]:
         """(before, after) of every change: None where an insert has no before and a delete no after."""
         images = iter(self)
         for image in images:
@@ -125,11 +125,14 @@ class RowEventSet:
             else:
                 yield (None, image) if self.operation == "insert" else (image, None)
 
-    def _row(self, row: Any) -> Row:
+    def _row(self, row: Any) -> TypedRow:
         cells = row if isinstance(row, tuple) else tuple(row.get(name, ABSENT) for name in self._names)
-        return Row(
+        return TypedRow(
             self._names,
-            [Value(type=kind, metadata=size, raw=raw) for (_, kind, size), raw in zip(self._shape, cells, strict=True)],
+            [
+                TypedValue(type=kind, metadata=size, raw=raw)
+                for (_, kind, size), raw in zip(self._shape, cells, strict=True)
+            ],
         )
 
 
@@ -146,14 +149,14 @@ class ResultSet:
         ]
         self._rows = rows
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[TypedRow]:
         names = [name for name, _, _ in self._shape]
         for cells in self._rows:
             values = [
-                Value(type=kind, metadata=size, raw=cell)
+                TypedValue(type=kind, metadata=size, raw=cell)
                 for (_, kind, size), cell in zip(self._shape, cells, strict=True)
             ]
-            yield Row(names, values)
+            yield TypedRow(names, values)
 
 
 class Converter:
@@ -162,7 +165,7 @@ class Converter:
     NULL becomes None everywhere. UndecodableValue where a value has no such meaning; nothing is truncated in silence.
     """
 
-    def to_text(self, value: Value) -> str | None:
+    def to_text(self, value: TypedValue) -> str | None:
         """Text as the server prints it."""
         raw = self._present(value)
         if raw is None or isinstance(raw, str):
@@ -180,7 +183,7 @@ class Converter:
             return json_dumps(raw)
         return str(raw)
 
-    def to_integer(self, value: Value) -> int | None:
+    def to_integer(self, value: TypedValue) -> int | None:
         """An integer; a decimal or floating-point number only if it is whole."""
         raw = self._present(value)
         if raw is None:
@@ -195,7 +198,7 @@ class Converter:
             raise UndecodableValue(f"{raw!r:.40} is no integer", "ask for a decimal")
         return int(number)
 
-    def to_float(self, value: Value) -> float | None:
+    def to_float(self, value: TypedValue) -> float | None:
         """The nearest floating-point number."""
         raw = self._present(value)
         try:
@@ -203,7 +206,7 @@ class Converter:
         except (TypeError, ValueError) as error:
             raise UndecodableValue(f"{raw!r:.40} is no number") from error
 
-    def to_decimal(self, value: Value) -> Decimal | None:
+    def to_decimal(self, value: TypedValue) -> Decimal | None:
         """The exact number."""
         raw = self._present(value)
         try:
@@ -211,7 +214,7 @@ class Converter:
         except ArithmeticError as error:
             raise UndecodableValue(f"{raw!r:.40} is no number") from error
 
-    def to_floats(self, value: Value) -> list[float] | None:
+    def to_floats(self, value: TypedValue) -> list[float] | None:
         """The numbers of a VECTOR."""
         raw = self._present(value)
         if raw is None:
@@ -220,7 +223,7 @@ class Converter:
             raise UndecodableValue(f"{value.type.name} is no vector")
         return [number for (number,) in iter_unpack("<f", raw)]
 
-    def to_json(self, value: Value) -> Any:
+    def to_json(self, value: TypedValue) -> Any:
         """A JSON document as Python objects (None for NULL and for a JSON null)."""
         raw = self._present(value)
         if raw is None or raw is JSON_NULL:
@@ -228,7 +231,7 @@ class Converter:
         return json.loads(raw) if isinstance(raw, str | bytes) and value.type is not ColumnType.JSON else raw
 
     @staticmethod
-    def _present(value: Value) -> Any:
+    def _present(value: TypedValue) -> Any:
         if value.raw is ABSENT:
             raise UndecodableValue(
                 "the row image does not carry this column", "set binlog_row_image=FULL on the server, or ask is_absent"

@@ -28,15 +28,15 @@ from ingest.binlog.format.codes import (
 )
 from ingest.binlog.format.columns import SchemaSource, apply_schema
 from ingest.binlog.format.compressed import parse_payload, payload_events
-from ingest.binlog.format.dialect import MYSQL, Dialect, dialect_of
 from ingest.binlog.format.errors import BinlogError, CorruptBinlog, MissingTableMap, UndecodableValue, UnsupportedEvent
 from ingest.binlog.format.flavour import NATIVE, Flavour
 from ingest.binlog.format.packed import U16, U32
+from ingest.binlog.format.server_version import MYSQL, ServerVersion, server_version_of
 from ingest.binlog.format.tablemap import TableMap, parse_table_map, table_name
 from ingest.binlog.reading import events as e
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.parse import format_description, parse_event, parse_header
-from ingest.binlog.reading.position import Checkpoint, Identity, Progress, gtid_text
+from ingest.binlog.reading.position import BinlogPosition, Identity, PositionTracker, gtid_text
 from ingest.binlog.rows.rows import TableDecoder
 
 T = EventType
@@ -93,14 +93,14 @@ class StreamOptions:
 
 
 class EventStream:
-    """The decoder's state between events: writer's dialect, checksum algorithm, table maps, position."""
+    """The decoder's state between events: writer's version, checksum algorithm, table maps, position."""
 
     def __init__(
-        self, start: Checkpoint | None = None, options: StreamOptions | None = None, *, checksum: int = 0
+        self, start: BinlogPosition | None = None, options: StreamOptions | None = None, *, checksum: int = 0
     ) -> None:
         self.options = options or StreamOptions()
-        self.progress = Progress(start or Checkpoint())
-        self.dialect: Dialect = MYSQL
+        self.progress = PositionTracker(start or BinlogPosition())
+        self.server: ServerVersion = MYSQL
         self.checksum = checksum
         self._verify = self.options.verify
         self.id_size = 6
@@ -127,14 +127,14 @@ class EventStream:
         return _new(RawEvent, (code, data, file, offset, next_position))
 
     def _describe(self, packet: Packet) -> bytes:
-        """Learn the writer's dialect and the checksum algorithm of the rest of the file."""
+        """Learn the writer's version and the checksum algorithm of the rest of the file."""
         data, file, offset, next_position = packet
         where = f"{file}:{offset}"
         try:
             server = data[HEADER_SIZE + 2 : HEADER_SIZE + 52].split(b"\0", 1)[0].decode("latin-1")
-            self.dialect = dialect_of(server)
+            self.server = server_version_of(server)
             algorithm = 0
-            if self.dialect.checksums:
+            if self.server.checksums:
                 algorithm = data[-CHECKSUM_SIZE - 1]
                 crc = U32(data, len(data) - CHECKSUM_SIZE)[0]
                 data = data[:-CHECKSUM_SIZE]
@@ -210,7 +210,7 @@ class EventStream:
 
     def _table(self, body: bytes) -> TableMap:
         """The table of a TABLE_MAP's body, with what the schema adds."""
-        table = parse_table_map(body, self.dialect, self.id_size)
+        table = parse_table_map(body, self.server, self.id_size)
         if self.options.schema is not None:
             hints = self.options.schema.schema_at((table.database, table.table), self.progress.checkpoint)
             if hints is not None:

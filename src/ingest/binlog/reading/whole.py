@@ -2,8 +2,8 @@
 
 Such transactions follow one another in the same five events (GTID, BEGIN, TABLE_MAP, ROWS, XID), of which only the
 rows differ in size. A template made from one of them unpacks the next in one call and checks its five checksums in
-two. What is unlike the template in anything, or does not decode, is left in the buffer for `Reader`'s general way,
-which hands out the same or says what is wrong: nothing is ever refused here.
+two. What is unlike the template in anything, or does not decode, is left in the buffer for the general way of
+`BinlogReader`, which hands out the same or says what is wrong: nothing is ever refused here.
 
 The checksums: the CRC32 of bytes that end in their own CRC32 is a constant, and CRC32 is linear; so the CRC32 of
 several such events in a row, and of known bytes between them, depends on nothing but their lengths.
@@ -65,7 +65,7 @@ class Whole(NamedTuple):
     xid: bytes
 
 
-class Window:
+class ReadBuffer:
     """What a transport has received and not handed out: `block[at:]` begins with the packet of the next event.
 
     `gap` bytes stand before each event; `position` is the next event's offset in `file`. Whoever takes events out of
@@ -169,7 +169,7 @@ def _make_template(gap: int, sizes: tuple[int, int, int], marks: tuple[bytes, by
 
 
 class WholeTransactions:
-    """Takes the one-row transactions out of a window, as long as one follows the other."""
+    """Takes the one-row transactions out of a buffer, as long as one follows the other."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
@@ -177,10 +177,10 @@ class WholeTransactions:
         self._tails: set[bytes] = set()
         self._common: dict[int, _Common] = {}
 
-    def changes(self, window: Window) -> Iterator[RowBatch | Committed]:
+    def changes(self, buffer: ReadBuffer) -> Iterator[RowBatch | Committed]:
         """The rows and the end of each transaction that can be taken; the stream's position follows as they are."""
-        progress, file, new = self._stream.progress, window.file, tuple.__new__
-        for found in self.transactions(window):
+        progress, file, new = self._stream.progress, buffer.file, tuple.__new__
+        for found in self.transactions(buffer):
             identity, _, _, decoder, code, rows, _, rows_at, xid_at, end, data, xid = found
             if rows is not None:
                 progress.in_transaction, progress.identity, progress.batches = True, identity, 1
@@ -188,15 +188,15 @@ class WholeTransactions:
             progress.close(identity, file, end)
             yield new(Committed, (identity, new(RawEvent, (16, xid, file, xid_at, end))))
 
-    def transactions(self, window: Window) -> Iterator[Whole]:
-        """Each transaction that can be taken, as it is taken out of the window.
+    def transactions(self, buffer: ReadBuffer) -> Iterator[Whole]:
+        """Each transaction that can be taken, as it is taken out of the buffer.
 
         The stream's position is left to the caller, who knows when it has handed out what it got.
         """
-        stream, gap = self._stream, window.gap
+        stream, gap = self._stream, buffer.gap
         if not stream.options.verify or stream.checksum != CRC32 or stream.id_size != _ID_SIZE:
             return
-        block, at, position = window.block, window.at, window.position
+        block, at, position = buffer.block, buffer.at, buffer.position
         if self._template(block, at, gap) is None:
             return
         decoders, tails, uuids = stream.decoders_by_map, self._tails, UUIDS
@@ -260,8 +260,8 @@ class WholeTransactions:
                 identity = None if anonymous else (uuids[source], "", number)
                 commit_us = (stamp >> 8 & COMMIT_MICROS if dated == 2 else 0) or seconds * 1_000_000
                 begin = position
-                window.at = at = stop + behind
-                window.position = position = p5
+                buffer.at = at = stop + behind
+                buffer.position = position = p5
                 xid = block[stop + gap : at - CHECKSUM_SIZE]
                 yield new(Whole, (identity, commit_us, server_id, decoder, code, rows, begin, p3, p4, p5, data, xid))
             else:

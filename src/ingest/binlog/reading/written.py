@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from struct import unpack_from
 
-from ingest.binlog.reading.effects import MOST_TOKENS, Statement
+from ingest.binlog.reading.effects import MOST_TOKENS, StatementTokens
 
 _SKIPPED = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "CONCURRENT", "LOCAL", "XML", "DATA")
 Names = frozenset[tuple[str, str]]
@@ -19,7 +19,7 @@ def written(database: str, statement: str) -> Names | None:
 
     None: they cannot be known (CALL, a function in a SELECT, what is not understood). `database` is the default one.
     """
-    s = Statement(statement, database)
+    s = StatementTokens(statement, database)
     if s.take("SET", "STATEMENT") and not s.seek("FOR"):
         return None
     if s.take("WITH"):
@@ -45,7 +45,7 @@ def written(database: str, statement: str) -> Names | None:
 
 def fills(statement: str) -> bool:
     """Whether a CREATE TABLE takes its rows from a SELECT, which only a log of statements writes in one."""
-    s = Statement(statement, "")
+    s = StatementTokens(statement, "")
     if not s.take("CREATE"):
         return False
     s.take("OR", "REPLACE")
@@ -64,12 +64,12 @@ def loaded(data: bytes) -> tuple[str, str]:
     return data[at : at + size].decode(), data[at + size + 1 :].decode(errors="replace")
 
 
-def _target(s: Statement) -> Names:
+def _target(s: StatementTokens) -> Names:
     database, table = s.table()
     return frozenset({(database.lower(), table.lower())})
 
 
-def _named(s: Statement, database: str, end: str = "") -> Names | None:
+def _named(s: StatementTokens, database: str, end: str = "") -> Names | None:
     """Whatever could be the name of a table up to a word outside parentheses, or to the end."""
     words = [text for text, _ in s.until(end)]
     if len(words) >= MOST_TOKENS:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import orjson
 
 from ingest.binlog.format.canonical import logged_json
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.temporal import timestamp_text
 from ingest.binlog.json.jsonb import JSON_NULL
@@ -20,7 +20,7 @@ from ingest.binlog.json.jsonb import JSON_NULL
 MAX_INFLATED: Final = 1 << 30
 
 
-def refuse_sign(column: Column) -> NoReturn:
+def refuse_sign(column: LoggedColumn) -> NoReturn:
     """An integer that could be negative or large: guessing is refused."""
     raise UndecodableValue(
         f"column {column.name} ({column.type.name}): the value is negative if signed and large if unsigned",
@@ -28,7 +28,7 @@ def refuse_sign(column: Column) -> NoReturn:
     )
 
 
-def require_digits(column: Column) -> None:
+def require_digits(column: LoggedColumn) -> None:
     """Refuse a temporal column of MariaDB whose fraction nobody has told."""
     if column.digits < 0:
         raise UndecodableValue(

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ingest.binlog.format import canonical
 from ingest.binlog.format.charsets import text_decoder
 from ingest.binlog.format.codes import INTEGER_SIZES, ColumnType
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.decimals import decimal_fractions, decimal_plan, decimal_text
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.flavour import ABSENT, EnumIndex, Flavour, SetMask
@@ -29,7 +29,7 @@ T = ColumnType
 _FORMATS: Final = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}
 
 
-def _integer(code: RowCode, column: Column, name: str) -> str:
+def _integer(code: RowCode, column: LoggedColumn, name: str) -> str:
     size = INTEGER_SIZES[column.type]
     unsigned = column.unsigned
     if unsigned is None and code.flavour.unknown_sign != "refuse":
@@ -49,20 +49,20 @@ def _integer(code: RowCode, column: Column, name: str) -> str:
     return name
 
 
-def _float(code: RowCode, column: Column, name: str) -> str:
+def _float(code: RowCode, column: LoggedColumn, name: str) -> str:
     return code.fixed("f" if column.type is T.FLOAT else "d", name)
 
 
-def _year(code: RowCode, column: Column, name: str) -> str:
+def _year(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.fixed("B", name)
     return f"{name}+1900 if {name} else 0"
 
 
-def _null(code: RowCode, column: Column, name: str) -> str:
+def _null(code: RowCode, column: LoggedColumn, name: str) -> str:
     return "None"
 
 
-def _newdecimal(code: RowCode, column: Column, name: str) -> str:
+def _newdecimal(code: RowCode, column: LoggedColumn, name: str) -> str:
     plan = decimal_plan(column.precision, column.scale)
     code.fixed(f"{plan.size}s", name)
     number = code.bind("Decimal", Decimal) if code.flavour.decimal == "number" else ""
@@ -92,7 +92,7 @@ def _newdecimal(code: RowCode, column: Column, name: str) -> str:
     return name
 
 
-def _old_decimal(code: RowCode, column: Column, name: str) -> str:
+def _old_decimal(code: RowCode, column: LoggedColumn, name: str) -> str:
     if not column.precision:
         raise UndecodableValue(
             f"column {column.name} is a DECIMAL from before MySQL 5.0, whose size the binlog does not state",
@@ -104,21 +104,21 @@ def _old_decimal(code: RowCode, column: Column, name: str) -> str:
     return f"{code.bind('Decimal', Decimal)}({value})" if code.flavour.decimal == "number" else value
 
 
-def _bit(code: RowCode, column: Column, name: str) -> str:
+def _bit(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.fixed(f"{column.size}s", name)
     if code.flavour.bit == "canonical":
         return f"{code.bind('bit', canonical.bit)}(I({name},'big'),{column.width})"
     return f"I({name},'big')"
 
 
-def _enum(code: RowCode, column: Column, name: str) -> str:
+def _enum(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.fixed("H" if column.size == 2 else "B", name)
     if column.labels is None:
         return f"{code.bind('EnumIndex', EnumIndex)}({name})"
     return f"{code.bind(f'labels{column.index}', ('', *column.labels))}[{name}]"
 
 
-def _set(code: RowCode, column: Column, name: str) -> str:
+def _set(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.fixed(f"{column.size}s", name)
     if column.labels is None:
         return f"{code.bind('SetMask', SetMask)}(I({name},'little'))"
@@ -131,7 +131,7 @@ def _bytes(code: RowCode, value: str) -> str:
     return value
 
 
-def _text(code: RowCode, column: Column, name: str) -> str:
+def _text(code: RowCode, column: LoggedColumn, name: str) -> str:
     value = code.variable(column.size, name)
     if column.type in (T.MARIA_BLOB_COMPRESSED, T.MARIA_VARCHAR_COMPRESSED):
         value = f"{code.bind('inflate', convert.inflate)}({value})"
@@ -151,7 +151,7 @@ def _text(code: RowCode, column: Column, name: str) -> str:
     return name
 
 
-def _blob(code: RowCode, column: Column, name: str) -> str:
+def _blob(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.add(f"{name}=" + _bytes(code, code.variable(column.size, name)))
     return name
 
@@ -159,7 +159,7 @@ def _blob(code: RowCode, column: Column, name: str) -> str:
 _JSON_TEXTS: Final = {"text": convert.json_dumps, "canonical": convert.canonical_json}
 
 
-def _json(code: RowCode, column: Column, name: str) -> str:
+def _json(code: RowCode, column: LoggedColumn, name: str) -> str:
     if column.index not in code.readers:
         code.readers[column.index] = layout_reader()
     layouts, read = code.readers[column.index]
@@ -176,7 +176,7 @@ def _json(code: RowCode, column: Column, name: str) -> str:
     return name
 
 
-_EMIT: Final[dict[ColumnType, Callable[[RowCode, Column, str], str]]] = {
+_EMIT: Final[dict[ColumnType, Callable[[RowCode, LoggedColumn, str], str]]] = {
     **dict.fromkeys(INTEGER_SIZES, _integer),
     **dict.fromkeys((T.FLOAT, T.DOUBLE), _float),
     **dict.fromkeys((T.DATE, T.NEWDATE), rowtemporal.date),
@@ -200,12 +200,12 @@ _EMIT: Final[dict[ColumnType, Callable[[RowCode, Column, str], str]]] = {
 }
 
 
-def _partial_json(code: RowCode, column: Column, name: str) -> str:
+def _partial_json(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.add(f"{name}={code.bind('diffs', read_diffs)}({code.variable(4, name)})")
     return name
 
 
-def _row(code: RowCode, columns: Sequence[Column], values: dict[int, str]) -> str:
+def _row(code: RowCode, columns: Sequence[LoggedColumn], values: dict[int, str]) -> str:
     if code.flavour.rows == "tuple":
         absent = code.bind("ABSENT", ABSENT)
         return "(" + "".join(f"{values.get(column.index, absent)}," for column in columns) + ")"
@@ -217,8 +217,8 @@ def _row(code: RowCode, columns: Sequence[Column], values: dict[int, str]) -> st
 
 
 def compile_row(
-    columns: Sequence[Column],
-    present: Sequence[Column],
+    columns: Sequence[LoggedColumn],
+    present: Sequence[LoggedColumn],
     nulls: frozenset[int],
     partial: frozenset[int],
     flavour: Flavour,
@@ -239,7 +239,7 @@ def compile_row(
 
 
 def compile_general(
-    columns: Sequence[Column], present: Sequence[Column], flavour: Flavour, readers: Readers
+    columns: Sequence[LoggedColumn], present: Sequence[LoggedColumn], flavour: Flavour, readers: Readers
 ) -> Callable[..., Any]:
     """A slower decoder `row(b, p, bitmap)` for any pattern of NULLs: for tables that show too many of them."""
     code = RowCode(flavour, readers)

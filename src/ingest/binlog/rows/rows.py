@@ -14,7 +14,7 @@ from typing import Any, Final
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import HEADER_SIZE, MARIA_COMPRESSED_ROWS, ROWS_V2, UPDATES, ColumnType
 from ingest.binlog.format.codes import EventType as T
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.compressed import inflate_rows
 from ingest.binlog.format.errors import BinlogError, CorruptBinlog, UndecodableValue
 from ingest.binlog.format.flavour import NATIVE, Flavour
@@ -36,7 +36,7 @@ class _Image:
     """The decoders of one set of present columns, by the bytes of the bitmap of NULLs."""
 
     def __init__(
-        self, columns: tuple[Column, ...], present: tuple[Column, ...], flavour: Flavour, readers: Readers
+        self, columns: tuple[LoggedColumn, ...], present: tuple[LoggedColumn, ...], flavour: Flavour, readers: Readers
     ) -> None:
         self._readers = readers
         self._columns, self._present, self._flavour = columns, present, flavour

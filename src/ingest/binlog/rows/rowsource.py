@@ -7,11 +7,11 @@ from struct import Struct
 from typing import Any, Final
 
 from ingest.binlog.format.flavour import Flavour
-from ingest.binlog.json.layout import Layouts
+from ingest.binlog.json.layout import JsonLayouts
 
 RowFunction = Callable[[bytes, int], tuple[Any, int]]
 # What learns from the values of a column, by the column's index: shared by all functions of a table.
-Readers = dict[int, tuple[Layouts, Callable[[bytes], Any]]]
+Readers = dict[int, tuple[JsonLayouts, Callable[[bytes], Any]]]
 
 _LENGTHS: Final = {1: "B", 2: "H", 4: "I"}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ingest.binlog.format import canonical, temporal
-from ingest.binlog.format.columns import Column
+from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.rows import convert
 from ingest.binlog.rows.rowsource import RowCode
 
 
-def date(code: RowCode, column: Column, name: str) -> str:
+def date(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.fixed("3s", name)
     dates = canonical.PACKED_DAYS if code.flavour.temporal == "canonical" else temporal.DATES
     return f"{code.bind('DATES', dates)}[{name}]"
@@ -37,7 +37,7 @@ def _canonical(text: str, digits: int) -> str:
     return f"f'{text}'.rstrip('0').rstrip('.')+'Z'" if digits else f"f'{text}Z'"
 
 
-def _duration(code: RowCode, column: Column, value: str) -> str:
+def _duration(code: RowCode, column: LoggedColumn, value: str) -> str:
     """The canonical form of a TIME, where that is asked for."""
     if column.digits and code.flavour.temporal == "canonical":
         return f"{code.bind('clock', canonical.clock)}({value})"
@@ -50,7 +50,7 @@ def _clock(code: RowCode) -> tuple[str, str]:
     return mark, "Z" if code.flavour.temporal == "iso" else ""
 
 
-def datetime2(code: RowCode, column: Column, name: str) -> str:
+def datetime2(code: RowCode, column: LoggedColumn, name: str) -> str:
     bits = 8 * ((column.digits + 1) // 2)
     code.fixed(f"{5 + bits // 8}s", name)
     exact = code.flavour.temporal == "canonical"
@@ -66,7 +66,7 @@ def datetime2(code: RowCode, column: Column, name: str) -> str:
     return name
 
 
-def timestamp2(code: RowCode, column: Column, name: str) -> str:
+def timestamp2(code: RowCode, column: LoggedColumn, name: str) -> str:
     bits = 8 * ((column.digits + 1) // 2)
     code.fixed(f"{4 + bits // 8}s", name)
     separator, zone = _clock(code)
@@ -87,7 +87,7 @@ def timestamp2(code: RowCode, column: Column, name: str) -> str:
     return name
 
 
-def timestamp_old(code: RowCode, column: Column, name: str) -> str:
+def timestamp_old(code: RowCode, column: LoggedColumn, name: str) -> str:
     convert.require_digits(column)
     if column.digits:
         size = temporal.MARIA_FRACTION_BYTES[column.digits]
@@ -101,7 +101,7 @@ def timestamp_old(code: RowCode, column: Column, name: str) -> str:
     return _iso(code, f"{code.bind('timestamp_text', temporal.timestamp_text)}({name})", "Z")
 
 
-def datetime_old(code: RowCode, column: Column, name: str) -> str:
+def datetime_old(code: RowCode, column: LoggedColumn, name: str) -> str:
     convert.require_digits(column)
     if column.digits:
         code.fixed(f"{temporal.MARIA_DATETIME_BYTES[column.digits]}s", name)
@@ -110,12 +110,12 @@ def datetime_old(code: RowCode, column: Column, name: str) -> str:
     return _iso(code, f"{code.bind('old_datetime', temporal.old_datetime_text)}({name})", "")
 
 
-def time2(code: RowCode, column: Column, name: str) -> str:
+def time2(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.fixed(f"{3 + (column.digits + 1) // 2}s", name)
     return _duration(code, column, f"{code.bind('time2', temporal.time2_text)}({name},{column.digits})")
 
 
-def time_old(code: RowCode, column: Column, name: str) -> str:
+def time_old(code: RowCode, column: LoggedColumn, name: str) -> str:
     convert.require_digits(column)
     if column.digits:
         code.fixed(f"{temporal.MARIA_TIME_BYTES[column.digits]}s", name)

@@ -16,9 +16,9 @@ from cdc.words.errors import UsageError
 from ingest.binlog.format.codes import HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED, EventType
 from ingest.binlog.format.errors import CorruptBinlog, UnsupportedEvent
 from ingest.binlog.reading.parse import HEADER
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.stream import Packet
-from ingest.binlog.reading.whole import Window
+from ingest.binlog.reading.whole import ReadBuffer
 
 _BUFFER: Final = 1 << 20
 _LARGEST: Final = (1 << 30) + HEADER_SIZE + 4
@@ -66,7 +66,7 @@ class FileTransport:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self.window = Window(0)
+        self.buffer = ReadBuffer(0)
         self._source: BinaryIO | None = None
 
     def files(self) -> list[Path]:
@@ -79,7 +79,7 @@ class FileTransport:
             raise UsageError(f"{self._path} cannot be read: {error.strerror}", "name a binlog's .index file") from error
         return [self._path.parent / Path(name).name for name in names]
 
-    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+    def packets(self, start: BinlogPosition) -> Iterator[Packet]:
         """All packets from `start`; a start inside a file still delivers the file's format description first."""
         files = self.files()
         names = [path.name for path in files]
@@ -124,8 +124,8 @@ class FileTransport:
     def _events(self, source: BinaryIO, size: int | None, name: str, position: int) -> Iterator[Packet]:
         """Events cut from blocks of the file; `block[base:]` begins at the event's first byte, file offset `at`."""
         at, base, block, positions_match = 4, 0, b"", True
-        window = self.window
-        window.file = name
+        buffer = self.buffer
+        buffer.file = name
         while True:
             if len(block) - base < HEADER_SIZE:
                 block, base = block[base:] + _read(source, _BUFFER, f"{name}:{at}"), 0
@@ -151,15 +151,15 @@ class FileTransport:
                     "events were lost, repeated or moved in this file",
                     where=f"{name}:{at}",
                 )
-            window.position = end
+            buffer.position = end
             if base + length <= len(block):
-                window.block, window.at = block, base + length
+                buffer.block, buffer.at = block, base + length
                 yield block[base : base + length], name, at, end
             else:
                 rest, block = block[base:], b""
-                window.block, window.at = block, 0
+                buffer.block, buffer.at = block, 0
                 yield _joined(source, rest, length, name, at), name, at, end
-            base, at = window.at, window.position
+            base, at = buffer.at, buffer.position
             if at < position and code == EventType.FORMAT_DESCRIPTION:
                 if size is not None and position > size:
                     raise UsageError(f"{name} ends at {size}, before position {position}", "start inside the file")

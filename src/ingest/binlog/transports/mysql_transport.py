@@ -25,9 +25,9 @@ from ingest.binlog.format.codes import HEADER_SIZE, EventType
 from ingest.binlog.format.errors import BinlogError, ConnectionLost, CorruptBinlog, PositionGone
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet
 from ingest.binlog.format.packed import U16, U64
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.stream import CRC32, Packet
-from ingest.binlog.reading.whole import PACKET_GAP, Window
+from ingest.binlog.reading.whole import PACKET_GAP, ReadBuffer
 from ingest.binlog.transports.uri import ServerAddress, Ssl
 
 _DUMP: Final = 0x12
@@ -110,10 +110,10 @@ class MysqlTransport:
         self._closed = False
         self.checksum = 0
         self.maria = False
-        self.window = Window(PACKET_GAP)
+        self.buffer = ReadBuffer(PACKET_GAP)
         self._prepare()
 
-    def head(self) -> Checkpoint:
+    def head(self) -> BinlogPosition:
         """The server's newest position, with its GTID set: where a reader without a checkpoint begins."""
         rows = self._query("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
         if not rows:
@@ -125,16 +125,16 @@ class MysqlTransport:
             gtids = MariaGtidSet.parse(found[0][0] or "") if found else None
         elif len(rows[0]) > 4 and self._query("SELECT @@global.gtid_mode")[0][0] == "ON":
             gtids = GtidSet.parse(rows[0][4].replace("\n", ""))
-        return Checkpoint(file=file, position=position, gtids=gtids)
+        return BinlogPosition(file=file, position=position, gtids=gtids)
 
-    def first(self) -> Checkpoint:
+    def first(self) -> BinlogPosition:
         """The oldest position that the server still has."""
         rows = self._query("SHOW BINARY LOGS")
         if not rows:
             raise UsageError("the server has no binlogs", "start it with --log-bin and --binlog-format=ROW")
-        return Checkpoint(file=rows[0][0], position=4)
+        return BinlogPosition(file=rows[0][0], position=4)
 
-    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+    def packets(self, start: BinlogPosition) -> Iterator[Packet]:
         """Events from the checkpoint on; ends at the newest one unless the address says to follow."""
         if self._connection is None:
             self._prepare()
@@ -148,8 +148,8 @@ class MysqlTransport:
         silence = max(self.address.heartbeat * 3, _LEAST_SILENCE) if self.address.heartbeat else None
         sock.settimeout(silence)
         self._dumping = connection
-        self.window = Window(PACKET_GAP)
-        self._source = _Source(sock, self.window)
+        self.buffer = ReadBuffer(PACKET_GAP)
+        self._source = _Source(sock, self.buffer)
         try:
             yield from self._events(self._source, start)
         except (TimeoutError, OSError, ssl.SSLError) as error:
@@ -167,9 +167,9 @@ class MysqlTransport:
         """Whether nothing more arrives of the log within so many seconds: the next event is to be waited for."""
         return self._source is None or self._source.empty(patience)
 
-    def _events(self, source: _Source, start: Checkpoint) -> Iterator[Packet]:
-        window = self.window
-        window.file, window.position = start.file, 0
+    def _events(self, source: _Source, start: BinlogPosition) -> Iterator[Packet]:
+        buffer = self.buffer
+        buffer.file, buffer.position = start.file, 0
         high = start.position & ~(_WRAP - 1)
         while True:
             first, event = source.packet()
@@ -180,24 +180,24 @@ class MysqlTransport:
                     if self.address.follow and not self._closed:
                         raise ConnectionLost(f"{self.address.host} ended the stream")
                     return
-            last = window.position
+            last = buffer.position
             if len(event) < _ROTATE_NAME and (len(event) < HEADER_SIZE or event[4] == EventType.ROTATE):
-                raise CorruptBinlog("an event is shorter than its header", where=f"{window.file}:{last}")
+                raise CorruptBinlog("an event is shorter than its header", where=f"{buffer.file}:{last}")
             length, stated = _PLACE(event)
             if event[4] == EventType.ROTATE:
                 size = len(event) - (4 if self.checksum else 0)
-                yield event, window.file, last, stated
-                window.file = event[_ROTATE_NAME:size].rstrip(b"\0").decode()
-                window.position = U64(event, HEADER_SIZE)[0]
-                high = window.position & ~(_WRAP - 1)
+                yield event, buffer.file, last, stated
+                buffer.file = event[_ROTATE_NAME:size].rstrip(b"\0").decode()
+                buffer.position = U64(event, HEADER_SIZE)[0]
+                high = buffer.position & ~(_WRAP - 1)
                 continue
             if not stated:
-                yield event, window.file, last, 0
+                yield event, buffer.file, last, 0
                 continue
             if high + stated < last and last - (high + stated) > _WRAP // 2:
                 high += _WRAP
-            window.position = last = high + stated
-            yield event, window.file, last - length, last
+            buffer.position = last = high + stated
+            yield event, buffer.file, last - length, last
 
     def _refused(self, data: bytes) -> None:
         code = U16(data, 0)[0]
@@ -266,7 +266,7 @@ class MysqlTransport:
         self._query("SET " + ", ".join(settings))
         self.checksum = CRC32 if self._query("SELECT @@global.binlog_checksum")[0][0] == "CRC32" else 0
 
-    def _send_dump(self, connection: Any, start: Checkpoint) -> None:
+    def _send_dump(self, connection: Any, start: BinlogPosition) -> None:
         flags = 0 if self.address.follow else _NON_BLOCK
         name = start.file.encode()
         if isinstance(start.gtids, GtidSet) and not self.maria:
@@ -292,13 +292,13 @@ class MysqlTransport:
 class _Source:
     """Cuts the packets of MySQL's protocol from blocks that a socket delivers."""
 
-    def __init__(self, sock: socket.socket, window: Window) -> None:
-        self._sock, self._window = sock, window
+    def __init__(self, sock: socket.socket, buffer: ReadBuffer) -> None:
+        self._sock, self._buffer = sock, buffer
         self._encrypted = isinstance(sock, ssl.SSLSocket)
 
     def empty(self, patience: float) -> bool:
         """Whether reading would block, for longer than so many seconds."""
-        if self._window.at < len(self._window.block):
+        if self._buffer.at < len(self._buffer.block):
             return False
         return not self._arrived(patience)
 
@@ -309,8 +309,8 @@ class _Source:
 
     def packet(self) -> tuple[int, bytes]:
         """The next packet as its first byte and the rest, joined where it is 16 MiB or more."""
-        window = self._window
-        at, block = window.at, window.block
+        buffer = self._buffer
+        at, block = buffer.at, buffer.block
         if len(block) - at < 4:
             at, block = 0, self._fill(4)
         size = block[at] | block[at + 1] << 8 | block[at + 2] << 16
@@ -320,7 +320,7 @@ class _Source:
         if end > len(block):
             block = self._fill(4 + size)
             at, end = 0, 4 + size
-        window.at = end
+        buffer.at = end
         if size == 0xFFFFFF:
             return block[at + 4], block[at + 5 : end] + self._more()
         return block[at + 4], block[at + 5 : end]
@@ -334,15 +334,15 @@ class _Source:
             size = head[0] | head[1] << 8 | head[2] << 16
             block = self._fill(4 + size)
             parts.append(block[4 : 4 + size])
-            self._window.at = 4 + size
+            self._buffer.at = 4 + size
         return b"".join(parts)
 
     def _fill(self, size: int) -> bytes:
         """Have at least `size` unread bytes at the block's beginning."""
-        window = self._window
-        parts = [window.block[window.at :]]
+        buffer = self._buffer
+        parts = [buffer.block[buffer.at :]]
         have = len(parts[0])
-        window.block, window.at = b"", 0
+        buffer.block, buffer.at = b"", 0
         # TLS delivers a record of 16 KiB at most at a time: too few for whole transactions to be taken from.
         while have < size or (self._encrypted and have < _BUFFER and self._arrived()):
             part = self._sock.recv(max(_BUFFER, min(size - have, 1 << 24)))
@@ -352,5 +352,5 @@ class _Source:
                 break
             parts.append(part)
             have += len(part)
-        window.block = b"".join(parts)
-        return window.block
+        buffer.block = b"".join(parts)
+        return buffer.block

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.reader import Transport
 from ingest.binlog.reading.stream import Packet
 
@@ -23,7 +23,7 @@ _END: Final = None
 class BackgroundTransport:
     """A transport whose packets come from a thread; one `packets` call at a time."""
 
-    window = None  # the buffer belongs to the thread
+    buffer = None  # the buffer belongs to the thread
 
     def __init__(self, inner: Transport, *, packets: int = _PACKETS, size: int = _BYTES) -> None:
         self._inner = inner
@@ -46,7 +46,7 @@ class BackgroundTransport:
         """As the inner transport waits."""
         self._inner.wait(attempt)
 
-    def packets(self, start: Checkpoint) -> Iterator[Packet]:
+    def packets(self, start: BinlogPosition) -> Iterator[Packet]:
         """The inner transport's packets, and its error at their end."""
         found: queue.Queue[Packet | BaseException | None] = queue.Queue(self._limit)
         room = _Room(self._size)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ingest.binlog.format.charset_tables import COLLATIONS
 from ingest.binlog.format.charsets import PYTHON_CODECS
 from ingest.binlog.format.codes import INTEGER_SIZES, ColumnType
-from ingest.binlog.format.columns import CHARACTER, LABELLED, NUMERIC, Column
+from ingest.binlog.format.columns import CHARACTER, LABELLED, NUMERIC, LoggedColumn
 from ingest.binlog.format.decimals import encode_decimal
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.packed import encode_length
@@ -29,7 +29,7 @@ def collation_of(charset: str) -> int:
     return _PREFERRED.get(charset) or int(COLLATIONS[charset].replace("-", " ").split()[0])
 
 
-def column_metadata(column: Column) -> bytes:
+def column_metadata(column: LoggedColumn) -> bytes:
     """What a TABLE_MAP states of one column's type."""
     if column.type in (T.VARCHAR,):
         return column.width.to_bytes(2, "little")
@@ -56,7 +56,7 @@ def _field(kind: int, data: bytes) -> bytes:
     return bytes((kind,)) + encode_length(len(data)) + data
 
 
-def optional_metadata(columns: Sequence[Column], primary_key: Sequence[int], *, year_has_sign: bool) -> bytes:
+def optional_metadata(columns: Sequence[LoggedColumn], primary_key: Sequence[int], *, year_has_sign: bool) -> bytes:
     """Signs, character sets, names, labels and primary key, as a server with full metadata writes them."""
     numeric = [c for c in columns if c.type in NUMERIC or (year_has_sign and c.type is T.YEAR)]
     parts: list[bytes] = []
@@ -87,7 +87,7 @@ def optional_metadata(columns: Sequence[Column], primary_key: Sequence[int], *, 
     return b"".join(parts)
 
 
-def _integer(column: Column, value: Any) -> bytes:
+def _integer(column: LoggedColumn, value: Any) -> bytes:
     return int(value).to_bytes(INTEGER_SIZES[column.type], "little", signed=not column.unsigned)
 
 
@@ -103,12 +103,12 @@ def _fraction(micros: int, digits: int) -> bytes:
     return (micros // unit).to_bytes(size, "big") if size else b""
 
 
-def _date(column: Column, value: Any) -> bytes:
+def _date(column: LoggedColumn, value: Any) -> bytes:
     year, month, day = map(int, str(value).split("-"))
     return (year << 9 | month << 5 | day).to_bytes(3, "little")
 
 
-def _datetime2(column: Column, value: Any) -> bytes:
+def _datetime2(column: LoggedColumn, value: Any) -> bytes:
     whole, micros = _split(str(value).replace("T", " "))
     date, clock = whole.split(" ")
     year, month, day = map(int, date.split("-"))
@@ -117,7 +117,7 @@ def _datetime2(column: Column, value: Any) -> bytes:
     return (packed | 1 << 39).to_bytes(5, "big") + _fraction(micros, column.digits)
 
 
-def _timestamp2(column: Column, value: Any) -> bytes:
+def _timestamp2(column: LoggedColumn, value: Any) -> bytes:
     from calendar import timegm
     from datetime import datetime
 
@@ -126,7 +126,7 @@ def _timestamp2(column: Column, value: Any) -> bytes:
     return seconds.to_bytes(4, "big") + _fraction(micros, column.digits)
 
 
-def _time2(column: Column, value: Any) -> bytes:
+def _time2(column: LoggedColumn, value: Any) -> bytes:
     text = str(value)
     whole, micros = _split(text.lstrip("-"))
     hour, minute, second = map(int, whole.split(":"))
@@ -137,25 +137,25 @@ def _time2(column: Column, value: Any) -> bytes:
     return ((1 << (8 * width - 1)) + (-magnitude if text.startswith("-") else magnitude)).to_bytes(width, "big")
 
 
-def _decimal(column: Column, value: Any) -> bytes:
+def _decimal(column: LoggedColumn, value: Any) -> bytes:
     return encode_decimal(value, column.precision, column.scale)
 
 
-def _json(column: Column, value: Any) -> bytes:
+def _json(column: LoggedColumn, value: Any) -> bytes:
     document = encode_json(value)
     return len(document).to_bytes(column.size, "little") + document
 
 
-def _bit(column: Column, value: Any) -> bytes:
+def _bit(column: LoggedColumn, value: Any) -> bytes:
     return int(value).to_bytes(column.size, "big")
 
 
-def _enum(column: Column, value: Any) -> bytes:
+def _enum(column: LoggedColumn, value: Any) -> bytes:
     index = int(value) if isinstance(value, int) else ("", *(column.labels or ())).index(value)
     return index.to_bytes(column.size, "little")
 
 
-def _set(column: Column, value: Any) -> bytes:
+def _set(column: LoggedColumn, value: Any) -> bytes:
     labels = column.labels or ()
     if isinstance(value, int):
         return value.to_bytes(column.size, "little")
@@ -163,7 +163,7 @@ def _set(column: Column, value: Any) -> bytes:
     return mask.to_bytes(column.size, "little")
 
 
-def _text(column: Column, value: Any) -> bytes:
+def _text(column: LoggedColumn, value: Any) -> bytes:
     if isinstance(value, bytes):
         raw = value
     else:
@@ -174,7 +174,7 @@ def _text(column: Column, value: Any) -> bytes:
     return len(raw).to_bytes(column.size, "little") + raw
 
 
-_ENCODERS: Final[dict[ColumnType, Callable[[Column, Any], bytes]]] = {
+_ENCODERS: Final[dict[ColumnType, Callable[[LoggedColumn, Any], bytes]]] = {
     **dict.fromkeys(INTEGER_SIZES, _integer),
     **dict.fromkeys((T.VARCHAR, T.STRING, T.VAR_STRING, T.BLOB, T.GEOMETRY, T.VECTOR), _text),
     T.FLOAT: lambda column, value: pack("<f", value),
@@ -201,7 +201,7 @@ def bitmap(bits: Sequence[bool]) -> bytes:
     return bytes(data)
 
 
-def encode_image(columns: Sequence[Column], row: dict[str, Any]) -> bytes:
+def encode_image(columns: Sequence[LoggedColumn], row: dict[str, Any]) -> bytes:
     """One image with the `columns` that it carries: the bitmap of NULLs and the values."""
     parts = [bitmap([row[column.name] is None for column in columns])]
     for column in columns:

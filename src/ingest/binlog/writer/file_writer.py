@@ -8,7 +8,7 @@ from types import TracebackType
 
 from ingest.binlog.format.codes import EventType
 from ingest.binlog.reading.events import RawEvent
-from ingest.binlog.reading.position import Checkpoint
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.reader import Transport
 from ingest.binlog.reading.stream import EventStream
 from ingest.binlog.writer.writer import BinlogWriter
@@ -46,7 +46,7 @@ def copy_binlog(
     transport: Transport,
     path: str | Path,
     *,
-    start: Checkpoint | None = None,
+    start: BinlogPosition | None = None,
     inject: Callable[[BinlogWriter, RawEvent], Iterable[bytes]] | None = None,
 ) -> int:
     """Copy all events of a transport into a new file; returns how many were copied.
@@ -58,7 +58,7 @@ def copy_binlog(
     count = 0
     output: BinlogFile | None = None
     try:
-        for packet in transport.packets(start or Checkpoint()):
+        for packet in transport.packets(start or BinlogPosition()):
             raw = stream.receive(packet)
             description = stream.description
             if output is None:

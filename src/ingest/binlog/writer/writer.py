@@ -13,11 +13,11 @@ from uuid import UUID
 from zlib import crc32
 
 from ingest.binlog.format.codes import HEADER_SIZE, MAGIC, ColumnType, EventType
-from ingest.binlog.format.columns import LABELLED, Column
-from ingest.binlog.format.dialect import dialect_of
+from ingest.binlog.format.columns import LABELLED, LoggedColumn
 from ingest.binlog.format.errors import UnsupportedEvent
 from ingest.binlog.format.gtid import GtidSet
 from ingest.binlog.format.packed import encode_length
+from ingest.binlog.format.server_version import server_version_of
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.parse import HEADER
 from ingest.binlog.writer.encode import bitmap, column_metadata, encode_image, optional_metadata
@@ -40,7 +40,7 @@ class BinlogWriter:
         self.server_version = server_version
         self.checksum = checksum
         self.position = 0
-        self._dialect = dialect_of(server_version)
+        self._server = server_version_of(server_version)
 
     def begin(
         self,
@@ -132,7 +132,7 @@ class BinlogWriter:
         table_id: int,
         database: str,
         table: str,
-        columns: Sequence[Column],
+        columns: Sequence[LoggedColumn],
         timestamp: int,
         primary_key: Sequence[int] = (),
     ) -> bytes:
@@ -142,14 +142,14 @@ class BinlogWriter:
         meta = b"".join(map(column_metadata, columns))
         body = table_id.to_bytes(6, "little") + pack("<H", 1) + names + encode_length(len(columns)) + bytes(stored)
         body += encode_length(len(meta)) + meta + bitmap([column.nullable for column in columns])
-        body += optional_metadata(columns, primary_key, year_has_sign=self._dialect.year_has_sign)
+        body += optional_metadata(columns, primary_key, year_has_sign=self._server.year_has_sign)
         return self.event(T.TABLE_MAP, body, timestamp)
 
     def rows(
         self,
         operation: Operation,
         table_id: int,
-        columns: Sequence[Column],
+        columns: Sequence[LoggedColumn],
         rows: Iterable[Any],
         timestamp: int,
         *,

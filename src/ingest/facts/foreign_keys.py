@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cdc.words.schema import TableId
-from ingest.facts.facts import Refused, RowsLogged
+from ingest.facts.facts import RefusedImage, RowsLogged
 
 CHANGING = ("CASCADE", "SET NULL")
 
 
-class Relation(NamedTuple):
+class ForeignKey(NamedTuple):
     """One foreign key that changes its child: `columns` of `child` name `referenced` columns of `parent`."""
 
     child: TableId
@@ -50,14 +50,14 @@ def wanted_from(stored: list[Any]) -> Wanted:
     return Wanted(tuple(columns), tuple(old), None if new is None else tuple(new))
 
 
-class Relations:
+class ForeignKeys:
     """The foreign keys of a source that change rows, those of tables that are not captured too."""
 
-    def __init__(self, found: Iterable[Relation] = ()) -> None:
-        self.known = frozenset(relation for relation in found if relation.silent)
-        self.by_parent: dict[TableId, list[Relation]] = {}
-        for relation in sorted(self.known, key=str):
-            self.by_parent.setdefault(relation.parent, []).append(relation)
+    def __init__(self, found: Iterable[ForeignKey] = ()) -> None:
+        self.known = frozenset(each for each in found if each.silent)
+        self.by_parent: dict[TableId, list[ForeignKey]] = {}
+        for each in sorted(self.known, key=str):
+            self.by_parent.setdefault(each.parent, []).append(each)
 
     def to_json(self) -> list[Any]:
         """For a checkpoint's state."""
@@ -73,27 +73,27 @@ class Relations:
             table = waiting.pop(0)
             if table not in found:
                 found.append(table)
-                waiting += [relation.child for relation in self.by_parent.get(table, ())]
+                waiting += [each.child for each in self.by_parent.get(table, ())]
         return found
 
     def affected(
         self, table: TableId, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
     ) -> Iterator[tuple[TableId, Wanted]]:
         """Which children a parent's change changes. Columns that an image lacks, and NULLs, tell nothing."""
-        for relation in self.by_parent.get(table, ()):
-            if before is None or not all(name in before for name in relation.referenced):
+        for each in self.by_parent.get(table, ()):
+            if before is None or not all(name in before for name in each.referenced):
                 continue
-            old = tuple(before[name] for name in relation.referenced)
+            old = tuple(before[name] for name in each.referenced)
             if None in old:
                 continue
             if after is None:
-                if relation.on_delete in CHANGING:
-                    yield relation.child, Wanted(relation.columns, old, None)
-            elif relation.on_update in CHANGING:
-                new = tuple(after.get(name, value) for name, value in zip(relation.referenced, old, strict=True))
+                if each.on_delete in CHANGING:
+                    yield each.child, Wanted(each.columns, old, None)
+            elif each.on_update in CHANGING:
+                new = tuple(after.get(name, value) for name, value in zip(each.referenced, old, strict=True))
                 if new != old:
-                    told = new if relation.on_update == "CASCADE" else None
-                    yield relation.child, Wanted(relation.columns, old, told)
+                    told = new if each.on_update == "CASCADE" else None
+                    yield each.child, Wanted(each.columns, old, told)
 
     def followed(self, fact: RowsLogged) -> Iterator[tuple[TableId, Wanted]]:
         """The same for all rows of an event."""
@@ -106,13 +106,13 @@ class Relations:
     def unsure(self, table: TableId, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
         """Whether an update sets columns that children refer to, and does not tell what was in them."""
         hidden = set(after) - set(before)
-        return any(hidden & set(relation.referenced) for relation in self.by_parent.get(table, ()))
+        return any(hidden & set(each.referenced) for each in self.by_parent.get(table, ()))
 
 
-def relations_from(stored: Iterable[list[Any]], source: str) -> Relations:
+def foreign_keys_from(stored: Iterable[list[Any]], source: str) -> ForeignKeys:
     """What a checkpoint's state keeps."""
-    return Relations(
-        Relation(
+    return ForeignKeys(
+        ForeignKey(
             TableId(source=source, database=entry[0], table=entry[1]), tuple(entry[2]),
             TableId(source=source, database=entry[3], table=entry[4]), tuple(entry[5]), entry[6], entry[7],
         )
@@ -133,4 +133,4 @@ def _named(table: TableId) -> tuple[str, str]:
 
 
 def _values(image: Any) -> Mapping[str, Any]:
-    return image.values if isinstance(image, Refused) else image
+    return image.values if isinstance(image, RefusedImage) else image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdc.topology.topology import Source
 from cdc.words.schema import TableId
-from ingest.facts.relations import Relation, Relations
+from ingest.facts.foreign_keys import ForeignKey, ForeignKeys
 from ingest.mysql.mysql_connection import Connection, query, translated
 
 _KEYS = """SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.COLUMN_NAME,
@@ -15,7 +15,7 @@ WHERE k.REFERENCED_TABLE_NAME IS NOT NULL AND (k.TABLE_SCHEMA IN ({0}) OR k.REFE
 ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION"""
 
 
-def relations(connection: Connection, source: Source) -> Relations:
+def foreign_keys(connection: Connection, source: Source) -> ForeignKeys:
     """Foreign keys to or from tables of the captured databases that cascade or set NULL."""
     databases = sorted(source.databases)
     sql = _KEYS.format(", ".join(["%s"] * len(databases)))
@@ -23,8 +23,8 @@ def relations(connection: Connection, source: Source) -> Relations:
     with translated(source, "read the foreign keys"):
         for row in query(connection, sql, *databases, *databases):
             found.setdefault((str(row[0]), str(row[1]), str(row[2])), []).append(tuple(map(str, row[3:])))
-    return Relations(
-        Relation(
+    return ForeignKeys(
+        ForeignKey(
             child=TableId(source=source.name, database=database, table=table),
             columns=tuple(row[0] for row in rows),
             parent=TableId(source=source.name, database=rows[0][1], table=rows[0][2]),

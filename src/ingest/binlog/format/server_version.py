@@ -10,7 +10,7 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class ServerVersion:
     """The writer of a binlog: its family and version.
 
     `checksums`: whether its format description ends in a checksum algorithm and a checksum.
@@ -30,11 +30,11 @@ class Dialect:
         return self.maria or self.version > (8, 0, 16)
 
 
-def dialect_of(server: str) -> Dialect:
-    """The dialect of a server's version text, such as `8.0.15-log` or `10.11.19-MariaDB-log`."""
+def server_version_of(server: str) -> ServerVersion:
+    """The version of a server by its version text, such as `8.0.15-log` or `10.11.19-MariaDB-log`."""
     match = _VERSION.match(server)
     version = (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
-    return Dialect(server=server, maria="mariadb" in server.lower(), version=version)
+    return ServerVersion(server=server, maria="mariadb" in server.lower(), version=version)
 
 
-MYSQL: Final = Dialect(server="", maria=False, version=(8, 4, 0))
+MYSQL: Final = ServerVersion(server="", maria=False, version=(8, 4, 0))
