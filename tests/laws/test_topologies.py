@@ -21,15 +21,14 @@ from cdc.words.errors import TopologyError
 from cdc.words.schema import Column, TableId, TableSchema
 from console.dashboard.query import Filters, query_params
 from console.dashboard.time import Span, axis_of
-from console.dashboard.view import Field, choose_dashboard, view_of
+from console.dashboard.view import IndexField, choose_dashboard, view_of
 from console.doctor.doctor import grants
 from console.doctor.validate import judged, validate
 from console.pipeline.proc_pipeline import parts
 from console.provision.apply import FamilySpec, TableSpec, apply
 from console.status.index_status import index_statuses
 from indexer.foreign.mapping import ForeignMapper
-from indexer.index.mapping import Field as IndexField
-from indexer.index.mapping import Mapper
+from indexer.index.mapping import Field, Mapper
 from indexer.run import choose_index
 from ingest.log.kafka_topics import source_topics
 from ingest.poll.ddl import dialect_of, remedy
@@ -75,7 +74,7 @@ def check_refusal(error: TopologyError) -> None:
     assert re.match(r"t\.yml:[1-9]\d*: .+: .+, expected .", str(error), re.DOTALL), str(error)
 
 
-def fields_of(topology: Topology, index: Index, plans: dict[str, Plan]) -> tuple[IndexField, ...]:
+def fields_of(topology: Topology, index: Index, plans: dict[str, Plan]) -> tuple[Field, ...]:
     """The fields of an index's documents."""
     foreign = topology.foreign_tables.get(index.table)
     if foreign is not None:
@@ -114,7 +113,7 @@ def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:
     for name in topology.dashboards:
         dashboard = choose_dashboard(topology, name)
         fields = {
-            field.name: Field(name=field.name, type=field.type, counted=not field.many)
+            field.name: IndexField(name=field.name, type=field.type, counted=not field.many)
             for field in fields_of(topology, topology.indexes[dashboard.index], plans)
         }
         try:

@@ -16,8 +16,8 @@ from cdc.words.schema import Column, TableId
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import HEADER_SIZE
 from ingest.binlog.format.columns import ColumnHint, apply_schema
-from ingest.binlog.format.server_version import server_version_of
 from ingest.binlog.format.errors import BinlogError
+from ingest.binlog.format.server_version import server_version_of
 from ingest.binlog.format.tablemap import parse_table_map
 from ingest.binlog.rows.rows import TableDecoder
 from ingest.facts.facts import RowsLogged, TransactionBegan
