@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup setup-test demo test check unit bench bench-capture bench-decode bench-index soak-index bench-joins bench-join-latency clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-index soak-index bench-joins bench-join-latency clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,7 +22,10 @@ setup: $(BIN)/tailorbird ## the Python environment, the artefacts of the local s
 	$(BIN)/tailorbird stack fetch
 	$(BIN)/python -m joins.kernel.proc_kernel
 
-setup-test: setup ## setup, and the browser for the tests of the page
+classes: setup ## an archive of the join's classes, half a minute of work: each later start of a join takes half the time
+	$(BIN)/python -m joins.engine.spark_archive
+
+setup-test: classes ## setup, and what tests need beside: faster starts of joins, the browser for the page
 	tests/install-browser.sh
 
 demo: setup ## the whole pipeline on live traffic: make demo ARGS="--for 60s --json"
@@ -35,7 +38,7 @@ check: $(BIN)/tailorbird ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check setup-test ## the checks, then all tests, on real servers; what CI runs
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
 
 unit: $(BIN)/tailorbird ## the tests that need no server
 	$(BIN)/python -m pytest -m "not integration and not matrix and not chaos" $(ARGS)

@@ -5,7 +5,7 @@ in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack i
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` runs three workers on one stack. A test marked `alone` kills shared servers, or counts what they hold: no
+`make test` runs two workers on one stack. A test marked `alone` kills shared servers, or counts what they hold: no
 other integration test runs beside it.
 """
 

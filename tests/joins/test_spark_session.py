@@ -1,12 +1,17 @@
-"""A session whose JVM ends before it does."""
+"""A session whose JVM ends before it does, and one whose JVM starts in half the time."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from joins.engine.file_classes import forget_older
+from joins.engine.spark_archive import make_archive
+from joins.engine.spark_session import close_session, open_session
 
 SCRIPT = """
 import sys
@@ -34,3 +39,30 @@ def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(engine: str, 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["exit code 3", "closed"], done.stdout + done.stderr
     assert "java.lang.OutOfMemoryError" in done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_classes_come_from_the_archive(tmp_path: Path) -> None:
+    """Spark's, the connector's and the kernel's are in the archive that `make classes` makes."""
+    make_archive()
+    loaded = tmp_path / "loaded.log"
+    session = open_session(
+        "classes", partitions=1, scratch=tmp_path / "scratch", engine="jvm", jvm=f"-Xlog:class+load:file={loaded}"
+    )
+    session.range(1).count()
+    close_session(session)
+    sources = dict(
+        line.split("] ")[-1].split(" source: ") for line in loaded.read_text().splitlines() if " source: " in line
+    )
+    assert sources["org.apache.spark.SparkContext"] == "shared objects file (top)"
+    assert sources["tailorbird.kernel.LocalFiles"] == "shared objects file (top)"
+
+
+def test_few_archives_are_kept(tmp_path: Path) -> None:
+    """They are large, and belong to checkouts of which most are no more."""
+    for number in range(6):
+        file = tmp_path / f"{number}.jsa"
+        file.touch()
+        os.utime(file, (number, number))
+    forget_older(tmp_path / "5.jsa")
+    assert sorted(file.stem for file in tmp_path.iterdir()) == ["2", "3", "4", "5"]

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from cdc.topology.topology import Engine
 from cdc.words.artefacts import spark_connector_folder
 from cdc.words.errors import UsageError
+from joins.engine.file_classes import archive_of
 from joins.engine.proc_jvm import apart, empty_folder, exit_code, prepare_environment
 from joins.kernel.proc_kernel import build
 
@@ -32,6 +33,7 @@ _JVM = {
     "jvm": f"-XX:+UseSerialGC -Xss4m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}",
     "python": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m {_END_WITHOUT_MEMORY}",
 }
+SPARK = Path(pyspark.__file__).parent
 _MASTER = "local[2,4]"  # plain local[N] never retries a task
 STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -69,16 +71,16 @@ def spark_log(scratch: Path) -> Path:
     return scratch / "spark.log"
 
 
-def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine) -> SparkSession:
+def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine, jvm: str = "") -> SparkSession:
     """A session that can read Kafka and run an engine; `partitions` of every shuffle, `scratch` for Spark's files that
-    need not last.
+    need not last, `jvm` more options for a JVM that it starts.
 
     UsageError when the connector's jars or Java are missing.
     """
     jars = jars_of(engine)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
-        prepare_environment(Path(pyspark.__file__).parent)
+        prepare_environment(SPARK)
     empty_folder(scratch)
     builder = SparkSession.builder.appName(name)
     for key, value in STREAMING.items():
@@ -99,12 +101,17 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine) -
         for jar in jars:
             session.sql(f"ADD JAR '{jar}'")
     else:
-        builder = builder.config("spark.driver.memory", "1g").config("spark.jars", ",".join(map(str, jars)))
-        if engine == "jvm" and local:
-            # Hadoop makes its file systems before Spark has added any jar
-            builder = builder.config("spark.driver.extraClassPath", str(build()))
+        builder = builder.config("spark.driver.memory", "1g")
+        if local:
+            # Hadoop makes its file systems before Spark has added any jar, and only this path's classes are archived
+            builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars_of("jvm"))))
             builder = builder.config("spark.hadoop.fs.file.impl", "tailorbird.kernel.LocalFiles")
-        builder = builder.config("spark.driver.extraJavaOptions", f'{_JVM[engine]} "-Djava.io.tmpdir={scratch}"')
+        else:
+            builder = builder.config("spark.jars", ",".join(map(str, jars)))
+        archive = class_archive()
+        shared = f"-XX:SharedArchiveFile={archive}" if local and archive.exists() else ""
+        options = f"{_JVM[engine]} {shared} {jvm}"
+        builder = builder.config("spark.driver.extraJavaOptions", f'{options} "-Djava.io.tmpdir={scratch}"')
         with apart(spark_log(scratch)):
             session = builder.getOrCreate()
     if local:
@@ -142,6 +149,11 @@ def _write_no_checksums(session: SparkSession) -> None:
     context = session.sparkContext
     assert context._jvm is not None, "an open session has its JVM"
     context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def class_archive() -> Path:
+    """The classes of a local session's JVM, archived or not: see `joins.engine.spark_archive`."""
+    return archive_of(jars_of("jvm"))
 
 
 def jars_of(engine: Engine) -> list[Path]:
