@@ -38,13 +38,13 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.decode.proc_peers import machine
 from benchmarks.joins.latency import LEAST_SAMPLES, Sample, found, phases_of
 from cdc.formats.debezium import to_envelope
+from cdc.process.file_topology import load_topology
 from cdc.stored.cells import TS, RowCodec
 from cdc.topology.topology import Topology
 from cdc.words import naming
 from cdc.words.event import ChangeEvent, Row, SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
 from console.commands.cli_apply import provision
-from console.pipeline.file_topology import load_topology
 from console.probes.proc_steal import Stolen
 from console.provision.hbase_admin import HBaseAdmin
 from joins.query.compiler import compile_plan

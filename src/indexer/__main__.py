@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from pathlib import Path
 
-import structlog
-
-from cdc.topology.reader import read_topology
-from cdc.words.errors import TailorbirdError, UsageError
+from cdc.process.file_topology import load_topology
+from cdc.process.proc_log_lines import log_lines
+from cdc.words.errors import TailorbirdError
 from indexer.run import run_index
 
 
@@ -25,22 +22,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--index", help="which index; not needed where there is one")
     parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus on 127.0.0.1 (0 = not)")
     options = parser.parse_args(arguments)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    log_lines("logfmt")
     try:
-        try:
-            text = Path(options.topology).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{options.topology}: {error}", "name a topology, e.g. topologies/shop.yml") from error
-        topology = read_topology(text, file=options.topology, environ=os.environ)
-        run_index(topology, options.index, metrics_port=options.metrics_port)
+        run_index(load_topology(options.topology), options.index, metrics_port=options.metrics_port)
     except TailorbirdError as error:
         print(f"tailorbird index: {error}", file=sys.stderr)
         return error.exit_code

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import structlog
 
-from cdc.topology.reader import read_topology
+from cdc.process.file_topology import load_topology
+from cdc.process.proc_log_lines import log_lines
 from cdc.topology.topology import Source, Topology
 from cdc.words.errors import Retriable, UsageError
 from cdc.words.schema import TableId
@@ -26,18 +24,9 @@ from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.records import Recorder
 from ingest.records.seams import Seen
 from ingest.report.http_metrics import serve_operation
-from ingest.report.http_reports import RESTARTS, Reports, log_lines
+from ingest.report.http_reports import RESTARTS, Reports
 
 _LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
-
-
-def load(file: str) -> Topology:
-    """The topology in a file; TopologyError or UsageError (exit 2)."""
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}", "name a topology, e.g. topologies/shop.yml") from error
-    return read_topology(text, file=file, environ=os.environ)
 
 
 def choose(topology: Topology, name: str | None) -> Source:
@@ -55,9 +44,9 @@ def run(file: str, source_name: str | None, *, metrics_port: int = 0) -> None:
 
     Exactly once for read_committed readers of the topics, whenever and however the process ends (`capture.Session`).
     """
-    topology = load(file)
+    topology = load_topology(file)
     source = choose(topology, source_name)
-    log_lines(structlog.WriteLoggerFactory(file=sys.stderr))
+    log_lines("json")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

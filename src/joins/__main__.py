@@ -10,8 +10,7 @@ _HERE = Path(__file__).resolve().parent
 # spark-submit runs this file as a script: its own folder comes first on the path, the one above it is meant
 sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
 
-import structlog  # noqa: E402  # after the path is right
-
+from cdc.process.proc_log_lines import log_lines  # noqa: E402  # after the path is right
 from cdc.words.errors import TailorbirdError  # noqa: E402  # as above
 from joins.run import run  # noqa: E402  # as above
 
@@ -28,15 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rebuild", action="store_true", help="forget the state and read the log from its beginning")
     parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus on 127.0.0.1 (0 = not)")
     options = parser.parse_args(arguments)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    log_lines("logfmt")
     try:
         run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)
     except TailorbirdError as error:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cdc.topology.reader import read_topology
+from cdc.process.file_topology import home, load_topology
 from cdc.topology.topology import Engine, Table, Topology
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.words.naming import hbase_table, layouts_table, upsert_topic
@@ -47,15 +47,6 @@ _REBUILDS = "reads the log again from its beginning and replaces every row"
 T = TypeVar("T")
 
 log = structlog.get_logger()
-
-
-def load_topology(file: str) -> Topology:
-    """The topology in `file`; TopologyError or UsageError (exit 2)."""
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {error}", "name a topology, e.g. topologies/shop.yml") from error
-    return read_topology(text, file=file, environ=os.environ)
 
 
 def choose_table(topology: Topology, name: str | None) -> Table:
@@ -97,7 +88,7 @@ def cluster_command(file: str, table_name: str | None, *, master: str) -> list[s
         table,
         master=master,
         main=sources / "joins" / "__main__.py",
-        archive=write_archive(sources, _home() / "submit" / "tailorbird.zip"),
+        archive=write_archive(sources, home() / "submit" / "tailorbird.zip"),
         jars=jars_of(table.engine),
         settings=STREAMING,
     )
@@ -112,7 +103,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
 
     topology = load_topology(file)
     table = choose_table(topology, table_name)
-    checkpoint = _home() / "checkpoints" / topology.name / table.name / "spark"
+    checkpoint = home() / "checkpoints" / topology.name / table.name / "spark"
     if table.engine != "jvm" or not (checkpoint / "state").is_dir():
         raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
     servers, wanted = topology.log.bootstrap_servers, tables_of(topology, table)
@@ -126,7 +117,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
         keys = keys_of(plan, key)
     except ValueError as error:
         raise UsageError(f"{key} is no key: {error}", 'write it as JSON: 7, "a", or "a",7') from error
-    spark = open_session("inspect", partitions=1, scratch=_home() / "spark" / "inspect", engine="jvm")
+    spark = open_session("inspect", partitions=1, scratch=home() / "spark" / "inspect", engine="jvm")
     try:
         return described(entries(spark, checkpoint, keys), keys)
     finally:
@@ -151,18 +142,13 @@ def sink_of(topology: Topology, table: Table) -> JoinedTable | UpsertTopic:
     )
 
 
-def _home() -> Path:
-    return Path(os.environ.get("TAILORBIRD_HOME", ".tailorbird")).absolute()
-
-
 class _Join:
     def __init__(
         self, topology: Topology, table: Table, stop: threading.Event, *, rebuild: bool, metrics: JoinMetrics
     ) -> None:
         self.topology, self.table, self.stop, self.metrics = topology, table, stop, metrics
-        home = _home()
-        self.scratch = home / "spark" / topology.name / table.name
-        self.checkpoint = QueryCheckpoint(home / "checkpoints" / topology.name / table.name)
+        self.scratch = home() / "spark" / topology.name / table.name
+        self.checkpoint = QueryCheckpoint(home() / "checkpoints" / topology.name / table.name)
         if rebuild:
             self.checkpoint.clear()
         self.joined = sink_of(topology, table)

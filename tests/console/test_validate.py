@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cdc.process.file_topology import load_topology
 from cdc.topology.reader import read_topology
 from cdc.words.errors import TopologyError
 from console.cli import app
 from console.doctor.validate import validate
-from console.pipeline.file_topology import load_topology
 from joins.query.sql import tables_of
 
 ROOT = Path(__file__).parents[2]

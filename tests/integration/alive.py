@@ -22,13 +22,13 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymysql.constants import ER
 
+from cdc.process.file_topology import load_topology
 from cdc.words.errors import Fatal
 from cdc.words.naming import change_topic, dead_letter_topic
 from cdc.words.schema import TableId
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import verdict, wait_until_quiet
 from console.demo.mysql_demo import MySqlShop
-from console.pipeline.file_topology import load_topology
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.settings import LOAD_LOGIN
 from console.status.http_metrics import read_metrics

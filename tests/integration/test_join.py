@@ -22,13 +22,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc.formats.debezium import to_envelope
+from cdc.process.file_topology import load_topology
 from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
 from cdc.words import naming
 from cdc.words.event import ChangeEvent, Op, SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 from console.commands.cli_apply import provision
-from console.pipeline.file_topology import load_topology
 from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
 from joins.stores.hbase_table import HBaseConnection, patiently

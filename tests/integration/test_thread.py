@@ -16,12 +16,12 @@ from random import Random
 
 import pytest
 
+from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import counts, traffic, verdict, wait_until_quiet
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop
-from console.pipeline.file_topology import load_topology
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from console.pipeline.file_topology import load_topology
 
 if TYPE_CHECKING:
     from console.provision.apply import Outcome

@@ -20,9 +20,9 @@ def dashboard(
     Example: tailorbird dashboard topologies/shop.yml --port 8080
     """
     # imported here, since the web server takes a second to load and no other command needs it
+    from cdc.process.file_topology import load_topology
     from console.dashboard.http_dashboard import serve_dashboard
     from console.dashboard.view import choose_dashboard
-    from console.pipeline.file_topology import load_topology
 
     loaded = load_topology(topology)
     chosen = choose_dashboard(loaded, name)

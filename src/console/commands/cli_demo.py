@@ -83,12 +83,12 @@ def _run(
     keep: bool,
 ) -> tuple[dict[str, Any], bool]:
     # imported here so that `tailorbird --help` stays quick
+    from cdc.process.file_topology import home, load_topology
     from console.commands.cli_apply import provision
     from console.commands.cli_demo_steps import Sampler, counts, traffic, traffic_beside, verdict, wait_until_quiet
     from console.demo.mysql_demo import MySqlShop
     from console.demo.shop import Shop
     from console.demo.solr_freshness import FreshnessMeter, percentile
-    from console.pipeline.file_topology import home, load_topology
     from console.pipeline.proc_pipeline import Pipeline
     from console.probes.proc_steal import Stolen
     from console.stack.bars import telling

@@ -28,7 +28,7 @@ def doctor(
 
     Example: tailorbird doctor topologies/shop.yml
     """
-    from console.pipeline.file_topology import load_topology
+    from cdc.process.file_topology import load_topology
 
     topology = load_topology(file)
     worst = {"ok": 0, "warning": 0, "fault": 0}

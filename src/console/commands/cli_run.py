@@ -15,9 +15,9 @@ def run(
 
     Example: tailorbird run topologies/shop.yml
     """
+    from cdc.process.file_topology import home, load_topology
     from console.commands.cli_apply import provision
     from console.doctor.validate import validate
-    from console.pipeline.file_topology import home, load_topology
     from console.pipeline.proc_pipeline import Pipeline
 
     topology = load_topology(file)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from cdc.process.file_topology import load_topology
 from cdc.words.errors import Retriable
-from console.pipeline.file_topology import load_topology
 
 
 def status(

@@ -28,8 +28,8 @@ def validate(
 
     Example: tailorbird validate topologies/shop.yml
     """
+    from cdc.process.file_topology import load_topology
     from console.doctor.validate import validate as check
-    from console.pipeline.file_topology import load_topology
 
     topology = load_topology(file)
     columns = check(topology)

@@ -171,18 +171,6 @@ class Reports(Observer):
         return {"position": f"{position.file}:{position.pos}", "sequence": position.sequence}
 
 
-def log_lines(write: structlog.typing.WrappedLogger) -> None:
-    """JSON lines, a time, a level and an event in each."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=write,
-    )
-
-
 def _shown(position: Position | None) -> dict[str, object]:
     if position is None:
         return {}

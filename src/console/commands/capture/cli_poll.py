@@ -33,7 +33,7 @@ def ddl(
 
     Example: tailorbird poll ddl topologies/polled.yml --table orders
     """
-    from console.pipeline.file_topology import load_topology
+    from cdc.process.file_topology import load_topology
     from ingest.poll.ddl import dialect_of, statements
 
     topology = load_topology(file)

@@ -31,11 +31,12 @@ def rewind(
 
     Example: tailorbird rewind topologies/shop.yml --source shop --before 2026-03-01T12:00:00
     """
+    from cdc.process.file_topology import load_topology
     from cdc.words.errors import UsageError
     from ingest.log.kafka_rewind import kept_positions, set_back
-    from ingest.run import choose, load
+    from ingest.run import choose
 
-    topology = load(file)
+    topology = load_topology(file)
     chosen = choose(topology, source)
     if chosen.poll is not None:
         raise UsageError(f"source {chosen.name} is polled", "rewind a source whose log is captured")

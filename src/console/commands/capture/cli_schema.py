@@ -24,8 +24,8 @@ def set_schema(
 
     Example: tailorbird schema set topologies/shop.yml shop.orders "CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)"
     """
+    from cdc.process.file_topology import load_topology
     from cdc.words.errors import UsageError
-    from console.pipeline.file_topology import load_topology
     from ingest.ddl.catalog import Catalog
     from ingest.ddl.dialect import dialect_of
     from ingest.ddl.statements import apply

@@ -29,8 +29,8 @@ def snapshot(
 
     Example: tailorbird snapshot topologies/shop.yml shop.orders --where "status = 'open'" --follow
     """
+    from cdc.process.file_topology import load_topology
     from cdc.words.errors import UsageError
-    from console.pipeline.file_topology import load_topology
     from ingest.capture.signals import signal_value
     from ingest.log.kafka_signals import send
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from cdc.process.file_topology import load_topology
 from cdc.words.errors import UsageError
 from cdc.words.naming import peer
-from console.pipeline.file_topology import load_topology
 
 File = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")]
 Name = Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")]

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Index, Topology
 from cdc.words.errors import Fatal, UsageError
 from cdc.words.naming import peer
-from console.pipeline.file_topology import load_topology
 
 if TYPE_CHECKING:
     from indexer.peer.zk_registration import Client

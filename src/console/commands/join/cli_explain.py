@@ -31,7 +31,7 @@ def explain_plan(
 
     Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
     """
-    from console.pipeline.file_topology import load_topology
+    from cdc.process.file_topology import load_topology
     from joins.query.compiler import compile_plan
     from joins.query.describe import json_of_plan, svg_of_plan, text_of_plan
     from joins.query.drift import drifts

@@ -1,4 +1,4 @@
-"""Reads a topology file from disk."""
+"""What a process is told from outside: its topology file, and the folder for what it keeps while it runs."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def load_topology(file: str) -> Topology:
 
 def home() -> Path:
     """Folder of run-time files: `$TAILORBIRD_HOME`, else `.tailorbird` here."""
-    return Path(os.environ.get("TAILORBIRD_HOME", ".tailorbird")).absolute()
+    return Path(os.environ.get("TAILORBIRD_HOME") or ".tailorbird").absolute()

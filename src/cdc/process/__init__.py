@@ -1,0 +1,1 @@
+"""What every process of ours shares: its topology, its folder, its log lines, `/metrics` and `/health` (ADR 27)."""
