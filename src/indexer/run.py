@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from cdc.process.verdict import Standing
 from cdc.topology.topology import Index, Topology
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
 from cdc.words.naming import hbase_table, peer
@@ -32,6 +33,8 @@ from indexer.table.hbase_layouts import StoredLayouts
 # the last post to Solr (15 s at most) it stays below the 60 s after which HBase takes us for dead.
 _HOLD_SECONDS = 30.0
 _LONGEST_PAUSE = 1.0
+# One name for all batches: HBase sends one that went back on any connection, and what goes through ends the waiting.
+_BATCHES = "batches"
 _PURGE_CHECK_SECONDS = 5.0
 _LONGEST_PURGE_PAUSE = 600.0
 
@@ -55,7 +58,9 @@ def choose_index(topology: Topology, name: str | None) -> Index:
     return topology.indexes[name]
 
 
-def holding(process: Callable[[Edits, float], Tally], stopped: threading.Event) -> Callable[[Edits], Tally]:
+def holding(
+    process: Callable[[Edits, float], Tally], stopped: threading.Event, health: Standing
+) -> Callable[[Edits], Tally]:
     """`process`, tried again while a server is away, until it goes through or `_HOLD_SECONDS` have passed."""
 
     def handle(edits: Edits) -> Tally:
@@ -63,8 +68,11 @@ def holding(process: Callable[[Edits, float], Tally], stopped: threading.Event) 
         pause = 0.1
         while True:
             try:
-                return process(edits, give_up)
+                tally = process(edits, give_up)
+                health.goes_on(_BATCHES)
+                return tally
             except Retriable as error:
+                health.waits(_BATCHES, str(error), time.monotonic())
                 if stopped.is_set() or time.monotonic() + pause > give_up:
                     raise
                 log.warning("waiting", reason=str(error))
@@ -118,7 +126,7 @@ def _serve(
     failed: Callable[[TailorbirdError], None],
 ) -> None:
     """Listen, be announced, handle batches until `stopped`."""
-    process = holding(indexing.process, stopped)
+    process = holding(indexing.process, stopped, metrics.health)
 
     def handle(edits: Edits) -> None:
         try:
@@ -140,6 +148,7 @@ def _serve(
             start_code=time.time_ns() // 1_000_000,
         )
         log.info("indexing", index=index.name, collection=index.collection, peer=name, port=server.port)
+        metrics.health.ready()
         while not stopped.wait(_PURGE_CHECK_SECONDS):
             indexing.purge()
         registration.close()

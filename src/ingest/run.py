@@ -10,6 +10,7 @@ from collections.abc import Callable
 import structlog
 
 from cdc.process.file_topology import load_topology
+from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
 from cdc.topology.topology import Source, Topology
 from cdc.words.errors import Retriable, UsageError
@@ -23,7 +24,6 @@ from ingest.log.kafka_topics import make_topics
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.records import Recorder
 from ingest.records.seams import Seen
-from ingest.report.http_metrics import serve_operation
 from ingest.report.http_reports import RESTARTS, Reports
 
 _LONGEST_WAIT = 15.0  # seconds between attempts while a server is away

@@ -41,6 +41,7 @@ from joins.stores.kafka_schemas import SchemaFollower, read_schemas
 from joins.stores.kafka_table import UpsertTopic
 
 _TELL_EVERY = 10.0
+_START = "start"  # under which the main thread waits (cdc.process.verdict.Standing)
 _FOLLOW_EVERY = 0.2
 _INSPECT_PATIENCE = 15.0
 _REBUILDS = "reads the log again from its beginning and replaces every row"
@@ -230,7 +231,10 @@ class _Join:
         )
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        return patiently(action, lambda error, _: self._tell_waiting(str(error)), self.stop.is_set)
+        try:
+            return patiently(action, lambda error, _: self._tell_waiting(str(error)), self.stop.is_set)
+        finally:
+            self.metrics.health.goes_on(_START)
 
     def _sink(self, plan: Plan, record: QueryRecord, layout: Any) -> Any:
         from joins.engine.spark_query import BatchSink  # as in `_stream`
@@ -280,6 +284,8 @@ class _Join:
                     max_changes=self.table.max_changes_per_batch,
                     tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
                 )
+                self.metrics.health.goes_on(_START)
+                self.metrics.health.ready()
                 self._watch(query, sink, schemas)
         except TailorbirdError:
             if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
@@ -357,6 +363,7 @@ class _Join:
         )
 
     def _tell_waiting(self, reason: str) -> None:
+        self.metrics.health.waits(_START, reason, time.monotonic())
         log.info("waiting", table=self.table.name, reason=reason)
 
     def _teller(self) -> Callable[[str], None]:
@@ -364,6 +371,7 @@ class _Join:
         last = [("", 0.0)]
 
         def tell(what: str) -> None:
+            self.metrics.health.waits(_START, what, time.monotonic())
             if what != last[0][0] or time.monotonic() - last[0][1] > _TELL_EVERY:
                 log.info("waiting", table=self.table.name, reason=what, remedy="is `tailorbird capture` running?")
                 last[0] = (what, time.monotonic())

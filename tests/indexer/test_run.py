@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from cdc.process.verdict import Standing
 from cdc.topology.reader import read_topology
 from cdc.words.errors import Fatal, Retriable, UsageError
 from indexer import run
@@ -44,7 +45,7 @@ def test_a_batch_is_held_while_a_server_is_away() -> None:
             raise Retriable("Solr is away")
         return Tally(accepted=7)
 
-    assert holding(process, threading.Event())(NOTHING).accepted == 7
+    assert holding(process, threading.Event(), Standing())(NOTHING).accepted == 7
     assert len(set(attempts)) == 1, "the time when HBase stops waiting does not move"
 
 
@@ -57,10 +58,10 @@ def test_a_batch_goes_back_when_time_is_up_or_the_process_ends(monkeypatch: pyte
     stopped = threading.Event()
     stopped.set()
     with pytest.raises(Retriable):
-        holding(process, stopped)(NOTHING)
+        holding(process, stopped, Standing())(NOTHING)
     monkeypatch.setattr(run, "_HOLD_SECONDS", 0.25)
     with pytest.raises(Retriable):
-        holding(process, threading.Event())(NOTHING)
+        holding(process, threading.Event(), Standing())(NOTHING)
 
 
 def test_what_is_fatal_is_not_tried_again() -> None:
@@ -72,5 +73,5 @@ def test_what_is_fatal_is_not_tried_again() -> None:
         raise Fatal("another type")
 
     with pytest.raises(Fatal):
-        holding(process, threading.Event())(NOTHING)
+        holding(process, threading.Event(), Standing())(NOTHING)
     assert attempts == [1]

@@ -1,10 +1,13 @@
-"""Serves the indexer's counters to Prometheus."""
+"""The indexer's counters and its health."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+import time
 
-from cdc.words.errors import UsageError
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from cdc.process.http_operation import serve_operation
+from cdc.process.verdict import Standing
 from indexer.index.processor import Tally
 
 
@@ -12,6 +15,7 @@ class IndexMetrics:
     """What became of the batches of one index; served on 127.0.0.1 when given a port."""
 
     def __init__(self, index: str, port: int) -> None:
+        self.health = Standing()
         registry = CollectorRegistry()
         self._documents = Counter(
             "tailorbird_indexed_documents_total",
@@ -35,12 +39,7 @@ class IndexMetrics:
             registry=registry,
         ).labels(index)
         if port:
-            try:
-                start_http_server(port, addr="127.0.0.1", registry=registry)
-            except OSError as error:
-                raise UsageError(
-                    f"port {port} for metrics: {error.strerror}", "choose another --metrics-port"
-                ) from error
+            serve_operation(port, lambda: (self.health.judge(time.monotonic()), {}), registry)
 
     def handled(self, tally: Tally, lag_seconds: float) -> None:
         """A batch was acknowledged."""

@@ -9,24 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
 
+from cdc.process.verdict import Verdict
 from cdc.words.event import Position
-
-Status = Literal["moving", "starting", "stuck", "away"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What a health check is answered; `reason` says it in words."""
-
-    status: Status
-    reason: str
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the answer is 200; else 503."""
-        return self.status == "moving"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 import structlog
 from prometheus_client import Counter, Gauge
 
+from cdc.process.verdict import Verdict
 from cdc.topology.topology import Source
 from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
 from ingest.capture.observer import Observer
 from ingest.records.seams import Checkpoint
-from ingest.report.health import Health, Verdict
+from ingest.report.health import Health
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
 LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until committed in the log", ["source"])

@@ -1,12 +1,14 @@
-"""Serves the join's counters to Prometheus."""
+"""The join's counters and its health."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from cdc.words.errors import UsageError
+from cdc.process.http_operation import serve_operation
+from cdc.process.verdict import Standing
 from joins.engine.progress import BatchProgress
 from joins.steps.cuts import Lag
 from joins.steps.sink import Report
@@ -16,6 +18,7 @@ class JoinMetrics:
     """What became of the batches of one table; served on 127.0.0.1 when given a port."""
 
     def __init__(self, table: str, port: int) -> None:
+        self.health = Standing()
         registry = CollectorRegistry()
 
         def gauge(name: str, what: str, *labels: str) -> Gauge:
@@ -42,12 +45,7 @@ class JoinMetrics:
         ).labels(table)
         self._table = table
         if port:
-            try:
-                start_http_server(port, addr="127.0.0.1", registry=registry)
-            except OSError as error:
-                raise UsageError(
-                    f"port {port} for metrics: {error.strerror}", "choose another --metrics-port"
-                ) from error
+            serve_operation(port, lambda: (self.health.judge(time.monotonic()), {}), registry)
 
     def written(self, batch: int, report: Report) -> None:
         """A batch was written whole."""

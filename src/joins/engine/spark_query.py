@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -177,6 +178,7 @@ class BatchSink:
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write one batch whole, then its barriers."""
+        self.metrics.health.begun(time.monotonic())
         try:
             with self._busy:
                 if self.ends:
@@ -185,6 +187,8 @@ class BatchSink:
         except TailorbirdError as error:
             self.failure = error
             raise
+        finally:
+            self.metrics.health.ended()
 
     def _write(self, rows: DataFrame, batch: int) -> None:
         stamp = self._patiently(lambda: self._stamp(batch))
@@ -293,7 +297,16 @@ class BatchSink:
         self._told = positions
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        return patiently(action, _tell_waiting, self.stopped)
+        health, thread = self.metrics.health, threading.get_ident()
+
+        def waiting(error: Retriable, pause: float) -> None:
+            health.waits(thread, error.message, time.monotonic())
+            _tell_waiting(error, pause)
+
+        try:
+            return patiently(action, waiting, self.stopped)
+        finally:
+            health.goes_on(thread)
 
     def _crash_on_demand(self, batch: int) -> None:
         wanted = os.environ.get(CRASH_AFTER_WRITE)

@@ -32,7 +32,7 @@ app = typer.Typer(
 def run(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     name: Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")] = None,
-    metrics_port: Annotated[int, typer.Option(help="Serve Prometheus on 127.0.0.1 (0 = not).")] = 0,
+    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on 127.0.0.1 (0 = not).")] = 0,
 ) -> None:
     """Index a joined table's changes into Solr until SIGTERM; `tailorbird apply` comes first.
 

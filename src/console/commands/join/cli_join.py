@@ -16,7 +16,7 @@ def join(
         bool, typer.Option("--rebuild", help="Forget the state, read the log from its beginning, replace every row.")
     ] = False,
     metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve Prometheus here on 127.0.0.1; 0: nowhere.")
+        int, typer.Option("--metrics-port", help="Serve /metrics and /health here on 127.0.0.1; 0: nowhere.")
     ] = 0,
 ) -> None:
     """Keep one joined table in HBase equal to its SELECT over the sources; `tailorbird apply` comes first.

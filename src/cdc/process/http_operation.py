@@ -1,4 +1,7 @@
-"""Serves `/metrics` (Prometheus) and `/health` (200 while the capture moves, else 503 with the reason) on loopback."""
+"""Serves `/metrics` (Prometheus) and `/health` (200 while data moves, else 503 with the reason) on loopback.
+
+One server for every process of ours, each with a judge of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
+from cdc.process.verdict import Verdict
 from cdc.words.errors import UsageError
-from ingest.report.health import Verdict
 
 Judge = Callable[[], tuple[Verdict, dict[str, object]]]
 
 
-def serve_operation(port: int, judge: Judge) -> ThreadingHTTPServer:
+def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGISTRY) -> ThreadingHTTPServer:
     """Serve from threads that end with the process; `judge` gives the verdict and what else `/health` shows.
 
     UsageError when the port is taken.
@@ -25,7 +28,7 @@ def serve_operation(port: int, judge: Judge) -> ThreadingHTTPServer:
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             if path == "/metrics":
-                self._answer(200, CONTENT_TYPE_LATEST, generate_latest())
+                self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
             elif path in ("/health", "/"):
                 verdict, more = judge()
                 body = {"status": verdict.status, "reason": verdict.reason, **more}

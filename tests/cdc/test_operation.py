@@ -1,0 +1,73 @@
+"""`/metrics` and `/health`, as every process of ours answers them."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from cdc.process.http_operation import serve_operation
+from cdc.process.verdict import Standing, Verdict
+from cdc.words.errors import UsageError
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_health_is_200_or_503_with_a_reason() -> None:
+    """The code follows the verdict of the moment; the body says why, and the process's own metrics stand beside it."""
+    registry = CollectorRegistry()
+    Counter("planted", "One.", registry=registry).inc()
+    verdicts = [Verdict(status="away", reason="Solr is away"), Verdict(status="moving", reason="takes what comes")]
+    server = serve_operation(0, lambda: (verdicts.pop(0), {"more": 1}), registry)
+    try:
+        port = server.server_port
+        code, body = ask(port, "/health")
+        assert (code, json.loads(body)) == (503, {"status": "away", "reason": "Solr is away", "more": 1})
+        assert ask(port, "/health")[0] == 200
+        code, body = ask(port, "/metrics")
+        assert code == 200
+        assert "planted_total 1.0" in body
+        assert "tailorbird_captured" not in body
+        assert ask(port, "/else")[0] == 404
+        with pytest.raises(UsageError, match="--metrics-port"):
+            serve_operation(port, lambda: (verdicts[0], {}))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_process_that_waits_is_away_after_its_patience() -> None:
+    """Short absences are no fault; what waits under one key is not called back by another's success."""
+    standing = Standing()
+    assert standing.judge(0.0).status == "starting"
+    standing.ready()
+    assert standing.judge(0.0).healthy
+    standing.waits("hbase", "HBase is away", 10.0)
+    standing.waits("hbase", "HBase is still away", 39.0)
+    standing.goes_on("kafka")
+    assert standing.judge(40.0).healthy
+    verdict = standing.judge(41.0)
+    assert (verdict.status, verdict.reason) == ("away", "waits for 31 s: HBase is still away")
+    standing.goes_on("hbase")
+    assert standing.judge(41.0).healthy
+
+
+def test_a_batch_that_never_ends_is_stuck() -> None:
+    """Tasks wait for HBase where nobody sees it but by the time they take."""
+    standing = Standing()
+    standing.ready()
+    standing.begun(0.0)
+    assert standing.judge(600.0).healthy
+    assert standing.judge(601.0).status == "stuck"
+    standing.ended()
+    assert standing.judge(601.0).healthy
