@@ -45,7 +45,10 @@ def test_a_batch_is_held_while_a_server_is_away() -> None:
             raise Retriable("Solr is away")
         return Tally(accepted=7)
 
-    assert holding(process, threading.Event(), Standing())(NOTHING).accepted == 7
+    health = Standing()
+    health.ready()
+    assert holding(process, threading.Event(), health)(NOTHING).accepted == 7
+    assert health.judge(1e12).healthy, "what went through is not waited for"
     assert len(set(attempts)) == 1, "the time when HBase stops waiting does not move"
 
 
@@ -57,8 +60,10 @@ def test_a_batch_goes_back_when_time_is_up_or_the_process_ends(monkeypatch: pyte
 
     stopped = threading.Event()
     stopped.set()
+    health = Standing()
     with pytest.raises(Retriable):
-        holding(process, stopped, Standing())(NOTHING)
+        holding(process, stopped, health)(NOTHING)
+    assert "Solr is away" in health.judge(1e12).reason, "a batch that went back is still waited for"
     monkeypatch.setattr(run, "_HOLD_SECONDS", 0.25)
     with pytest.raises(Retriable):
         holding(process, threading.Event(), Standing())(NOTHING)
