@@ -15,7 +15,7 @@ $(BIN)/tailorbird: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tailorbird needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
 	@touch $@
 
 setup: $(BIN)/tailorbird ## the Python environment, the artefacts of the local stack, the join kernel
@@ -79,7 +79,7 @@ proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto
 
 constraints: ## renew constraints.txt from what is newest
-	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json . --group dev
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json '.[all]' --group dev
 	$(BIN)/python -c 'import json; r = json.load(open("build-report.json")); l = sorted({f"{i[\"metadata\"][\"name\"].lower()}=={i[\"metadata\"][\"version\"]}" for i in r["install"] if i["metadata"]["name"] != "tailorbird"}); print("# The versions that tests run against; `make setup` passes this file to pip. Renew with `make constraints`.", *l, sep="\n")' > constraints.txt
 	rm build-report.json
 

@@ -11,7 +11,7 @@ import structlog
 
 from cdc.topology.reader import read_topology
 from cdc.words.errors import TailorbirdError, UsageError
-from indexer.run import run_index
+from cdc.words.extras import extras_named
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,7 +40,10 @@ def main(arguments: list[str] | None = None) -> int:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{options.topology}: {error}", "name a topology, e.g. topologies/shop.yml") from error
         topology = read_topology(text, file=options.topology, environ=os.environ)
-        run_index(topology, options.index, metrics_port=options.metrics_port)
+        with extras_named():
+            from indexer.run import run_index
+
+            run_index(topology, options.index, metrics_port=options.metrics_port)
     except TailorbirdError as error:
         print(f"tailorbird index: {error}", file=sys.stderr)
         return error.exit_code

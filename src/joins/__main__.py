@@ -13,7 +13,7 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 import structlog  # noqa: E402  # after the path is right
 
 from cdc.words.errors import TailorbirdError  # noqa: E402  # as above
-from joins.run import run  # noqa: E402  # as above
+from cdc.words.extras import extras_named  # noqa: E402  # as above
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,7 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)
+        with extras_named():
+            from joins.run import run
+
+            run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)
     except TailorbirdError as error:
         print(f"tailorbird join: {error}", file=sys.stderr)
         return error.exit_code
