@@ -5,8 +5,9 @@ in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack i
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` runs two workers on one stack. A test marked `alone` kills shared servers, or counts what they hold: no
-other integration test runs beside it.
+`make test` runs two workers on one stack: one has all tests that start Spark, which needs what a small machine has, the
+other one the rest. A test marked `alone` kills shared servers, or counts what they hold: no other integration test runs
+beside it.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group(item: pytest.Item) -> str:
+    if item.get_closest_marker("spark") is not None:
+        return "spark"
     info: FuncFixtureInfo = item._fixtureinfo  # type: ignore[attr-defined]  # pytest has no public way to ask
     for name, found in sorted(info.name2fixturedefs.items()):
         if name not in SHARED_BY_ALL and found[-1].scope in ("module", "session"):

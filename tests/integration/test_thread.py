@@ -26,7 +26,7 @@ from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
 
 SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
 RATE = 60.0

@@ -11,6 +11,8 @@ import pytest
 
 from joins.kernel import proc_kernel
 
+pytestmark = pytest.mark.spark
+
 STEPS = {"Router", "KeyedJoin", "Assemble", "Message"}
 
 
