@@ -13,7 +13,7 @@ from ingest.capture.signals import signal_value
 from ingest.log.kafka_signals import send
 from tests.integration.alive import Alive, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 FAST, SLOW = 600.0, 150.0  # changes per second
 

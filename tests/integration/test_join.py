@@ -37,7 +37,7 @@ from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
 from joins.truth.sql_oracle import Oracle
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 FACT = TableId(source="shop", database="shop", table="facts")

@@ -23,7 +23,7 @@ from tests.integration.test_join import History, Joined, joined, oracle, wait_fo
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 JOIN = [sys.executable, "-m", "joins"]
 
 

@@ -26,7 +26,7 @@ from tests.integration.test_join_failures import kill_group, settles
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 JOIN = [sys.executable, "-m", "joins"]
 DAY = 86_400_000
 

@@ -18,7 +18,7 @@ from cdc.words import naming
 from tests.integration.test_join import History, Joined, oracle, wait_for
 from tests.integration.test_operation import ask, free_port
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 JOIN = [sys.executable, "-m", "joins"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from console.status.http_metrics import read_metrics
 from tests.integration.alive import Alive, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def test_columns_come_change_and_go_under_traffic(

@@ -26,7 +26,7 @@ from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
 RATE = 60.0
@@ -153,7 +153,6 @@ def test_indexer_killed(thread: Thread) -> None:
     thread.must_be_equal()
 
 
-@pytest.mark.alone
 def test_solr_away(thread: Thread) -> None:
     """Solr dies and stays away for 20 s: HBase keeps the backlog, and the index catches up unaided."""
     with thread.live_traffic() as more:

@@ -11,8 +11,6 @@ import pytest
 
 from joins.kernel import proc_kernel
 
-pytestmark = pytest.mark.spark
-
 STEPS = {"Router", "KeyedJoin", "Assemble", "Message"}
 
 

@@ -20,7 +20,7 @@ from joins.steps.records import GONE, REFUSED, STAR, Message, load, text_of, unp
 from joins.steps.route import Changed, LogReader, RefusedRecord, Router, Truncated, latest_message
 from tests.joins.joincase import Case
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 COLUMNS = {
     "id": "int", "tiny": "tinyint?", "big": "bigint?", "huge": "bigint unsigned?", "price": "decimal(6,2)?",

@@ -44,8 +44,6 @@ import sys
 from pathlib import Path
 from joins.engine.spark_session import close_session, open_session
 
-pytestmark = pytest.mark.spark
-
 option = f"-Xlog:class+load:file={sys.argv[2]}"
 spark = open_session("classes", partitions=1, scratch=Path(sys.argv[1]), engine="jvm", jvm=option)
 spark.range(1).count()
