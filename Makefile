@@ -15,7 +15,7 @@ $(BIN)/tailorbird: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tailorbird needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
 	@touch $@
 
 setup: $(BIN)/tailorbird ## the Python environment, the artefacts of the local stack, the join kernel
@@ -38,10 +38,10 @@ check: $(BIN)/tailorbird ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check setup-test ## the checks, then all tests, on real servers; what CI runs
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
+	$(BIN)/python -m pytest -m "not matrix and not chaos" $(ARGS)
 
-unit: $(BIN)/tailorbird ## the tests that need no server
-	$(BIN)/python -m pytest -m "not integration and not matrix and not chaos" $(ARGS)
+unit: $(BIN)/tailorbird ## the tests that need no server, without most of the random cases
+	$(BIN)/python -m pytest -n 2 -m "not integration and not matrix and not chaos and not long" $(ARGS)
 
 matrix: setup ## the tests on every supported server: MySQL 5.7, 8.0, 9.x, MariaDB 10.11, 11.4 (long)
 	$(BIN)/python -m pytest -m "matrix and not chaos" $(ARGS)
@@ -79,7 +79,7 @@ proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto
 
 constraints: ## renew constraints.txt from what is newest
-	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json . --group dev
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json '.[all]' --group dev
 	$(BIN)/python -c 'import json; r = json.load(open("build-report.json")); l = sorted({f"{i[\"metadata\"][\"name\"].lower()}=={i[\"metadata\"][\"version\"]}" for i in r["install"] if i["metadata"]["name"] != "tailorbird"}); print("# The versions that tests run against; `make setup` passes this file to pip. Renew with `make constraints`.", *l, sep="\n")' > constraints.txt
 	rm build-report.json
 

@@ -4,9 +4,6 @@ The servers are a stack of their own (ports + 10000, folder `.tailorbird/tests`)
 in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack instead, which saves its start while one
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
-
-`make test` runs two workers on one stack. A test marked `alone` kills shared servers, or counts what they hold: no
-other integration test runs beside it.
 """
 
 from __future__ import annotations
@@ -17,13 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.fixtures import FuncFixtureInfo
 from hypothesis import settings
 
 from console.stack.bars import telling
 from console.stack.proc_stack import Stack
 from console.stack.settings import SERVICES, StackSettings
-from tests.support.sharing import Sharing
 
 # The machine may be busy: no test fails because one of its examples took long.
 settings.register_profile("busy", deadline=None)
@@ -31,8 +26,6 @@ settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
 PORT_OFFSET = 10_000
-SHARING = Sharing(ROOT / ".tailorbird" / "tests-shared")
-SHARED_BY_ALL = {"stack", "tmp_path_factory"}
 
 
 @pytest.fixture(scope="session")
@@ -46,59 +39,18 @@ def stack() -> Iterator[Stack]:
         else StackSettings.from_environ(own, ROOT, home=Path(".tailorbird/tests"), port_offset=PORT_OFFSET)
     )
     servers = Stack(settings)
-    only = os.environ.get("TAILORBIRD_TESTS_SERVICES")
-
-    def start() -> None:
-        if not shared:
-            servers.down(purge=True)
-        with telling() as progress:
-            servers.up(progress, [name for name in SERVICES if only is None or name in only.split(",")])
-
-    def stop() -> None:
-        if not shared:
-            servers.down(purge=True)
-
+    if not shared:
+        servers.down(purge=True)
     before = dict(os.environ)
-    with SHARING.running(start, stop):
-        os.environ.update(settings.environ())
-        yield servers
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, and tests that share a fixture of their module stay together, in their order."""
-    lengths: dict[str, tuple[bool, float]] = {}
-    groups = {item: _group(item) for item in items}
-    for item, group in groups.items():
-        lengths[group] = max(lengths.get(group, (False, 0.0)), _length(item))
-        if group != item.nodeid:
-            item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: lengths[groups[item]], reverse=True)
-
-
-def _group(item: pytest.Item) -> str:
-    info: FuncFixtureInfo = item._fixtureinfo  # type: ignore[attr-defined]  # pytest has no public way to ask
-    for name, found in sorted(info.name2fixturedefs.items()):
-        if name not in SHARED_BY_ALL and found[-1].scope in ("module", "session"):
-            return item.nodeid.split("::")[0] if found[-1].scope == "module" else name
-    return item.nodeid
-
-
-def _length(item: pytest.Item) -> tuple[bool, float]:
-    """What its author allows it; servers make one wait, while others may work."""
-    limit = item.get_closest_marker("timeout")
-    return item.get_closest_marker("integration") is not None, limit.args[0] if limit else 0.0
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """An integration test runs when nobody has the servers alone; waiting for that is not its time."""
-    if item.get_closest_marker("integration") is None:
-        return (yield)
-    with SHARING.held(alone=item.get_closest_marker("alone") is not None):
-        return (yield)
+    os.environ.update(settings.environ())
+    with telling() as progress:
+        only = os.environ.get("TAILORBIRD_TESTS_SERVICES")
+        servers.up(progress, [name for name in SERVICES if only is None or name in only.split(",")])
+    yield servers
+    os.environ.clear()
+    os.environ.update(before)
+    if not shared:
+        servers.down(purge=True)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,9 @@ import pytest
 SRC = Path(__file__).parent.parent / "src"
 PACKAGES = {"cdc", "ingest", "joins", "indexer", "console"}
 LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+# The loop that most changes of a busy server pass: a call per transaction would cost what it saves (ADR 26).
+LONG_FUNCTIONS = {("whole.py", "transactions")}
 
 # What each system is talked to with. A file named `<prefix>_…` may import its row of libraries, no other file may.
 SYSTEMS: dict[str, set[str]] = {
@@ -86,6 +89,11 @@ def faults(path: Path, source: str) -> list[str]:
             owner_name = getattr(owner, "attr", getattr(owner, "id", ""))
             if node.func.attr in FILE_CALLS or (owner_name, node.func.attr) in CLOCK_CALLS:
                 found.append(f"{path.name}:{node.lineno}: a pure file calls {owner_name}.{node.func.attr}")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (path.name, node.name) not in LONG_FUNCTIONS:
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > LONGEST_FUNCTION and not generated(path):
+                found.append(f"{path.name}:{node.lineno}: {node.name} is longer than {LONGEST_FUNCTION} lines")
     if not generated(path) and len(source.splitlines()) > LONGEST_FILE:
         found.append(f"{path.name}: longer than {LONGEST_FILE} lines")
     if path.stem in libraries():
@@ -126,6 +134,7 @@ def test_file_keeps_the_rules(path: Path) -> None:
         ("run.py", "import pysolr\n"),
         ("happybase.py", ""),
         ("long.py", "x = 1\n" * (LONGEST_FILE + 1)),
+        ("long.py", "def much():\n" + "    x = 1\n" * LONGEST_FUNCTION),
     ],
 )
 def test_planted_fault_is_found(name: str, source: str) -> None:

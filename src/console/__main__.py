@@ -6,6 +6,7 @@ import logging
 import sys
 
 from cdc.words.errors import TailorbirdError
+from cdc.words.extras import extras_named
 from console.cli import app
 
 
@@ -14,7 +15,8 @@ def main() -> None:
     # it logs every attempt to reach a ZooKeeper that is away; commands say so in one line
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        app(standalone_mode=True)
+        with extras_named():
+            app(standalone_mode=True)
     except TailorbirdError as error:
         print(f"tailorbird: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

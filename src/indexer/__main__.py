@@ -8,7 +8,7 @@ import sys
 from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
 from cdc.words.errors import TailorbirdError
-from indexer.run import run_index
+from cdc.words.extras import extras_named
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,7 +24,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:
-        run_index(load_topology(options.topology), options.index, metrics_port=options.metrics_port)
+        with extras_named():
+            from indexer.run import run_index
+
+            run_index(load_topology(options.topology), options.index, metrics_port=options.metrics_port)
     except TailorbirdError as error:
         print(f"tailorbird index: {error}", file=sys.stderr)
         return error.exit_code

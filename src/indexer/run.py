@@ -19,8 +19,8 @@ from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
 from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.foreign.writer import ConditionalCollection
 from indexer.index.http_metrics import IndexMetrics
-from indexer.index.kafka_dead_letters import DeadLetters
-from indexer.index.processor import Collection, Processor, Quarantine, Tally
+from indexer.index.kafka_dead_letters import KafkaDeadLetters
+from indexer.index.processor import Collection, DeadLetters, Processor, Tally
 from indexer.peer.peer import Edits
 from indexer.peer.tcp_peer import PeerServer
 from indexer.peer.zk_registration import Client, Registration, connect
@@ -163,7 +163,7 @@ class Indexing:
         self._topology, self._index, self._client, self._peer = topology, index, client, name
         self._targets: TargetStore = StoredTargets(client, name, collection=index.collection)
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
-        self._letters = DeadLetters(
+        self._letters = KafkaDeadLetters(
             topology.log.bootstrap_servers,
             topology=topology.name,
             index=index.name,
@@ -245,7 +245,7 @@ def build_processor(
     index: Index,
     layouts: StoredLayouts,
     collections: Sequence[AnyCollection],
-    quarantine: Quarantine,
+    dead_letters: DeadLetters,
     progress: ProgressStore | None = None,
 ) -> AnyProcessor:
     """What indexes the edits of an index's table into some collections, or, without `progress`, rows of it."""
@@ -260,7 +260,7 @@ def build_processor(
             search=index.search,
             rows=ForeignReader(topology.hbase.thrift, foreign),
             collections=collections,
-            quarantine=quarantine,
+            dead_letters=dead_letters,
             progress=progress or NoProgress(),
             clock_ms=clock_ms,
             monotonic=time.monotonic,
@@ -272,7 +272,7 @@ def build_processor(
         search=index.search,
         layouts=layouts,
         collection=collections[0] if len(collections) == 1 else Fanout(collections),
-        quarantine=quarantine,
+        dead_letters=dead_letters,
         clock_ms=clock_ms,
         monotonic=time.monotonic,
     )

@@ -12,7 +12,7 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 
 from cdc.process.proc_log_lines import log_lines  # noqa: E402  # after the path is right
 from cdc.words.errors import TailorbirdError  # noqa: E402  # as above
-from joins.run import run  # noqa: E402  # as above
+from cdc.words.extras import extras_named  # noqa: E402  # as above
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,7 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:
-        run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)
+        with extras_named():
+            from joins.run import run
+
+            run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)
     except TailorbirdError as error:
         print(f"tailorbird join: {error}", file=sys.stderr)
         return error.exit_code

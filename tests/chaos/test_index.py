@@ -205,7 +205,6 @@ def _until_equal(people: ForeignLoad) -> list[str]:
     return wrong
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: SecondRegionServer) -> None:
     """kill -9 of indexers, Solr and HBase, Solr away, an indexer that joins and leaves, regions that move; poison in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.commands.cli_demo import _warm_up
+from console.demo.warm_up import rounds_until_warm
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from console.commands.cli_demo import _warm_up
 def test_two_quick_rounds_in_a_row_are_warm(seconds: list[float], rounds: int) -> None:
     """At least three rounds, at most ten; a slow one in between begins the count anew."""
     left = iter(seconds)
-    assert _warm_up(lambda: next(left)) == rounds
+    assert rounds_until_warm(lambda: next(left)) == rounds

@@ -145,7 +145,7 @@ def test_an_index_over_a_table_with_rows_is_filled(
     thrift.table(f"{name}:wide").put(b"\x01\x01row", {b"d:a": b"1"})
     outcomes = {outcome.kind: outcome for outcome in provision(topology)}
     assert (outcomes["peer"].name, outcomes["peer"].done) == (f"{name}_wide_2", "made")
-    # nobody can read a row without a layout: it is found by the scan, and quarantined
+    # nobody can read a row without a layout: it is found by the scan, and becomes a dead letter
     assert outcomes["backfill"].note == "1 rows, 1 of them dead letters"
     assert {outcome.done for outcome in provision(topology)} == {"kept"}
 

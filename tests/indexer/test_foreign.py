@@ -102,7 +102,7 @@ def processor_over(servers: Servers, store: Store) -> ForeignProcessor:
         search=(),
         rows=servers,
         collections=[servers],
-        quarantine=servers,
+        dead_letters=servers,
         progress=store,
         clock_ms=lambda: 1,
         monotonic=lambda: servers.now,

@@ -68,7 +68,7 @@ class FakeLayouts:
         return LAYOUT
 
 
-class FakeQuarantine:
+class FakeDeadLetters:
     def __init__(self) -> None:
         self.letters: list[DeadLetter] = []
         self.away = False
@@ -85,19 +85,19 @@ def solr() -> FakeSolr:
 
 
 @pytest.fixture
-def quarantine() -> FakeQuarantine:
-    return FakeQuarantine()
+def dead_letters() -> FakeDeadLetters:
+    return FakeDeadLetters()
 
 
 @pytest.fixture
-def indexer(solr: FakeSolr, quarantine: FakeQuarantine) -> Processor:
+def indexer(solr: FakeSolr, dead_letters: FakeDeadLetters) -> Processor:
     return Processor(
         table="t:wide",
         family="d",
         search=("name",),
         layouts=FakeLayouts(),
         collection=solr,
-        quarantine=quarantine,
+        dead_letters=dead_letters,
         clock_ms=lambda: 99,
         monotonic=lambda: 0.0,
     )
@@ -140,7 +140,9 @@ def test_large_batches_are_posted_in_chunks(
     assert [len(post) for post in solr.posts] == [3, 2, 3]
 
 
-def test_poison_is_isolated_and_the_rest_flows(indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine) -> None:
+def test_poison_is_isolated_and_the_rest_flows(
+    indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
+) -> None:
     """A row that does not map, one of an unknown layout and one that Solr refuses: dead letters, nothing else."""
     half = row(3)[:1]
     tally = indexer.process(
@@ -156,28 +158,28 @@ def test_poison_is_isolated_and_the_rest_flows(indexer: Processor, solr: FakeSol
         ),
         give_up=NEVER,
     )
-    assert {letter.row: letter.reason for letter in quarantine.letters} == {
+    assert {letter.row: letter.reason for letter in dead_letters.letters} == {
         CODEC.row_key({"id": 2}): "HTTP 400",
         CODEC.row_key({"id": 3}): "not a whole row: cell _layout is missing",
         CODEC.row_key({"id": 4}): "layout 9 is not stored",
     }
-    assert quarantine.letters[0].cells
+    assert dead_letters.letters[0].cells
     assert (tally.accepted, tally.barriers, tally.dead) == (2, 1, 3)
     assert names(solr.posts[-1]) == ["barrier-0"]
 
 
-def test_a_damaged_barrier_is_a_dead_letter(indexer: Processor, quarantine: FakeQuarantine) -> None:
+def test_a_damaged_barrier_is_a_dead_letter(indexer: Processor, dead_letters: FakeDeadLetters) -> None:
     """Nobody may take a batch for visible because of bytes that we could not read."""
     for value in (b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "x": 1}'):
         indexer.process(Edits.of([edit(barrier()._replace(value=value))]), give_up=NEVER)
-    assert len(quarantine.letters) == 5
+    assert len(dead_letters.letters) == 5
 
 
 def test_no_barrier_passes_when_letters_can_not_be_held(
-    indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine
+    indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
 ) -> None:
     """A dead letter that Kafka does not take sends the batch back: poison must not vanish."""
-    quarantine.away = True
+    dead_letters.away = True
     with pytest.raises(Retriable):
         indexer.process(Edits.of([edit(*row(2, "poison")), edit(barrier())]), give_up=NEVER)
     assert names(solr.posts[-1]) == ["poison"]
@@ -234,23 +236,23 @@ def test_a_batch_sent_again_goes_on_where_it_was(
 
 
 def test_poison_is_looked_at_once_however_often_its_batch_comes(
-    indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine, monkeypatch: pytest.MonkeyPatch
+    indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch full of poison ends some time too: what was buried is not posted again, and its letters are not lost."""
+    """A batch full of poison ends some time too: what was refused is not posted again, and its letters are not lost."""
     monkeypatch.setattr(processor, "CHUNK_DOCUMENTS", 2)
     batch = [edit(*row(n, "poison" if n < 2 else "Ada")) for n in range(4)] + [edit(*row(9, layout_id=5))]
     solr.away_after = 1
     with pytest.raises(Retriable):
         indexer.process(Edits.of(batch), give_up=NEVER)
-    assert quarantine.letters == []
+    assert dead_letters.letters == []
     solr.away_after = None
     tally = indexer.process(Edits.of(batch), give_up=NEVER)
-    assert (tally.accepted, tally.dead, len(quarantine.letters)) == (2, 3, 3)
+    assert (tally.accepted, tally.dead, len(dead_letters.letters)) == (2, 3, 3)
     assert [names(post) for post in solr.posts] == [["poison", "poison"], ["Ada", "Ada"]]
 
 
 def test_an_unknown_layout_is_looked_for_once_a_batch(
-    indexer: Processor, quarantine: FakeQuarantine, monkeypatch: pytest.MonkeyPatch
+    indexer: Processor, dead_letters: FakeDeadLetters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand rows of an unknown layout ask HBase once; the next batch asks again, since it may be stored by now."""
     asked: list[int] = []
@@ -273,13 +275,13 @@ def test_time_is_up_before_the_next_chunk(indexer: Processor, solr: FakeSolr) ->
 
 
 def test_fields_that_a_collection_lost_are_added_again(
-    indexer: Processor, solr: FakeSolr, quarantine: FakeQuarantine
+    indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
 ) -> None:
     """A collection made anew under a running indexer must not turn every row into a dead letter."""
     indexer.process(Edits.of([edit(*row(1))]), give_up=NEVER)
     solr.fields.clear()
     assert indexer.process(Edits.of([edit(*row(2))]), give_up=NEVER).accepted == 1
-    assert quarantine.letters == []
+    assert dead_letters.letters == []
 
 
 def test_a_refused_barrier_stops_the_process(

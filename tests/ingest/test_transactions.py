@@ -148,17 +148,17 @@ def test_a_moved_key_is_deleted_and_created() -> None:
         (rows("delete", BROKEN), []),
     ],
 )
-def test_a_quarantined_image_counts_as_no_row(fact: RowsLogged, ops: list[str]) -> None:
+def test_a_refused_image_counts_as_no_row(fact: RowsLogged, ops: list[str]) -> None:
     """What cannot be told is in the dead letters with its values; nothing stale stays in its place."""
     transactions, records = feed(fact)
     assert [e["op"] for e in envelopes(records)] == ops
     letters = [orjson.loads(r.value) for r in records if r.topic == "top.deadletters" and r.value]
-    assert len(letters) == transactions.quarantined >= 1
+    assert len(letters) == transactions.refused >= 1
     assert all(letter["values"] == BROKEN.values and letter["why"] == BROKEN.why for letter in letters)
     assert all(letter["gtid"] == f"{UUID}:7" for letter in letters)
 
 
-def test_a_row_that_no_record_can_hold_is_quarantined() -> None:
+def test_a_row_that_no_record_can_hold_is_refused() -> None:
     """A row larger than Kafka takes goes to the dead letters, cut short; the size alone decides, before and after."""
     huge = {"id": 1, "v": "x" * MAX_IMAGE}
     _, records = feed(rows("insert", huge), rows("update", (huge, {"id": 1, "v": "small"})))

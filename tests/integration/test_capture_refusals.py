@@ -197,7 +197,6 @@ def test_a_position_that_the_server_does_not_continue(capture: Callable[..., Any
     assert "snapshot" in line
 
 
-@pytest.mark.alone
 def test_a_purged_position_is_reported(capture: Callable[..., Any]) -> None:
     """Transactions purged before they were read stop the capture by name."""
     captured = capture("t")

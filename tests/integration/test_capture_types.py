@@ -151,7 +151,7 @@ def survives(schema: TableSchema, row: Row) -> None:
 
 
 def test_zero_dates_go_to_the_dead_letters(capture: Callable[..., Any]) -> None:
-    """A row that cannot be told is quarantined with its values, its older version leaves, and nothing stops."""
+    """A row that cannot be told is a dead letter with its values, its older version leaves, and nothing stops."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, d DATE)", "INSERT INTO t VALUES (1, '2020-01-01')")
     captured.sql("SET SESSION sql_mode = ''")

@@ -182,7 +182,7 @@ def test_a_clock_that_steps_back_hides_no_row(polled: Any, seconds: int) -> None
 
 
 def test_a_polled_row_is_told_as_the_log_would_tell_it(polled: Any) -> None:
-    """Zero dates, zones and quotes in names: values are canonical, and what is not is quarantined by name."""
+    """Zero dates, zones and quotes in names: values are canonical, and what is not is refused by name."""
     polled.sql(
         "DROP TABLE t",
         "CREATE TABLE t (`a``b%` VARCHAR(9), n INT UNSIGNED, d DATETIME(6) NULL, x VARBINARY(9), "

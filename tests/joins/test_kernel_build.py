@@ -36,8 +36,11 @@ def test_kernel_is_built_by_javac(tmp_path: Path) -> None:
 
 
 def test_files_of_the_kernel_stay_small() -> None:
-    """One idea a file."""
+    """One idea a file, and lines that stand beside another's."""
     assert {file.name: n for file in proc_kernel.sources() if (n := len(file.read_text().splitlines())) > 300} == {}
+    long = [f"{file.name}:{n}" for file in proc_kernel.sources()
+            for n, line in enumerate(file.read_text().splitlines(), 1) if len(line) > 120]  # fmt: skip
+    assert long == []
 
 
 def test_a_mistake_in_the_kernel_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

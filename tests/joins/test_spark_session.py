@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from joins.engine.file_classes import forget_older
-from joins.engine.spark_archive import make_archive
-from joins.engine.spark_session import close_session, open_session
 
 SCRIPT = """
 import sys
@@ -41,19 +39,26 @@ def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(engine: str, 
     assert "java.lang.OutOfMemoryError" in done.stdout
 
 
+CLASSES = """
+import sys
+from pathlib import Path
+from joins.engine.spark_session import close_session, open_session
+
+option = f"-Xlog:class+load:file={sys.argv[2]}"
+spark = open_session("classes", partitions=1, scratch=Path(sys.argv[1]), engine="jvm", jvm=option)
+spark.range(1).count()
+close_session(spark)
+"""
+
+
 @pytest.mark.timeout(600)
 def test_classes_come_from_the_archive(tmp_path: Path) -> None:
     """Spark's, the connector's and the kernel's are in the archive that `make classes` makes."""
-    make_archive()
     loaded = tmp_path / "loaded.log"
-    session = open_session(
-        "classes", partitions=1, scratch=tmp_path / "scratch", engine="jvm", jvm=f"-Xlog:class+load:file={loaded}"
-    )
-    session.range(1).count()
-    close_session(session)
-    sources = dict(
-        line.split("] ")[-1].split(" source: ") for line in loaded.read_text().splitlines() if " source: " in line
-    )
+    subprocess.run([sys.executable, "-m", "joins.engine.spark_archive"], check=True, timeout=400)
+    subprocess.run([sys.executable, "-c", CLASSES, str(tmp_path / "scratch"), str(loaded)], check=True, timeout=200)
+    lines = [line.split("] ")[-1] for line in loaded.read_text().splitlines()]
+    sources = dict(line.split(" source: ") for line in lines if " source: " in line)
     assert sources["org.apache.spark.SparkContext"] == "shared objects file (top)"
     assert sources["tailorbird.kernel.LocalFiles"] == "shared objects file (top)"
 

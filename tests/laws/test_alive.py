@@ -10,12 +10,13 @@ import pytest
 from tests.joins.alive import run_alive
 from tests.joins.aliverandom import random_life
 from tests.joins.joincase import read_case
+from tests.laws.chunks import most_long
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "alive").glob("*.case"))
 QUICK, CHUNK, LIVES = 2000, 250, 10  # lives of one query each
 
 
-@pytest.mark.parametrize("first", range(0, QUICK, CHUNK))
+@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_what_the_servers_hold_is_what_is_stored(first: int) -> None:
     """Random lives: first starts under traffic, added tables, lost logs, tables swapped and emptied, crashes."""
     for seed in range(first, first + CHUNK):

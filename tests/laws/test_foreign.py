@@ -105,7 +105,7 @@ class World:
             search=(),
             rows=self,
             collections=[self],
-            quarantine=_NoLetters(),
+            dead_letters=_NoLetters(),
             progress=progress,
             clock_ms=lambda: self.clock,
             monotonic=lambda: 0.0,

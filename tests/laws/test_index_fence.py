@@ -102,7 +102,7 @@ def index(batches: Iterable[list[Edit]], solr: ModelSolr, processes: int = 1) ->
             search=(),
             layouts=_Layouts(),
             collection=solr,
-            quarantine=_NoLetters(),
+            dead_letters=_NoLetters(),
             clock_ms=lambda: 0,
             monotonic=lambda: 0.0,
         )

@@ -15,6 +15,7 @@ from joins.truth import simulation as simulation_module
 from tests.joins.alterrandom import random_altered_case
 from tests.joins.joincase import Case, read_case, run_case
 from tests.joins.joinrandom import random_case, random_view_case
+from tests.laws.chunks import most_long
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("*.case"))
 QUICK, CHUNK, HISTORIES = 2000, 250, 10  # histories of one query each
@@ -23,14 +24,14 @@ MATRIX = 4000
 VIEWS = 60
 
 
-@pytest.mark.parametrize("first", range(0, QUICK, CHUNK))
+@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_random_join_is_its_select(first: int) -> None:
     """Random schemas, SELECTs and histories; the same 2,000 in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_case(seed, seed // HISTORIES), seed)
 
 
-@pytest.mark.parametrize("first", range(0, ALTERED, CHUNK))
+@pytest.mark.parametrize("first", most_long(range(0, ALTERED, CHUNK)))
 def test_random_join_of_altered_tables_is_its_select(first: int) -> None:
     """Columns come, go, widen and change their names, before the query is compiled and while it runs: 1,000 cases."""
     for seed in range(first, first + CHUNK):

@@ -177,7 +177,7 @@ def test_barrier_reads_back() -> None:
 
 
 def test_null_in_a_row_key_is_refused() -> None:
-    """A row without a key can not be stored; it is quarantined by the caller."""
+    """A row without a key can not be stored; it is refused by the caller."""
     with pytest.raises(ValueError, match="c0 is NULL"):
         RowCodec(layout(["int"])).row_key({"c0": None})
 

@@ -14,9 +14,9 @@ from cdc.topology.topology import Index, Topology
 from cdc.words.errors import Fatal, Retriable
 from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.index.collapse import RowChange
-from indexer.index.kafka_dead_letters import DeadLetters
+from indexer.index.kafka_dead_letters import KafkaDeadLetters
 from indexer.index.mapping import Document, fields_of
-from indexer.index.processor import Quarantine, Tally
+from indexer.index.processor import DeadLetters, Tally
 from indexer.rebuild.rebuild import Counts, Nowhere, Scan, StateStore, TableRows
 from indexer.run import AnyCollection, AnyProcessor, build_processor
 from indexer.solr.solr_collection import SolrCollection
@@ -188,16 +188,16 @@ class Rebuilder:
                 raise
         return scan.counts()
 
-    def _letters(self) -> DeadLetters:
-        return DeadLetters(
+    def _letters(self) -> KafkaDeadLetters:
+        return KafkaDeadLetters(
             self._topology.log.bootstrap_servers,
             topology=self._topology.name,
             index=self._index.name,
             replication_factor=self._topology.log.replication_factor,
         )
 
-    def _processor(self, collections: Sequence[AnyCollection], quarantine: Quarantine) -> AnyProcessor:
-        return build_processor(self._topology, self._index, self._layouts, collections, quarantine)
+    def _processor(self, collections: Sequence[AnyCollection], dead_letters: DeadLetters) -> AnyProcessor:
+        return build_processor(self._topology, self._index, self._layouts, collections, dead_letters)
 
     @contextlib.contextmanager
     def _collection(self, name: str) -> Iterator[SolrCollection]:

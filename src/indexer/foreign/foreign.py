@@ -17,7 +17,7 @@ from cdc.words.errors import Retriable
 from indexer.foreign.mapping import Column, ForeignMapper
 from indexer.foreign.writer import ConditionalCollection, ForeignRows, ForeignWriter, columns_of
 from indexer.index.collapse import RowChange
-from indexer.index.processor import DeadLetter, Quarantine, Tally
+from indexer.index.processor import DeadLetter, DeadLetters, Tally
 from indexer.peer.peer import Edits
 from indexer.peer.wire import Write
 
@@ -86,12 +86,12 @@ class ForeignProcessor:
         search: Sequence[str],
         rows: ForeignRows,
         collections: Sequence[ConditionalCollection],
-        quarantine: Quarantine,
+        dead_letters: DeadLetters,
         progress: ProgressStore,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
-        self._table, self._quarantine, self._progress = table, quarantine, progress
+        self._table, self._dead_letters, self._progress = table, dead_letters, progress
         self._name = table.table.removeprefix("default:").encode()
         self._mapper = ForeignMapper(table, search)
         self._monotonic = monotonic
@@ -153,7 +153,7 @@ class ForeignProcessor:
             tally = Tally()
             letters = write(writer, tally)
             if letters:
-                self._quarantine.put(letters)
+                self._dead_letters.put(letters)
                 tally.dead = len(letters)
             tallies.append(tally)
         return tallies[0]

@@ -26,9 +26,9 @@ class IndexMetrics:
         self._barriers = Counter(
             "tailorbird_indexed_barriers_total", "Barriers that Solr accepted.", ["index"], registry=registry
         ).labels(index)
-        self._dead = Counter("tailorbird_dead_letters_total", "Rows quarantined.", ["stage"], registry=registry).labels(
-            "indexer"
-        )
+        self._dead = Counter(
+            "tailorbird_dead_letters_total", "Rows refused, and kept as dead letters.", ["stage"], registry=registry
+        ).labels("indexer")
         self._sent_back = Counter(
             "tailorbird_index_batches_sent_back_total", "Batches that HBase keeps.", ["index"], registry=registry
         ).labels(index)

@@ -19,7 +19,7 @@ _TIMEOUT = 20.0
 _LONGEST = 700_000
 
 
-class DeadLetters:
+class KafkaDeadLetters:
     """The topic of dead letters, connected at the first letter; safe to share between threads.
 
     At least once: a batch that HBase sends again brings its letters again. Key `indexer/<index>/<row, hex>`, value JSON

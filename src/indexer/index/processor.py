@@ -1,4 +1,4 @@
-"""One batch of edits, from cells to Solr: collapse, map, post in chunks, quarantine, then the barriers.
+"""One batch of edits, from cells to Solr: collapse, map, post in chunks, dead letters, then the barriers.
 
 When `process` returns, every row of the batch is in Solr or in the dead letters, and every barrier of the batch is in
 Solr behind them. When it raises, some may be: the batch comes again, and the fence makes the repeat harmless.
@@ -76,7 +76,7 @@ class _Batch:
     tally: Tally = field(default_factory=Tally)
     backlog: bool = False
 
-    def bury(self, change: RowChange, reason: str) -> None:
+    def refuse(self, change: RowChange, reason: str) -> None:
         self.letters[change.row] = DeadLetter(row=change.row, version=change.version, cells=change.cells, reason=reason)
 
     def is_done(self, change: RowChange) -> bool:
@@ -106,7 +106,7 @@ class LayoutStore(Protocol):
     def layout(self, layout_id: int) -> Layout: ...
 
 
-class Quarantine(Protocol):
+class DeadLetters(Protocol):
     """Where dead letters go (indexer.index.kafka_dead_letters); returns once they are held."""
 
     def put(self, letters: Sequence[DeadLetter]) -> None: ...
@@ -142,12 +142,12 @@ class Processor:
         search: Sequence[str],
         layouts: LayoutStore,
         collection: Collection,
-        quarantine: Quarantine,
+        dead_letters: DeadLetters,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
         self._table, self._family, self._search = table.encode(), family.encode(), tuple(search)
-        self._layouts, self._collection, self._quarantine = layouts, collection, quarantine
+        self._layouts, self._collection, self._dead_letters = layouts, collection, dead_letters
         self._clock_ms, self._monotonic = clock_ms, monotonic
         self._mappers: dict[int, Mapper] = {}
         self._unfinished: dict[frozenset[bytes], _Batch] = {}
@@ -172,7 +172,7 @@ class Processor:
         """Index rows that were read and not shipped; barriers are left out. Errors as `process`."""
         batch = _Batch(backlog=True)
         self._post_rows([[change for change in changes if not is_barrier(change.row)]], batch, math.inf)
-        self._bury(batch)
+        self._keep_letters(batch)
         return batch.tally
 
     def _run(self, edits: Edits, batch: _Batch, give_up: float) -> None:
@@ -191,7 +191,7 @@ class Processor:
         self._post_rows(rows(), batch, give_up)
         # behind every row of the batch, whatever their places in it
         documents = self._barriers(barriers.values(), batch)
-        self._bury(batch)
+        self._keep_letters(batch)
         if documents:
             self._post_barriers(documents, batch)
 
@@ -215,9 +215,9 @@ class Processor:
                     self._settle(post, batch)
             raise
 
-    def _bury(self, batch: _Batch) -> None:
+    def _keep_letters(self, batch: _Batch) -> None:
         if batch.letters:
-            self._quarantine.put(list(batch.letters.values()))
+            self._dead_letters.put(list(batch.letters.values()))
             batch.tally.dead = len(batch.letters)
 
     def _windows(self, edits: Edits) -> Iterator[list[Write]]:
@@ -245,7 +245,7 @@ class Processor:
             try:
                 document = self._document(change, batch, now_ms)
             except Skippable as error:
-                batch.bury(change, error.message)
+                batch.refuse(change, error.message)
                 continue
             chunk.changes.append(change)
             chunk.documents.append(document)
@@ -288,7 +288,7 @@ class Processor:
         reasons = {each.position: each.reason for each in refused}
         for position, change in enumerate(chunk.changes):
             if position in reasons:
-                batch.bury(change, reasons[position])
+                batch.refuse(change, reasons[position])
             else:
                 batch.accepted[change.row] = change.version
         batch.tally.accepted += len(chunk.documents) - len(refused)
@@ -309,7 +309,7 @@ class Processor:
             try:
                 barrier = load_barrier(change.cells[BARRIER])
             except (KeyError, ValueError, TypeError, AttributeError) as error:
-                batch.bury(change, f"not a barrier: {error!r}")
+                batch.refuse(change, f"not a barrier: {error!r}")
                 continue
             documents.append(barrier_document(barrier, change.version, now_ms=self._clock_ms()))
         return documents

@@ -166,7 +166,7 @@ def _load(stored: dict[str, Any]) -> BucketProgress:
 
 
 class Nowhere:
-    """The collection and quarantine of a dry run: everything is mapped, nothing is written.
+    """The collection and dead letters of a dry run: everything is mapped, nothing is written.
 
     `posted` hears of the documents; `ensure` is asked about fields, where they matter.
     """

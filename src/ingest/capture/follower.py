@@ -64,7 +64,7 @@ class Follower:
         self._session, self._stream = session, stream
         self._transactions, self._mends = transactions, mends
         self._snapshots = snapshots = mends.snapshots
-        self._changes, self._quarantined = snapshots.rows, snapshots.quarantined
+        self._changes, self._refused, self._quarantined = snapshots.rows, snapshots.refused, 0
         self._progressed = False
         self._last = session.clock()
         self._group = Group(session.limits, self._last)
@@ -238,8 +238,9 @@ class Follower:
         changes = transactions.changes + self._snapshots.rows
         session.observer.captured(changes - self._changes)
         self._changes = changes
-        session.observer.quarantined(transactions.quarantined + self._snapshots.quarantined - self._quarantined)
-        self._quarantined = transactions.quarantined + self._snapshots.quarantined
+        refused, quarantined = transactions.refused + self._snapshots.refused, transactions.quarantined
+        session.observer.refused(refused - self._refused, quarantined - self._quarantined)
+        self._refused, self._quarantined = refused, quarantined
         for why, table in self._mends.told():
             session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)
         session.observer.mended(self._mends.counted(), self._mends.waiting)

@@ -23,8 +23,8 @@ class Observer:
     def captured(self, changes: int) -> None:
         """So many changes were committed."""
 
-    def quarantined(self, images: int) -> None:
-        """So many row images went to the dead letters."""
+    def refused(self, images: int, quarantined: int) -> None:
+        """So many row images became dead letters, so many rows went to the quarantine as raw events."""
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
         """So many rows were read of each table whose snapshot is under way."""

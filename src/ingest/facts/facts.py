@@ -22,8 +22,8 @@ Row = dict[str, Canonical]
 class RefusedImage:
     """A row image that has no canonical form, such as one with the date 0000-00-00.
 
-    `values` are its columns as far as they can be shown, `why` names the column and the reason. It is quarantined:
-    downstream the row counts as absent until it gets an image that can be told.
+    `values` are its columns as far as they can be shown, `why` names the column and the reason. It becomes a dead
+    letter: downstream the row counts as absent until it gets an image that can be told.
     """
 
     values: dict[str, Any]

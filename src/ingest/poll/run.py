@@ -53,9 +53,9 @@ class _Reports(PollObserver):
         """See `Observer`."""
         self._inner.captured(changes)
 
-    def quarantined(self, images: int) -> None:
+    def refused(self, images: int, quarantined: int) -> None:
         """See `Observer`."""
-        self._inner.quarantined(images)
+        self._inner.refused(images, quarantined)
 
     def polled(self, table: TableId, *, backlog: int, behind_us: int | None) -> None:
         """Sets both gauges of a table, and the source's lag."""

@@ -169,7 +169,7 @@ class PollSession:
         )
         if isinstance(image, RefusedImage):
             self._append(self.recorder.dead_letter(image, info, now_ms))
-            self.observer.quarantined(1)
+            self.observer.refused(1, 0)
             return
         self._ts_ms = max(self._ts_ms, info.ts_ms)
         event = ChangeEvent(op="r", before=None, after=image, source=info, ts_ms=now_ms)

@@ -54,7 +54,7 @@ def tellable(image: Image) -> Image:
 
 
 def events(writer: TableWriter, before: Row | None, after: Row | None) -> list[tuple[bytes, Row | None, Row | None]]:
-    """The events of one changed row; none when both of its images are quarantined."""
+    """The events of one changed row; none when both of its images are refused."""
     if before is None:
         return [] if after is None else [(b"c", None, after)]
     if after is None:

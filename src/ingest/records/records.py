@@ -1,4 +1,4 @@
-"""Changes, schemas, checkpoints and what is quarantined as records of the log's topics; pure, per topology.
+"""Changes, schemas, checkpoints, dead letters and the quarantine as records of the log's topics; pure, per topology.
 
 `CHANGE` and `TableWriter` are the path that every change takes: they write the bytes of Debezium's envelope around the
 two images without building the envelope first. `cdc.formats.debezium` says what they must be, and a test compares the
@@ -135,7 +135,7 @@ class Recorder:
         return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
 
     def dead_letter(self, image: RefusedImage, info: SourceInfo, ts_ms: int) -> Record:
-        """The record of a quarantined row image: where it stood, its values as far as they can be shown, and why."""
+        """The dead letter of a refused row image: where it stood, its values as far as they can be shown, and why."""
         letter = {
             "format": FORMAT,
             "stage": "capture",

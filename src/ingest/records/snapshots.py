@@ -101,7 +101,7 @@ class Snapshots:
         self._number = 0
         self.windows: dict[TableId, set[bytes]] = {}
         self.paused = self.moved = False
-        self.quarantined = self.rows = 0
+        self.refused = self.rows = 0
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -225,7 +225,7 @@ class Snapshots:
         writer = self._recorder.writer(self._tables.schema(table), self._tables.shape(table))
         made = snapshot_records(self._recorder, writer, chunk.images, chunk.request.position, now_ms)
         records = [record for record in made if record.topic != writer.topic or record.key not in touched]
-        self.quarantined += sum(record.topic == self._recorder.dead_letters for record in records)
+        self.refused += sum(record.topic == self._recorder.dead_letters for record in records)
         self._requested.pop(table)
         self._waiting.pop(table)
         if chunk.after != PASS:

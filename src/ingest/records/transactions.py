@@ -2,7 +2,7 @@
 
 Rules, each defended by a law: sequence numbers grow by one per change and never repeat; a transaction that was cut off
 moves nothing; a huge one may be published in parts, and the next part begins at the next row; a row whose key changed
-is deleted under the old key and created under the new one; a quarantined image counts as no row, so that nothing stale
+is deleted under the old key and created under the new one; a refused image counts as no row, so that nothing stale
 stays downstream.
 """
 
@@ -83,7 +83,7 @@ class Transactions:
         self._resumed = start.open
         self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
-        self.quarantined = 0
+        self.refused = self.quarantined = 0  # images, dead letters each; rows kept as raw events
         self.kept: dict[str, int] = dict(start.state.get("kept", {}))
         self.moved = False
 
@@ -356,7 +356,7 @@ class Transactions:
             images: list[Image | None] = [None if image is None else tellable(image) for image in pair]
             for image in images:
                 if isinstance(image, RefusedImage):
-                    self.quarantined += 1
+                    self.refused += 1
                     info = self._info(fact.table, fact.file, fact.pos)
                     records.append(self._recorder.dead_letter(image, info, now_ms))
             for op, old, new in events(writer, *(None if isinstance(i, RefusedImage) else i for i in images)):

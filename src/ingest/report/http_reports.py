@@ -12,6 +12,7 @@ from prometheus_client import Counter, Gauge
 
 from cdc.process.verdict import Verdict
 from cdc.topology.topology import Source
+from cdc.words import naming
 from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
 from ingest.capture.observer import Observer
@@ -20,7 +21,10 @@ from ingest.report.health import Health
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
 LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until committed in the log", ["source"])
-DEAD_LETTERS = Counter("tailorbird_dead_letters", "What could not be handled and was quarantined", ["stage"])
+DEAD_LETTERS = Counter(
+    "tailorbird_dead_letters", "Records and row images that were refused, and kept as dead letters", ["stage"]
+)
+QUARANTINED = Counter("tailorbird_quarantined", "Rows kept as raw events until their columns are known", ["source"])
 RESTARTS = Counter("tailorbird_capture_restarts", "Sessions ended by a server that was away", ["source"])
 _STREAM = ["plugin", "name", "context"]
 BEHIND = Gauge(
@@ -31,7 +35,9 @@ BEHIND = Gauge(
 SINCE_EVENT = Gauge("debezium_metrics_MilliSecondsSinceLastEvent", "Since changes were last published", _STREAM)
 # gauges, since Debezium's exporter gives them without the ending that counters get
 EVENTS = Gauge("debezium_metrics_TotalNumberOfEventsSeen", "Changes published since the process started", _STREAM)
-ERRONEOUS = Gauge("debezium_metrics_NumberOfErroneousEvents", "Row images that were quarantined", _STREAM)
+ERRONEOUS = Gauge(
+    "debezium_metrics_NumberOfErroneousEvents", "Row images that were refused, and rows in quarantine", _STREAM
+)
 COMMITTED = Gauge(
     "debezium_metrics_NumberOfCommittedTransactions", "Commits in Kafka, of one or more of theirs", _STREAM
 )
@@ -59,6 +65,7 @@ class Reports(Observer):
         self._log, name = log, source.name
         self._captured, self._lag = CAPTURED.labels(name), LAG.labels(name)
         self._name = name
+        self._letters, self._kept = naming.dead_letter_topic(topology), naming.quarantine_topic(topology)
         self._dead = DEAD_LETTERS.labels("capture")
         server = f"{topology}.{name}"
         stream, snapshot = (source.type, server, "streaming"), (source.type, server, "snapshot")
@@ -107,12 +114,16 @@ class Reports(Observer):
             self._last = time.monotonic()
             self._health.captured(self._last)
 
-    def quarantined(self, images: int) -> None:
+    def refused(self, images: int, quarantined: int) -> None:
         """Counts, and says so: somebody has to look."""
         if images:
             self._dead.inc(images)
             self._erroneous.inc(images)
-            self._log.warning("rows quarantined", rows=images, topic="deadletters", **self._place())
+            self._log.warning("row images refused", images=images, topic=self._letters, **self._place())
+        if quarantined:
+            QUARANTINED.labels(self._name).inc(quarantined)
+            self._erroneous.inc(quarantined)
+            self._log.warning("rows quarantined", rows=quarantined, topic=self._kept, **self._place())
 
     def mended(self, counts: Mapping[str, int], waiting: int) -> None:
         """Counts."""

@@ -6,21 +6,19 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-
-import pyspark
 
 from cdc.words.artefacts import cache_folder
 
 _KEPT = 4  # archives of other jars: 150 MB each, and the newest belong to checkouts that are at work
 
 
-def archive_of(jars: Sequence[Path]) -> Path:
-    """The archive for a class path of these jars and Spark's, made or not."""
-    spark = Path(pyspark.__file__).parent
+def archive_of(jars: Sequence[Path], spark: Path) -> Path:
+    """The archive for a class path of these jars and those of `spark`, pyspark's folder; made or not."""
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java") or ""
     release = Path(os.path.realpath(java)).parents[1] / "release"
-    parts = [pyspark.__version__, str(spark), *map(str, jars), release.read_text() if release.exists() else str(java)]
+    parts = [version("pyspark"), str(spark), *map(str, jars), release.read_text() if release.exists() else str(java)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return cache_folder(os.environ) / "classes" / f"{digest}.jsa"
 

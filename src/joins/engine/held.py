@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from joins.query.plan import KeyedJoin, Plan, Step
-from joins.steps.records import Values, ts_of, unpack, values_of, values_of_text
+from joins.steps.records import SINK, Values, ts_of, unpack, values_of, values_of_text
 
 _APART = b"\xff"
 Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value
@@ -32,7 +32,7 @@ def keys_of(plan: Plan, key: str) -> dict[bytes, str]:
     """Every k under which the state may hold something of a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
     values_of_text(key.encode())
     found = {bytes([step.number]) + key.encode(): _name(step) for step in plan.steps}
-    return {k: name for k, name in found.items() if k[0] != 0xFF}
+    return {k: name for k, name in found.items() if k[0] != SINK}
 
 
 def _name(step: Step) -> str:

@@ -28,7 +28,7 @@ class JoinMetrics:
             "tailorbird_joined_rows_total", "Rows put or deleted in HBase.", ["table"], registry=registry
         ).labels(table)
         self._dead = Counter(
-            "tailorbird_dead_letters_total", "Records quarantined.", ["stage"], registry=registry
+            "tailorbird_dead_letters_total", "Records refused, and kept as dead letters.", ["stage"], registry=registry
         ).labels("join")
         self._batch = gauge("batch", "The last batch that was written whole.").labels(table)
         self._input = gauge("input_changes_per_second", "Changes read per second in the last batch.").labels(table)

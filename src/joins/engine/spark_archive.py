@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from cdc.topology.reader import read_topology
 from cdc.words.naming import change_topic
 from cdc.words.schema import Column, TableId, TableSchema
 from joins.engine.file_classes import forget_older
-from joins.engine.proc_jvm import prepare_environment
+from joins.engine.proc_jvm import empty_folder, prepare_environment
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_session import SPARK, class_archive, close_session, open_session
 from joins.kernel.program import program_of
@@ -50,25 +49,28 @@ def make_archive() -> Path:
     archive = class_archive()
     if archive.exists():
         return archive
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    new = archive.with_suffix(f".{os.getpid()}")
-    with tempfile.TemporaryDirectory() as folder:
-        session = open_session(
-            "archive",
-            partitions=2,
-            scratch=Path(folder) / "spark",
-            engine="jvm",
-            jvm=f"-XX:ArchiveClassesAtExit={new} -Xlog:disable",
-        )
-        _join(session, Path(folder))
-        gateway: Any = session.sparkContext._gateway
-        close_session(session)
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # so the JVM ends in order, and writes before it does
-        gateway.proc.wait(300)
-    new.replace(archive)
+    folder = archive.with_suffix(f".{os.getpid()}")
+    empty_folder(folder)
+    try:
+        _archived(folder, folder / archive.name)
+        (folder / archive.name).replace(archive)
+    finally:
+        empty_folder(folder)
+        folder.rmdir()
     forget_older(archive)
     return archive
+
+
+def _archived(folder: Path, file: Path) -> None:
+    """Write what a small join has loaded to `file`."""
+    options = f"-XX:ArchiveClassesAtExit={file} -Xlog:disable"
+    session = open_session("archive", partitions=2, scratch=folder / "spark", engine="jvm", jvm=options)
+    _join(session, folder)
+    gateway: Any = session.sparkContext._gateway
+    close_session(session)
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # so the JVM ends in order, and writes before it does
+    gateway.proc.wait(300)
 
 
 def _join(session: SparkSession, folder: Path) -> None:

@@ -153,7 +153,7 @@ def _write_no_checksums(session: SparkSession) -> None:
 
 def class_archive() -> Path:
     """The classes of a local session's JVM, archived or not: see `joins.engine.spark_archive`."""
-    return archive_of(jars_of("jvm"))
+    return archive_of(jars_of("jvm"), SPARK)
 
 
 def jars_of(engine: Engine) -> list[Path]:

@@ -51,7 +51,7 @@ final class Envelope {
     return json;
   }
 
-  /** Fills the event, whose partition and offset `v` are known; IOException with the reason for what is no envelope. */
+  /** Fills the event, whose partition and offset are known; IOException with the reason for what is no envelope. */
   void read(byte[] value, byte[] key, Event event) throws IOException {
     try {
       parse(value, event, true);
@@ -184,7 +184,7 @@ final class Envelope {
   /** Whether a column that is not there was added later; else it was dropped. */
   private boolean added(Event event) {
     JsonNode end = Message.at(ends, String.valueOf(event.partition));
-    return end != null && event.v < end.asLong();
+    return end != null && event.version < end.asLong();
   }
 
   static byte[] quoted(String text) {

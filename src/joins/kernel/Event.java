@@ -4,7 +4,7 @@ package tailorbird.kernel;
 final class Event {
   char op = ' ';
   byte[][] before, after;
-  long ts, sequence, v;
+  long ts, sequence, version;
   int partition;
   boolean partial; // the log may lack what its row was before (`cdc.words.event.SourceInfo`), or this record what it is
   boolean told; // nothing may be left out because it was said before

@@ -1,6 +1,7 @@
 package tailorbird.kernel;
 
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.*;
 import org.apache.spark.sql.*;
 import org.apache.spark.sql.streaming.*;
@@ -8,8 +9,9 @@ import scala.Tuple2;
 import scala.collection.immutable.Seq;
 
 /**
- * Makes an order for logs that have none: `joins.steps.state.latest_step`, then routing. State per row: its version and packed values, or of a deleted row the
- * version alone, which is forgotten after as long as the log is sure to keep what could come again.
+ * Makes an order for logs that have none: `joins.steps.state.latest_step`, then routing. State per row: its version and
+ * packed values, or of a deleted row the version alone, which is forgotten after as long as the log is sure to keep
+ * what could come again.
  */
 public final class Latest extends StatefulProcessor<Object, Object, Object> {
   private final String program;
@@ -29,34 +31,39 @@ public final class Latest extends StatefulProcessor<Object, Object, Object> {
 
   public void init(OutputMode mode, TimeMode time) {
     sources = Source.all(program, conditions);
-    TTLConfig remembered = new TTLConfig(java.time.Duration.ofMillis(Message.at(Message.parsed(program), "tombstone_ms").asLong()));
+    long tombstones = Message.at(Message.parsed(program), "tombstone_ms").asLong();
+    TTLConfig remembered = new TTLConfig(Duration.ofMillis(tombstones));
     newest = getHandle().getValueState("newest_v2", Encoders.BINARY(), TTLConfig.NONE());
     deleted = getHandle().getValueState("deleted_v2", Encoders.BINARY(), remembered);
   }
 
-  public scala.collection.Iterator<Object> handleInputRows(Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
-    byte[] k = (byte[]) group, last = null;
+  public scala.collection.Iterator<Object> handleInputRows(
+      Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
+    byte[] key = (byte[]) group, last = null;
     List<Object> out = new ArrayList<Object>();
     while (input.hasNext()) {
-      Object message = input.next();
-      byte[] m = (byte[]) ((Tuple2) message)._2();
-      if (m[0] != Message.PUT && m[0] != Message.GONE || k[0] != Message.STAR) out.add(message);
-      else if (last == null || Message.v(m) > Message.v(last)) last = m;
+      Object next = input.next();
+      byte[] message = (byte[]) ((Tuple2) next)._2();
+      if (message[0] != Message.PUT && message[0] != Message.GONE || key[0] != Message.STAR) out.add(next);
+      else if (last == null || Message.version(message) > Message.version(last)) last = message;
     }
-    if (last == null) return Message.asScala(out.iterator());
-    byte[] live = (byte[]) newest.get(), state = live == null ? (byte[]) deleted.get() : live;
-    if (state != null && Message.v(last) <= ByteBuffer.wrap(state).getLong()) return Message.asScala(out.iterator());
-    Source source = sources[k[1]];
-    Event event = new Event();
-    ByteBuffer p = ByteBuffer.wrap(Message.p(last));
-    event.ts = p.getLong();
-    event.before = live == null ? null : Message.unpacked(ByteBuffer.wrap(live, 8, live.length - 8), source.width);
-    event.after = last[0] == Message.GONE ? null : Message.unpacked(p, source.width);
-    byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
-    byte[] now = ByteBuffer.allocate(8 + values.length).putLong(Message.v(last)).put(values).array();
-    (event.after == null ? deleted : newest).update(now);
-    if (state != null && (live == null) != (event.after == null)) (live == null ? deleted : newest).clear();
-    source.route(event, out);
+    if (last != null) happened(sources[key[1]], last, out);
     return Message.asScala(out.iterator());
+  }
+
+  /** The newest of a batch about one row: kept and routed, unless the state is younger. */
+  private void happened(Source source, byte[] message, Collection<Object> out) {
+    byte[] live = (byte[]) newest.get(), known = live == null ? (byte[]) deleted.get() : live;
+    if (known != null && Message.version(message) <= ByteBuffer.wrap(known).getLong()) return;
+    Event event = new Event();
+    ByteBuffer payload = ByteBuffer.wrap(Message.payload(message));
+    event.ts = payload.getLong();
+    event.before = live == null ? null : Message.unpacked(ByteBuffer.wrap(live, 8, live.length - 8), source.width);
+    event.after = message[0] == Message.GONE ? null : Message.unpacked(payload, source.width);
+    byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
+    byte[] now = ByteBuffer.allocate(8 + values.length).putLong(Message.version(message)).put(values).array();
+    (event.after == null ? deleted : newest).update(now);
+    if (known != null && (live == null) != (event.after == null)) (live == null ? deleted : newest).clear();
+    source.route(event, out);
   }
 }

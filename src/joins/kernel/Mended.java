@@ -4,8 +4,8 @@ import java.nio.ByteBuffer;
 import java.util.*;
 
 /**
- * What a marker stands for, found by reading its partition again in front of it: `joins.steps.truncation.mended`. Rows are
- * held in memory, at most MOST of them: where there are more, half of the keys waits for another reading.
+ * What a marker stands for, found by reading its partition again in front of it: `joins.steps.truncation.mended`. Rows
+ * are held in memory, at most MOST of them: where there are more, half of the keys waits for another reading.
  */
 final class Mended implements Iterator<Event> {
   private static final int MOST = 250000;
@@ -59,7 +59,7 @@ final class Mended implements Iterator<Event> {
     event.told = true;
     event.mends = true;
     // of a log without order, a row seen at that moment is younger
-    event.v = source.latest() ? 2 * marker.sequence - 1 : marker.v;
+    event.version = source.latest() ? 2 * marker.sequence - 1 : marker.version;
     found.add(event);
   }
 

@@ -8,61 +8,82 @@ import org.apache.spark.sql.streaming.*;
 import scala.Tuple2;
 
 /**
- * What travels between the steps: (k, m), m opaque to Spark: op (1 byte), v (8, big-endian), length of r (4), r, p; a payload p is ts_ms (8) and the values
- * as the inside of a JSON array, empty for an absent row. `joins.steps.records` says what each means and writes the same bytes.
- * The sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
+ * What travels between the steps: (k, m), m opaque to Spark: op (1 byte), version (8, big-endian), length of the row's
+ * name (4), that name, payload. A payload is ts_ms (8) and the values as the inside of a JSON array, empty for an
+ * absent row. `joins.steps.records` says what each op means and writes the same bytes (its v, r and p).
+ *
+ * All sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
  */
 public final class Message {
-  static final byte DIM_PUT = 0, DIM_GONE = 1, PUT = 2, MOVED = 3, GONE = 4, PART = 5, ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9, NEW = 10, SURE = 11, LOST = 12;
+  static final byte DIM_PUT = 0, DIM_GONE = 1; // the right side of a join
+  static final byte PUT = 2, MOVED = 3, GONE = 4, NEW = 10, SURE = 11, LOST = 12; // a row that points at a key
+  static final byte PART = 5; // of a star's row
+  static final byte ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9; // to the sink
   static final byte SINK = (byte) 0xFF, STAR = (byte) 0x80;
   static final byte[] NONE = new byte[0];
+  private static final int VERSION = 1, LENGTH = 9, ROW = 13; // where each begins
+  private static final int TIME = 8; // a payload's first bytes
 
   static Encoder<Tuple2<byte[], byte[]>> encoder() {
     return Encoders.tuple(Encoders.BINARY(), Encoders.BINARY());
   }
 
-  static Tuple2<byte[], byte[]> of(int target, byte[] key, byte op, long v, byte[] r, byte[] p) {
-    byte[] k = ByteBuffer.allocate(1 + key.length).put((byte) target).put(key).array();
-    return new Tuple2<byte[], byte[]>(k, ByteBuffer.allocate(13 + r.length + p.length).put(op).putLong(v).putInt(r.length).put(r).put(p).array());
+  /** A message for `target`: a hop's number, a star's, or SINK. */
+  static Tuple2<byte[], byte[]> of(int target, byte[] key, byte op, long version, byte[] row, byte[] payload) {
+    byte[] to = ByteBuffer.allocate(1 + key.length).put((byte) target).put(key).array();
+    ByteBuffer message = ByteBuffer.allocate(ROW + row.length + payload.length).put(op).putLong(version);
+    return new Tuple2<byte[], byte[]>(to, message.putInt(row.length).put(row).put(payload).array());
   }
 
-  static long v(byte[] m) {
-    return ByteBuffer.wrap(m).getLong(1);
+  static long version(byte[] message) {
+    return ByteBuffer.wrap(message).getLong(VERSION);
   }
 
-  /** Whether what `m` says holds; between two that nothing orders the bytes decide, so that a replay says the same. */
-  static boolean newer(byte[] m, byte[] other) {
-    if (v(m) != v(other)) return v(m) > v(other);
-    int from = 13 + ByteBuffer.wrap(m).getInt(9), begins = 13 + ByteBuffer.wrap(other).getInt(9);
-    return Arrays.compareUnsigned(m, from, m.length, other, begins, other.length) >= 0;
+  /** Whether what `message` says holds; between two that nothing orders the bytes decide: a replay says the same. */
+  static boolean newer(byte[] message, byte[] other) {
+    if (version(message) != version(other)) return version(message) > version(other);
+    int from = payloadAt(message), begins = payloadAt(other);
+    return Arrays.compareUnsigned(message, from, message.length, other, begins, other.length) >= 0;
   }
 
-  static byte[] r(byte[] m) {
-    return Arrays.copyOfRange(m, 13, 13 + ByteBuffer.wrap(m).getInt(9));
+  /** The name of the row that a message is about. */
+  static byte[] row(byte[] message) {
+    return Arrays.copyOfRange(message, ROW, payloadAt(message));
   }
 
-  static byte[] p(byte[] m) {
-    return Arrays.copyOfRange(m, 13 + ByteBuffer.wrap(m).getInt(9), m.length);
+  static byte[] payload(byte[] message) {
+    return Arrays.copyOfRange(message, payloadAt(message), message.length);
+  }
+
+  private static int payloadAt(byte[] message) {
+    return ROW + ByteBuffer.wrap(message).getInt(LENGTH);
   }
 
   /** One payload of two; an empty `right` is so many NULLs. */
   static byte[] joined(byte[] left, byte[] right, byte[] nulls) {
-    ByteBuffer out = ByteBuffer.allocate(left.length + (right.length == 0 ? nulls.length : right.length - 7)).put(left);
+    int more = right.length == 0 ? nulls.length : right.length - TIME + 1; // a comma in place of its time
+    ByteBuffer out = ByteBuffer.allocate(left.length + more).put(left);
     if (right.length == 0) return out.put(nulls).array();
     long ts = Math.max(out.getLong(0), ByteBuffer.wrap(right).getLong());
-    return out.put((byte) ',').put(right, 8, right.length - 8).putLong(0, ts).array();
+    return out.put((byte) ',').put(right, TIME, right.length - TIME).putLong(0, ts).array();
   }
 
+  /** So many NULLs behind a row's values. */
   static byte[] nulls(int count) {
     return String.join("", Collections.nCopies(count, ",null")).getBytes();
   }
 
-  /** A node's whole row (p null: its end) for whom it is meant: the sink, or the hop whose right side it is. Put beats gone: v. */
-  static Tuple2<byte[], byte[]> result(int target, byte[] id, byte[] p, long v) {
+  /**
+   * A node's whole row (`payload` null: its end) for whom it is meant: the sink, or the hop whose right side it is. The
+   * version lets what puts a row beat what ends it.
+   */
+  static Tuple2<byte[], byte[]> result(int target, byte[] id, byte[] payload, long version) {
     boolean sink = (byte) target == SINK;
-    return of(target, id, p == null ? sink ? ROW_GONE : DIM_GONE : sink ? ROW_PUT : DIM_PUT, v, NONE, p == null ? NONE : p);
+    if (payload == null) return of(target, id, sink ? ROW_GONE : DIM_GONE, version, NONE, NONE);
+    return of(target, id, sink ? ROW_PUT : DIM_PUT, version, NONE, payload);
   }
 
+  /** Parts, each behind its length: `unpacked` takes them apart. */
   static byte[] packed(byte[][] parts) {
     int length = 0;
     for (int i = 0; i < parts.length; i++) length += 4 + parts[i].length;
@@ -85,19 +106,23 @@ public final class Message {
     }
   }
 
-  static JsonNode at(JsonNode node, Object where) { // Janino sees only the supertype's `get`
-    return where instanceof String ? (JsonNode) node.get((String) where) : (JsonNode) node.get(((Integer) where).intValue());
+  /** A field of an object, or an item of an array. */
+  static JsonNode at(JsonNode node, Object where) {
+    if (where instanceof String) return (JsonNode) node.get((String) where); // Janino sees the supertype's `get` only
+    return (JsonNode) node.get(((Integer) where).intValue());
   }
 
-  static scala.collection.Iterator<Object> asScala(Iterator<Object> it) {
-    return scala.jdk.javaapi.CollectionConverters.asScala(it);
+  static scala.collection.Iterator<Object> asScala(Iterator<Object> items) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(items);
   }
 
   /** Puts a stateful step behind `messages` (k, m). */
   @SuppressWarnings({"unchecked", "rawtypes"})
   static Dataset<Row> through(Dataset<Row> messages, StatefulProcessor step, TimeMode time) {
     Dataset<Row> input = messages.toDF(new String[] {"_1", "_2"}); // as the tuple's fields are called
-    return ((Dataset) input.groupBy(new Column[] {input.col("_1")}).as(Encoders.BINARY(), (Encoder) encoder())
-        .transformWithState(step, time, OutputMode.Append(), (Encoder) encoder())).toDF(new String[] {"k", "m"});
+    RelationalGroupedDataset grouped = input.groupBy(new Column[] {input.col("_1")});
+    KeyValueGroupedDataset keyed = grouped.as(Encoders.BINARY(), (Encoder) encoder());
+    Dataset out = keyed.transformWithState(step, time, OutputMode.Append(), (Encoder) encoder());
+    return out.toDF(new String[] {"k", "m"});
   }
 }

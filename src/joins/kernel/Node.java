@@ -41,21 +41,21 @@ final class Node {
     byte[] now = after == null ? null : Source.joined(to, id, 0);
     if (after != null) ByteBuffer.wrap(after).putLong(event.ts);
     boolean same = old != null && Arrays.equals(old, now);
-    if (hops.length == 0 && old != null && !same) out.add(Message.result(target, old, null, event.v));
-    if (hops.length == 0 && now != null) out.add(Message.result(target, now, after, event.v));
+    if (hops.length == 0 && old != null && !same) out.add(Message.result(target, old, null, event.version));
+    if (hops.length == 0 && now != null) out.add(Message.result(target, now, after, event.version));
     for (int hop = 0; hop < hops.length; hop++) {
       byte[] left = old == null ? null : key(hop, from, old);
       byte[] right = now == null ? null : key(hop, to, now);
       boolean moved = !same || !Arrays.equals(left, right);
       if (left != null && moved) {
         byte end = event.mends ? Message.LOST : Message.GONE;
-        out.add(Message.of(hops[hop], left, same ? Message.MOVED : end, event.v, old, Message.NONE));
+        out.add(Message.of(hops[hop], left, same ? Message.MOVED : end, event.version, old, Message.NONE));
       }
       if (right == null || hop > 0 && !moved && !event.told) continue;
       // what the filter hid before was never told, unless the log does not say what was before
       boolean fresh = before == null && !event.told && (event.op == 'c' || event.before != null);
       byte op = event.mends ? Message.SURE : fresh ? Message.NEW : Message.PUT;
-      out.add(Message.of(hops[hop], right, op, event.v, now, hop == 0 ? after : Message.NONE));
+      out.add(Message.of(hops[hop], right, op, event.version, now, hop == 0 ? after : Message.NONE));
     }
   }
 

@@ -5,8 +5,8 @@ import java.time.Duration;
 import java.util.*;
 
 /**
- * The records in front of a marker in its partition, read again from Kafka in their order. By reflection: Kafka's client comes with Spark's connector, which is
- * not among the jars that the kernel is compiled against.
+ * The records in front of a marker in its partition, read again from Kafka in their order. By reflection: Kafka's
+ * client comes with Spark's connector, which is not among the jars that the kernel is compiled against.
  */
 final class Past implements Iterator<Object[]> {
   private static final String CLIENTS = "org.apache.kafka.clients.consumer.", COMMON = "org.apache.kafka.common.";
@@ -32,7 +32,9 @@ final class Past implements Iterator<Object[]> {
     settings.put("value.deserializer", settings.get("key.deserializer"));
     consumers = Class.forName(CLIENTS + "KafkaConsumer", true, loader);
     records = Class.forName(CLIENTS + "ConsumerRecord", true, loader);
-    partition = Class.forName(COMMON + "TopicPartition", true, loader).getConstructor(new Class[] {String.class, int.class}).newInstance(new Object[] {topic, Integer.valueOf(number)});
+    Class<?> partitions = Class.forName(COMMON + "TopicPartition", true, loader);
+    Object[] place = {topic, Integer.valueOf(number)};
+    partition = partitions.getConstructor(new Class[] {String.class, int.class}).newInstance(place);
     consumer = consumers.getConstructor(new Class[] {Map.class}).newInstance(new Object[] {settings});
     Object all = Collections.singletonList(partition);
     call("assign", Collection.class, all);
@@ -42,21 +44,30 @@ final class Past implements Iterator<Object[]> {
   public boolean hasNext() {
     try {
       long deadline = System.currentTimeMillis() + PATIENCE_MS;
-      while (next == null) {
-        if (polled.hasNext()) {
-          Object record = polled.next();
-          long offset = ((Long) field(record, "offset")).longValue();
-          if (offset < end) next = new Object[] {Long.valueOf(offset), field(record, "key"), field(record, "value")};
-          continue;
-        }
-        if (((Long) call("position", partition.getClass(), partition)).longValue() >= end) return false;
-        if (System.currentTimeMillis() > deadline) throw new IllegalStateException(what + ": Kafka does not give what is in front of the marker at offset " + end + "; is it running?");
-        polled = ((Iterable<?>) call("poll", Duration.class, Duration.ofMillis(500))).iterator();
+      while (next == null && (polled.hasNext() || poll(deadline))) {
+        if (polled.hasNext()) take(polled.next());
       }
-      return true;
+      return next != null;
     } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(what + ": can not be read again: " + (e.getCause() == null ? e : e.getCause()), e);
+      Object why = e.getCause() == null ? e : e.getCause();
+      throw new IllegalStateException(what + ": can not be read again: " + why, e);
     }
+  }
+
+  /** Asks Kafka for more; false once all in front of the marker was given. */
+  private boolean poll(long deadline) throws ReflectiveOperationException {
+    if (((Long) call("position", partition.getClass(), partition)).longValue() >= end) return false;
+    if (System.currentTimeMillis() > deadline) {
+      String wanted = "what is in front of the marker at offset " + end;
+      throw new IllegalStateException(what + ": Kafka does not give " + wanted + "; is it running?");
+    }
+    polled = ((Iterable<?>) call("poll", Duration.class, Duration.ofMillis(500))).iterator();
+    return true;
+  }
+
+  private void take(Object record) throws ReflectiveOperationException {
+    Long offset = (Long) field(record, "offset");
+    if (offset.longValue() < end) next = new Object[] {offset, field(record, "key"), field(record, "value")};
   }
 
   public Object[] next() {

@@ -6,9 +6,9 @@ import org.apache.spark.sql.*;
 import scala.collection.immutable.Seq;
 
 /**
- * Records of the log (topic, partition, offset, key, value) → messages: `joins.steps.route`. Debezium's envelope is read in
- * one pass over its bytes, and the values of used columns stay JSON text. What can not be read becomes a REFUSED
- * message; nothing here raises for bad data.
+ * Records of the log (topic, partition, offset, key, value) → messages: `joins.steps.route`. Debezium's envelope is
+ * read in one pass over its bytes, and the values of used columns stay JSON text. What can not be read becomes a
+ * REFUSED message; nothing here raises for bad data.
  */
 public final class Router implements MapPartitionsFunction<Object, Object> {
   private final String program;

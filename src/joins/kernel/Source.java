@@ -56,7 +56,7 @@ final class Source {
   Event read(Row record, Collection<Object> out) {
     Event event = new Event();
     event.partition = record.getInt(1);
-    event.v = record.getLong(2);
+    event.version = record.getLong(2);
     try {
       envelope.read((byte[]) record.get(4), record.isNullAt(3) ? null : (byte[]) record.get(3), event);
     } catch (IOException e) {
@@ -69,9 +69,9 @@ final class Source {
     }
     if (event.op == 't') return event;
     JsonNode from = Message.at(settled, String.valueOf(event.partition));
-    event.told = event.partial || from == null || event.v < from.asLong();
+    event.told = event.partial || from == null || event.version < from.asLong();
     Long floor = latest ? (Long) floors.get(Integer.valueOf(event.partition)) : null;
-    if (latest) event.v = 2 * event.sequence;
+    if (latest) event.version = 2 * event.sequence;
     if (floor == null || event.sequence >= floor.longValue()) told(event, out);
     return null;
   }
@@ -87,7 +87,7 @@ final class Source {
     byte[] k = ByteBuffer.allocate(1 + id.length).put((byte) number).put(id).array();
     byte[] p = ByteBuffer.allocate(8 + values.length).putLong(event.ts).put(values).array();
     byte op = event.after == null ? Message.GONE : Message.PUT;
-    out.add(Message.of(Message.STAR, k, op, event.v, Message.NONE, p));
+    out.add(Message.of(Message.STAR, k, op, event.version, Message.NONE, p));
   }
 
   void route(Event event, Collection<Object> out) {
@@ -107,7 +107,7 @@ final class Source {
   }
 
   Past past(Event marker) throws ReflectiveOperationException {
-    return new Past(servers, topic, marker.partition, marker.v);
+    return new Past(servers, topic, marker.partition, marker.version);
   }
 
   boolean latest() {
@@ -119,7 +119,7 @@ final class Source {
     if (record[2] == null) return null;
     Event event = new Event();
     event.partition = partition;
-    event.v = ((Long) record[0]).longValue();
+    event.version = ((Long) record[0]).longValue();
     try {
       envelope.read((byte[]) record[2], (byte[]) record[1], event);
     } catch (IOException e) {

@@ -13,7 +13,7 @@ from cdc.words import naming
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import LogicalType
 from joins.query.drift import default_of
-from joins.query.expressions import Compiler, Resolve, Typed, Unsupported, any_of
+from joins.query.expressions import ExpressionCompiler, Resolve, Typed, Unsupported, any_of
 from joins.query.flatten import Condition, Flat, FlatItem, flatten
 from joins.query.functions import FUNCTIONS
 from joins.query.plan import Expression, Finish, Hop, Node, Output, Plan, PlanSource, Sink, steps_of
@@ -37,7 +37,7 @@ def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, Tab
         assert relation.table_id is not None  # flat queries read captured tables only
         by_alias[alias] = schemas[relation.table_id]
     trees = build_trees(topology, flat, by_alias)
-    compilers = [_Compiler(topology, table, flat, tree, by_alias) for tree in trees]
+    compilers = [_PlanCompiler(topology, table, flat, tree, by_alias) for tree in trees]
     for compiler in compilers:
         if compiler.row_key_fault() is None:
             return compiler.compile()
@@ -46,7 +46,7 @@ def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, Tab
     raise topology.error(f"tables.{table.name}.row_key", *fault)
 
 
-class _Compiler:
+class _PlanCompiler:
     def __init__(
         self, topology: Topology, table: Table, flat: Flat, tree: Tree, schemas: Mapping[str, TableSchema]
     ) -> None:
@@ -273,7 +273,7 @@ class _Compiler:
         return Expression(sql=typed.sql, failed=typed.failed, type=typed.type, text=text)
 
     def _compiled(self, node: exp.Expr, place: Place, resolve: Resolve, *, condition: bool = False) -> Typed:
-        compiler = Compiler(resolve, FUNCTIONS)
+        compiler = ExpressionCompiler(resolve, FUNCTIONS)
         try:
             return compiler.condition(node) if condition else compiler.compile(node)
         except Unsupported as error:

@@ -55,7 +55,7 @@ class Unsupported(Exception):
 
 
 Resolve = Callable[[exp.Column], Typed]
-Function = Callable[["Compiler", exp.Expr], Typed]
+Function = Callable[["ExpressionCompiler", exp.Expr], Typed]
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }  # fmt: skip
@@ -88,7 +88,7 @@ def escaped(text: str) -> str:
     return "'" + quoted.replace("{", "{{").replace("}", "}}") + "'"
 
 
-class Compiler:
+class ExpressionCompiler:
     """Compiles expressions of one query with a table of functions (`joins.query.functions.FUNCTIONS`).
 
     `resolve` says what a column is, and raises Unsupported if it is nothing.
@@ -213,7 +213,7 @@ def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:
     return Typed(sql=f"TIMESTAMP_NTZ'{stamp.isoformat(sep=' ')}'", type=DATETIME)
 
 
-def _literal(compiler: Compiler, node: exp.Expr) -> Typed:
+def _literal(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if node.is_string:
         return Typed(sql=escaped(node.name), type=STRING)
     if "e" in node.name.lower():
@@ -228,27 +228,27 @@ def _literal(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=f"{number:f}" if type_.kind in INTEGERS else f"CAST('{number:f}' AS {type_})", type=type_)
 
 
-def _null(compiler: Compiler, node: exp.Expr) -> Typed:
+def _null(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     return Typed(sql="NULL", type=NULL)
 
 
-def _boolean(compiler: Compiler, node: exp.Expr) -> Typed:
+def _boolean(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     return Typed(sql="TRUE" if node.this else "FALSE", type=BOOL)
 
 
-def _not(compiler: Compiler, node: exp.Expr) -> Typed:
+def _not(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     inner = compiler.condition(node.this)
     return Typed(sql=f"(NOT {inner.sql})", type=BOOL, failed=inner.failed)
 
 
-def _connector(compiler: Compiler, node: exp.Expr) -> Typed:
+def _connector(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     left, right = compiler.condition(node.this), compiler.condition(node.expression)
     word, decided = ("AND", "FALSE") if isinstance(node, exp.And) else ("OR", "TRUE")
     failed = any_of(left.failed, guarded(f"NOT ({left.sql} <=> {decided})", right.failed))
     return Typed(sql=f"({left.sql} {word} {right.sql})", type=BOOL, failed=failed)
 
 
-def _is(compiler: Compiler, node: exp.Expr) -> Typed:
+def _is(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     inner = compiler.compile(node.this)
     if isinstance(node.expression, exp.Boolean):
         word = "TRUE" if node.expression.this else "FALSE"
@@ -260,7 +260,7 @@ def _is(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=f"({inner.sql} IS NULL)", type=BOOL, failed=inner.failed)
 
 
-def _in(compiler: Compiler, node: exp.Expr) -> Typed:
+def _in(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     items = node.expressions
     if not items:
         refuse(node, node.sql("spark"), "IN (a, b, c), a list of values")
@@ -272,13 +272,13 @@ def _in(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=sql, type=BOOL, failed=any_of(first.failed, *(typed.failed for typed in others)))
 
 
-def _between(compiler: Compiler, node: exp.Expr) -> Typed:
+def _between(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     low = exp.GTE(this=node.this, expression=node.args["low"])
     high = exp.LTE(this=node.this.copy(), expression=node.args["high"])
     return compiler.compile(exp.And(this=low, expression=high))
 
 
-def _like(compiler: Compiler, node: exp.Expr) -> Typed:
+def _like(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     inner, pattern = compiler.compile(node.this), node.expression
     if not (isinstance(pattern, exp.Literal) and pattern.is_string) or "\\" in pattern.name:
         refuse(node, node.sql("spark"), "LIKE 'a%', a literal without backslashes")
@@ -287,26 +287,26 @@ def _like(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=f"({inner.sql} LIKE {escaped(pattern.name)})", type=BOOL, failed=inner.failed)
 
 
-def _negative(compiler: Compiler, node: exp.Expr) -> Typed:
+def _negative(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         inner = compiler.compile(node.this)
         return Typed(sql=f"(-{inner.sql})", type=inner.type)
     return compiler.compile(exp.Sub(this=exp.Literal.number(0), expression=node.this))
 
 
-def _case(compiler: Compiler, node: exp.Expr) -> Typed:
+def _case(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     branches = [(branch.this, branch.args["true"]) for branch in node.args["ifs"]]
     if node.this is not None:
         branches = [(exp.EQ(this=node.this.copy(), expression=value.copy()), then) for value, then in branches]
     return _cases(compiler, node, branches, node.args.get("default"))
 
 
-def _if(compiler: Compiler, node: exp.Expr) -> Typed:
+def _if(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     return _cases(compiler, node, [(node.this, node.args["true"])], node.args.get("false"))
 
 
 def _cases(
-    compiler: Compiler, node: exp.Expr, branches: list[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
+    compiler: ExpressionCompiler, node: exp.Expr, branches: list[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
 ) -> Typed:
     conditions = [compiler.condition(condition) for condition, _ in branches]
     values = [compiler.compile(then) for _, then in branches]
@@ -323,7 +323,7 @@ def _cases(
     return Typed(sql=sql, type=type_, failed=any_of(*failures))
 
 
-def _coalesce(compiler: Compiler, node: exp.Expr) -> Typed:
+def _coalesce(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     type_, values = compiler.unified(node, [compiler.compile(item) for item in [node.this, *node.expressions]])
     failures, earlier = [], "TRUE"
     for value in values:
@@ -332,7 +332,7 @@ def _coalesce(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=f"coalesce({', '.join(v.sql for v in values)})", type=type_, failed=any_of(*failures))
 
 
-def _cast(compiler: Compiler, node: exp.Expr) -> Typed:
+def _cast(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     to = type_of_cast(node.args["to"])
     if to is None:
         refuse(node, f"CAST to {node.args['to'].sql('spark')}", "INT, BIGINT, DECIMAL(p,s), DOUBLE, STRING, DATE, …")

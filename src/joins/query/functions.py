@@ -10,7 +10,7 @@ import re
 from sqlglot import exp
 
 from cdc.words.types import LogicalType
-from joins.query.expressions import Compiler, Function, Typed, any_of, escaped, is_basic, refuse
+from joins.query.expressions import ExpressionCompiler, Function, Typed, any_of, escaped, is_basic, refuse
 from joins.query.value_types import (
     BOOL,
     DATE,
@@ -33,7 +33,7 @@ from joins.query.value_types import (
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
-def _argument(compiler: Compiler, node: exp.Expr, key: str, wanted: tuple[Family, ...]) -> Typed | None:
+def _argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tuple[Family, ...]) -> Typed | None:
     value = node.args.get(key)
     if value is None:
         return None
@@ -52,7 +52,7 @@ def _argument(compiler: Compiler, node: exp.Expr, key: str, wanted: tuple[Family
 def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Family, ...]]) -> Function:
     """A function that gives NULL only for NULL; `template` takes its arguments by position, without absent ones."""
 
-    def compile_(compiler: Compiler, node: exp.Expr) -> Typed:
+    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         if extra := [k for k, v in node.args.items() if v and k not in dict(arguments) and k not in _FLAGS]:
             refuse(node, f"{extra[0]} in {node.sql('spark')}", template)
         found = [_argument(compiler, node, key, wanted) for key, wanted in arguments]
@@ -70,7 +70,7 @@ _DAY: tuple[Family, ...] = ("date", "moment")
 
 
 def _texts(name: str) -> Function:
-    def compile_(compiler: Compiler, node: exp.Expr) -> Typed:
+    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         items = node.expressions if node.expressions else [node.this, node.expression]
         found = []
         for item in items:
@@ -86,7 +86,7 @@ def _texts(name: str) -> Function:
 
 
 def _extreme(name: str) -> Function:
-    def compile_(compiler: Compiler, node: exp.Expr) -> Typed:
+    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         items = [node.this, *node.expressions]
         operands = [compiler.compile(item) for item in items]
         timed = compiler.timed(node, list(zip(items, operands, strict=True)))
@@ -114,7 +114,7 @@ def _extreme_time(name: str, items: list[exp.Expr], operands: list[Typed], durat
 def _double(name: str) -> Function:
     """A function of real numbers: where it has no value (NaN, infinite) it gives NULL, as a failure."""
 
-    def compile_(compiler: Compiler, node: exp.Expr) -> Typed:
+    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         keys = [key for key in ("this", "expression") if node.args.get(key) is not None]
         found = [typed for key in keys if (typed := _argument(compiler, node, key, _NUMBER)) is not None]
         raw = f"{name}({', '.join(f'CAST({t.sql} AS DOUBLE)' for t in found)})"
@@ -126,20 +126,20 @@ def _double(name: str) -> Function:
     return compile_
 
 
-def _nullif(compiler: Compiler, node: exp.Expr) -> Typed:
+def _nullif(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     first = compiler.compile(node.this)
     left, right = compiler.pair(node, node.this, node.expression)
     sql = f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {first.sql} END"
     return Typed(sql=sql, type=first.type, failed=any_of(left.failed, right.failed))
 
 
-def _number(compiler: Compiler, node: exp.Expr) -> Typed:
+def _number(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed = _argument(compiler, node, "this", _NUMBER)
     assert typed is not None  # `this` is always there
     return typed if typed.type != NULL else compiler.cast(typed, INT32)
 
 
-def _absolute(compiler: Compiler, node: exp.Expr) -> Typed:
+def _absolute(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed = _number(compiler, node)
     if typed.type.kind not in INTEGERS:
         return Typed(sql=f"abs({typed.sql})", type=typed.type, failed=typed.failed)
@@ -148,7 +148,7 @@ def _absolute(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=sql, type=typed.type, failed=any_of(typed.failed, f"({sql} IS NULL AND {typed.sql} IS NOT NULL)"))
 
 
-def _round(compiler: Compiler, node: exp.Expr) -> Typed:
+def _round(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed, digits = _number(compiler, node), node.args.get("decimals")
     if digits is not None and not (isinstance(digits, exp.Literal) and digits.is_int):
         refuse(node, node.sql("spark"), "round(x, 2), digits as a number from 0")
@@ -166,7 +166,7 @@ def _round(compiler: Compiler, node: exp.Expr) -> Typed:
 
 
 def _whole(name: str) -> Function:
-    def compile_(compiler: Compiler, node: exp.Expr) -> Typed:
+    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         typed = _number(compiler, node)
         if typed.type.kind in INTEGERS:
             return compiler.cast(typed, INT64)
@@ -178,12 +178,12 @@ def _whole(name: str) -> Function:
     return compile_
 
 
-def _to_date(compiler: Compiler, node: exp.Expr) -> Typed:
+def _to_date(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     return compiler.compile(exp.TryCast(this=node.this.copy(), to=exp.DataType.build("date")))
 
 
 def _days(name: str) -> Function:
-    def compile_(compiler: Compiler, node: exp.Expr) -> Typed:
+    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         unit = node.args.get("unit")
         if unit is not None and unit.name.upper() not in ("DAY", "DAYS"):
             refuse(node, node.sql("spark"), f"{name}(date, days)")
@@ -198,7 +198,7 @@ def _days(name: str) -> Function:
     return compile_
 
 
-def _truncated(compiler: Compiler, node: exp.Expr) -> Typed:
+def _truncated(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     unit, typed = node.args["unit"].name.upper(), _argument(compiler, node, "this", _DAY)
     if unit not in _UNITS or typed is None:
         refuse(node, node.sql("spark"), "date_trunc('DAY', x), or another of " + ", ".join(sorted(_UNITS)))
@@ -206,7 +206,7 @@ def _truncated(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=sql, type=DATETIME, failed=typed.failed)
 
 
-def _formatted(compiler: Compiler, node: exp.Expr) -> Typed:
+def _formatted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed = _argument(compiler, node, "this", _DAY)
     written = re.search(r"'(.*)'", exp.TimeToStr(this=exp.Null(), format=node.args["format"]).sql("spark"))
     pattern = written[1] if written else ""
@@ -216,7 +216,7 @@ def _formatted(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=sql, type=STRING, failed=typed.failed)
 
 
-def _json(compiler: Compiler, node: exp.Expr) -> Typed:
+def _json(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed = _argument(compiler, node, "this", _TEXT)
     path = node.expression.sql("spark").strip("'")
     if typed is None or not path.startswith("$"):
@@ -224,7 +224,7 @@ def _json(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=f"get_json_object({typed.sql}, {escaped(path)})", type=STRING, failed=typed.failed)
 
 
-def _trim(compiler: Compiler, node: exp.Expr) -> Typed:
+def _trim(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if node.args.get("expression") is not None or node.args.get("collation") is not None:
         refuse(node, node.sql("spark"), "trim(x), ltrim(x) or rtrim(x)")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
@@ -233,13 +233,13 @@ def _trim(compiler: Compiler, node: exp.Expr) -> Typed:
     return Typed(sql=f"{name}({typed.sql})", type=STRING, failed=typed.failed)
 
 
-def _logarithm(compiler: Compiler, node: exp.Expr) -> Typed:
+def _logarithm(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if not (isinstance(node.this, exp.Literal) and node.this.name == "10") or node.expression is None:
         refuse(node, node.sql("spark"), "ln(x) or log10(x)")
     return _double("log10")(compiler, exp.Sqrt(this=node.expression.copy()))
 
 
-def _padded(compiler: Compiler, node: exp.Expr) -> Typed:
+def _padded(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     length = node.expression
     if not (isinstance(length, exp.Literal) and length.is_int and int(length.name) <= 10_000):
         refuse(node, node.sql("spark"), "lpad(x, 10, '0'), a length as a number up to 10000")

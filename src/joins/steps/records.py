@@ -100,16 +100,15 @@ Record = RowPut | RowGone | RefusedRecord | Floor
 
 def record_of(message: Message, outputs: Iterable[int]) -> Record:
     """What the sink is told; `outputs` = per column of the layout, its index among the values of a whole row."""
-    match message.op:
-        case 7:
-            values = values_of(message.p)
-            return RowPut([values[index] for index in outputs], ts_of(message.p))
-        case 6:
-            return RowGone(values_of_text(message.k[1:]))
-        case 8:
-            return RefusedRecord(*orjson.loads(message.p))
-        case 9:
-            return Floor(*orjson.loads(message.p))
+    if message.op == ROW_PUT:
+        values = values_of(message.p)
+        return RowPut([values[index] for index in outputs], ts_of(message.p))
+    if message.op == ROW_GONE:
+        return RowGone(values_of_text(message.k[1:]))
+    if message.op == REFUSED:
+        return RefusedRecord(*orjson.loads(message.p))
+    if message.op == FLOOR:
+        return Floor(*orjson.loads(message.p))
     raise AssertionError(f"op {message.op} at the sink")
 
 

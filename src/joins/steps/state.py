@@ -33,6 +33,7 @@ from joins.steps.records import (
     PUT,
     ROW_GONE,
     ROW_PUT,
+    SINK,
     SURE,
     Message,
     RefusedRecord,
@@ -165,12 +166,12 @@ class _Outlet:
 
 def whole_row(target: int, r: bytes, p: bytes, v: int = 1) -> Message:
     """A node's row as its consumer reads it: the hop that it is the right side of, or the sink. Put beats gone."""
-    return Message(bytes([target]) + r, ROW_PUT if target == 0xFF else DIM_PUT, b"", v, p)
+    return Message(bytes([target]) + r, ROW_PUT if target == SINK else DIM_PUT, b"", v, p)
 
 
 def no_row(target: int, r: bytes) -> Message:
     """Its end; v 0."""
-    return Message(bytes([target]) + r, ROW_GONE if target == 0xFF else DIM_GONE, b"", 0, b"")
+    return Message(bytes([target]) + r, ROW_GONE if target == SINK else DIM_GONE, b"", 0, b"")
 
 
 def assemble_step(

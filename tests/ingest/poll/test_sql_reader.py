@@ -69,7 +69,7 @@ def run(top: Topology, broker: Broker, cycles: int = 3) -> list[dict[str, Any]]:
 
 
 def test_every_type_is_told_canonically_or_refused_by_name(file: Path) -> None:
-    """Values of a foreign database arrive in the one canonical form; a value that does not fit is quarantined."""
+    """Values of a foreign database arrive in the one canonical form; a value that does not fit is refused."""
     execute(
         file,
         "CREATE TABLE t (id INTEGER PRIMARY KEY, b BOOLEAN, i INTEGER, d DECIMAL(12,2), f FLOAT, s VARCHAR(20), "

@@ -62,22 +62,9 @@ def dump(
 
     Example: tailorbird binlog dump binlog.index --format none --stats
     """
-    from ingest.binlog.format.flavour import Flavour
-    from ingest.binlog.reading.position import BinlogPosition, parse_position
-    from ingest.binlog.reading.stream import StreamOptions
-
     if output not in ("jsonl", "text", "none"):
         raise UsageError(f"--format {output} is none of jsonl, text and none", "write --format jsonl")
-    if unknown_sign not in ("refuse", "signed", "unsigned"):
-        raise UsageError(f"--unknown-sign {unknown_sign}", "write refuse, signed or unsigned")
-    try:
-        begin = parse_position(start) if start else BinlogPosition()
-    except ValueError as error:
-        raise UsageError(f"--from {start}: {error}", "write FILE:POSITION or a GTID set") from error
-    options = StreamOptions(
-        flavour=Flavour(unknown_sign=unknown_sign),  # type: ignore[arg-type]  # checked above
-        tables=_tables(tables),
-    )
+    begin, options = _begin(start), _options(unknown_sign, tables)
     printer = _Printer("jsonl" if as_json else output)
     started = time.perf_counter()
     failure: TailorbirdError | None = None
@@ -100,6 +87,25 @@ def dump(
             print(f"read until then: {printer.summary()}", file=sys.stderr)
         print(f"tailorbird: {failure}", file=sys.stderr)
         raise typer.Exit(failure.exit_code)
+
+
+def _begin(start: str) -> BinlogPosition:
+    from ingest.binlog.reading.position import BinlogPosition, parse_position
+
+    try:
+        return parse_position(start) if start else BinlogPosition()
+    except ValueError as error:
+        raise UsageError(f"--from {start}: {error}", "write FILE:POSITION or a GTID set") from error
+
+
+def _options(unknown_sign: str, tables: str) -> StreamOptions:
+    from ingest.binlog.format.flavour import Flavour
+    from ingest.binlog.reading.stream import StreamOptions
+
+    if unknown_sign not in ("refuse", "signed", "unsigned"):
+        raise UsageError(f"--unknown-sign {unknown_sign}", "write refuse, signed or unsigned")
+    flavour = Flavour(unknown_sign=unknown_sign)  # type: ignore[arg-type]  # checked above
+    return StreamOptions(flavour=flavour, tables=_tables(tables))
 
 
 def _open(uri: str, begin: BinlogPosition, follow: bool) -> tuple[Transport, BinlogPosition]:

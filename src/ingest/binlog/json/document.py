@@ -108,7 +108,7 @@ class _Compiler:
         begin = end = at + 4 + 7 * count
         for i in range(count):
             offset, size = U16(data, at + 4 + 4 * i)[0], U16(data, at + 6 + 4 * i)[0]
-            if at + offset != end:
+            if at + offset != end or end + size > len(data):  # a slice would forgive a damaged length
                 raise _Unfit
             keys.append(data[end : end + size].decode())
             end += size

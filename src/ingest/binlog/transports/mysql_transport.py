@@ -36,6 +36,8 @@ _NON_BLOCK: Final = 0x01
 _ANNOTATE: Final = 0x02
 _THROUGH_GTID: Final = 0x04
 _BUFFER: Final = 1 << 18
+_ERR_PACKET: Final = 0xFF  # a packet's first byte, in place of an event's 0
+_EOF_PACKET: Final = 0xFE
 _WRAP: Final = 1 << 32
 # Of an event's header: its length, and the position behind it.
 _PLACE: Final = Struct("<9xII").unpack_from
@@ -174,9 +176,9 @@ class MysqlTransport:
         while True:
             first, event = source.packet()
             if first:
-                if first == 0xFF:
+                if first == _ERR_PACKET:
                     self._refused(event)
-                if first == 0xFE and len(event) < 8:
+                if first == _EOF_PACKET and len(event) < 8:
                     if self.address.follow and not self._closed:
                         raise ConnectionLost(f"{self.address.host} ended the stream")
                     return

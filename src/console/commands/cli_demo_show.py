@@ -1,0 +1,261 @@
+"""The demo, act by act: servers, both databases, a first start beside traffic, warm-up, live traffic, comparison."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from cdc.process.file_topology import home, load_topology
+from cdc.topology.topology import Index, Topology
+from console.commands.cli_apply import provision
+from console.commands.cli_demo_steps import (
+    Comparison,
+    Sampler,
+    counts,
+    traffic,
+    traffic_beside,
+    verdict,
+    wait_until_quiet,
+)
+from console.demo.mysql_demo import MySqlShop
+from console.demo.shop import Shop
+from console.demo.solr_freshness import FreshnessMeter, percentile
+from console.demo.warm_up import rounds_until_warm
+from console.pipeline.proc_pipeline import Pipeline
+from console.probes.proc_steal import Stolen
+from console.stack.bars import telling
+from console.stack.proc_stack import Stack
+from console.stack.settings import LOAD_LOGIN, StackSettings
+from indexer.solr.solr_http import reading_session
+
+_SAMPLES_PER_SECOND = 6.0
+_PLAIN_LINE_EVERY = 10.0
+_WITHHELD_TOLD = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the person asked for; `seconds` None: until Ctrl-C."""
+
+    file: str
+    seconds: float | None
+    rate: float
+    sizes: dict[str, int]
+    seed: int
+    page_port: int
+    keep: bool
+
+
+@dataclass(slots=True)
+class Live:
+    """What the live traffic came to."""
+
+    kinds: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+    samples_ms: list[int] = field(default_factory=list)
+    withheld: float = 0.0
+
+
+def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.Event) -> tuple[dict[str, Any], bool]:
+    """The outcome as `--json` prints it, and whether both far ends equal the near end. `closing` cleans up."""
+    began = time.monotonic()
+    _servers(wishes, console, closing)
+    topology = load_topology(wishes.file)
+    one = _Demo(wishes, console, closing, stop, topology)
+    beside = one.first_start()
+    rounds = one.warm_up()
+    ready = time.monotonic() - began
+    page = f"http://127.0.0.1:{wishes.page_port}/"
+    console.print(f"page: {page}   (ready after {ready:.0f} s, warm after {rounds} rounds)")
+    live = one.live(page)
+    with console.status("comparing databases, HBase and Solr, row by row and field by field"):
+        result = verdict(topology, one.index.name)
+    _tell(console, result, live)
+    outcome = {
+        **live.totals,
+        "hbase": result.hbase.counts(),
+        "solr": result.solr.counts(),
+        "freshness_ms": {"p50": percentile(live.samples_ms, 0.5), "p99": percentile(live.samples_ms, 0.99)},
+        "samples": len(live.samples_ms),
+        "withheld": round(live.withheld, 3),
+        "beside_snapshot": beside,
+        "warm_up_rounds": rounds,
+        "seconds": round(time.monotonic() - began),
+    }
+    return outcome, result.equal
+
+
+def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> None:
+    settings = StackSettings.from_environ(os.environ, Path.cwd())
+    os.environ.update(settings.environ())
+    stack = Stack(settings)
+    if not wishes.keep and not any(service.pid for service in stack.status()):
+        closing.callback(stack.down)
+    with telling(console) as progress:
+        stack.fetch(progress)
+        stack.up(progress)
+
+
+class _Demo:
+    """Two databases and the pipeline over them."""
+
+    def __init__(
+        self, wishes: Wishes, console: Console, closing: ExitStack, stop: threading.Event, topology: Topology
+    ) -> None:
+        self._wishes, self._console, self._closing, self._stop = wishes, console, closing, stop
+        self._topology = topology
+        self.index: Index = next(iter(topology.indexes.values()))
+        self._generator = Shop(random=Random(wishes.seed))
+        self._shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+        closing.callback(self._shop.close)
+        self._fill()
+        list(provision(topology))
+        self._pipeline = closing.enter_context(Pipeline(topology, home=home(), page_port=wishes.page_port))
+
+    def _fill(self) -> None:
+        shop, generator, sizes = self._shop, self._generator, self._wishes.sizes
+        shop.prepare()
+        if shop.recall(generator):
+            self._console.print(f"the shop is there already: {len(generator.orders):,} orders; going on with it")
+            return
+        with _bar(self._console) as bar:
+            task = bar.add_task("loading both databases", total=sum(sizes.values()))
+            batches = generator.catalogue(**sizes, now_ms=int(time.time() * 1000))
+            shop.load(batches, lambda rows: bar.advance(task, rows))
+
+    def first_start(self) -> int:
+        """As in life, nobody holds still for the first snapshot: how many changes it and the join began beside."""
+        pipeline, orders = self._pipeline, len(self._generator.orders)
+        with traffic_beside(self._generator, self._shop, rate=self._wishes.rate) as changes:
+            pipeline.start(lambda part: self._console.print(f"started {part.name}"))
+            with _bar(self._console) as bar:
+                task = bar.add_task("the first snapshot, beside live traffic", total=orders)
+                while (found := counts(pipeline))["indexed"] == 0 and not self._stop.wait(0.3):
+                    pipeline.check()
+                    bar.update(task, completed=min(found["captured"], orders))
+            begun = changes()
+        self._console.print(f"{begun:,} changes were made beside the first snapshot")
+        with _bar(self._console) as bar:
+            task = bar.add_task("database → Kafka → HBase → Solr", total=orders)
+            self._quiet(lambda why: bar.update(task, completed=counts(pipeline)["indexed"], description=why))
+        return begun
+
+    def warm_up(self) -> int:
+        """Rounds of traffic until changes are visible soon; how many."""
+        rate = self._wishes.rate
+
+        def a_round() -> float:
+            for change in islice(traffic(self._generator, rate=rate, until=self._stop.is_set), round(rate)):
+                self._shop.apply(change)
+            applied = time.monotonic()
+            self._quiet()
+            return time.monotonic() - applied
+
+        with self._console.status("warming up"):
+            return rounds_until_warm(a_round)
+
+    def live(self, page: str) -> Live:
+        """Traffic until it is enough, its freshness measured, and until every change of it is visible."""
+        wishes, topology = self._wishes, self._topology
+        session = reading_session(topology.solr)
+        url = f"{topology.solr.url}/{self.index.collection}"
+        freshness = FreshnessMeter(url, key="id", version="revision", session=session)
+        freshness.start()
+        self._closing.callback(freshness.stop)
+        sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(wishes.seed + 1))
+        ends = time.monotonic() + wishes.seconds if wishes.seconds else None
+        found, stolen = Live(), Stolen()
+
+        def over() -> bool:
+            return self._stop.is_set() or (ends is not None and time.monotonic() >= ends)
+
+        with _Line(self._console) as line:
+            for change in traffic(self._generator, rate=wishes.rate, until=over):
+                sampler.committed(change, self._shop.apply(change))
+                found.kinds[change.kind] = found.kinds.get(change.kind, 0) + 1
+                if line.is_due():
+                    self._pipeline.check()
+                    numbers = {"changes": sum(found.kinds.values()), **counts(self._pipeline)}
+                    line.say(_line(numbers, freshness.samples_ms(), page))
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.kinds.items()))
+        self._console.print("traffic: " + kinds)
+        with self._console.status("waiting until every change is visible"):
+            self._quiet()
+        found.totals, found.withheld = counts(self._pipeline), stolen.share()
+        found.samples_ms = freshness.samples_ms()
+        return found
+
+    def _quiet(self, waiting: Callable[[str], None] = lambda why: None) -> None:
+        wait_until_quiet(self._topology, self._shop, self._pipeline, waiting)
+
+
+class _Line:
+    """One line that is written anew every second; where that cannot be, a new one now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("") if console.is_terminal else nullcontext()
+        self._shown, self._said = 0.0, time.monotonic()
+
+    def __enter__(self) -> _Line:
+        self._status.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._status.__exit__(*error)
+
+    def is_due(self) -> bool:
+        """Whether a second has passed."""
+        return time.monotonic() - self._shown >= 1.0
+
+    def say(self, text: str) -> None:
+        """Show a text."""
+        self._shown = time.monotonic()
+        if not isinstance(self._status, nullcontext):
+            self._status.update(text)
+        elif self._shown - self._said >= _PLAIN_LINE_EVERY:
+            self._said = self._shown
+            self._console.print(text, soft_wrap=True)
+
+
+def _tell(console: Console, result: Comparison, live: Live) -> None:
+    for name, difference in (("HBase", result.hbase), ("Solr", result.solr)):
+        console.print(
+            f"{name}: {result.rows:,} rows expected, {difference.missing} missing, {difference.extra} extra,"
+            f" {difference.different} different"
+        )
+        for example in difference.examples:
+            console.print(f"  {example}", markup=False)
+    samples = live.samples_ms
+    p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+    console.print(f"freshness, COMMIT → visible in Solr: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")
+    if live.withheld >= _WITHHELD_TOLD:
+        console.print(f"the host of this machine withheld {live.withheld:.0%} of its processors meanwhile")
+
+
+def _line(numbers: dict[str, int], samples: list[int], page: str) -> str:
+    told = " · ".join(f"{name} {number:,}" for name, number in numbers.items())
+    p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+    return f"{told} · freshness p50 {p50} ms, p99 {p99} ms · {page}"
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )

@@ -1,0 +1,127 @@
+"""The capture side needs none of what the other stages need: it is installed alone, and says what is not there."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from cdc.words.extras import _EXTRAS
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SAMPLE = ROOT / "tests" / "data" / "binlogs" / "pairs" / "northwind@m10.binlog.gz"
+ABSENT = ("pyspark", "nicegui", "duckdb", "pandas", "pyarrow", "happybase", "pysolr", "kazoo", "kafka-python")
+
+# Imports every module of the capture side, then runs a command, where no extra is installed.
+WITHOUT = """
+import importlib, importlib.abc, pkgutil, sys
+
+class Without(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in set({absent!r}):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Without())
+for package in ("cdc", "ingest"):
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+from console.__main__ import main
+sys.argv = ["tailorbird", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> str:
+    """A binlog of a real server."""
+    file = tmp_path / "binlog.000001"
+    file.write_bytes(gzip.decompress(SAMPLE.read_bytes()))
+    return str(file)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    script = WITHOUT.format(absent=sorted(_EXTRAS))
+    return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--help"], "capture"),
+        (["capture", "--help"], "TOPOLOGY"),
+        (["validate", "topologies/shop.yml"], "is right"),
+        (["binlog", "dump", "SAMPLE"], '"op"'),
+    ],
+    ids=["help", "capture", "validate", "binlog"],
+)
+def test_the_capture_side_works_alone(arguments: list[str], said: str, sample: str) -> None:
+    """Its modules are imported, its commands run."""
+    done = run(*(sample if argument == "SAMPLE" else argument for argument in arguments))
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["join", "topologies/shop.yml"], "joins"),
+        (["index", "run", "topologies/shop.yml"], "indexer"),
+        (["dashboard", "topologies/shop.yml"], "dashboard"),
+    ],
+    ids=["join", "index", "dashboard"],
+)
+def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> None:
+    """One line that says what brings it, and no trace."""
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert f"tailorbird[{extra}]" in done.stderr or "tailorbird[all]" in done.stderr
+
+
+def test_every_extra_is_one_of_the_distribution() -> None:
+    """What the error names can be installed, and nothing that an extra brings is needed by the base."""
+    assert set(_EXTRAS.values()) <= set(PROJECT["optional-dependencies"])
+    base = {requirement.split(">")[0].split("=")[0] for requirement in PROJECT["dependencies"]}
+    assert not base & {name for name in ABSENT if name}
+
+
+@pytest.mark.timeout(600)
+def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
+    """The built wheel alone, in an environment of its own, has nothing of the other stages and decodes a binlog."""
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    subprocess.run(build, check=True)
+    [wheel] = tmp_path.glob("tailorbird-*.whl")
+    venv.create(tmp_path / "alone", with_pip=True)
+    python = str(tmp_path / "alone" / "bin" / "python")
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    install = [python, "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)]
+    subprocess.run(install, check=True, env=own)
+    listed = subprocess.run([python, "-m", "pip", "list"], check=True, capture_output=True, text=True, env=own).stdout
+    assert not [name for name in ABSENT if f"\n{name} " in listed]
+    command = str(tmp_path / "alone" / "bin" / "tailorbird")
+    dumped = subprocess.run([command, "binlog", "dump", sample], capture_output=True, text=True, env=own)
+    assert dumped.returncode == 0, dumped.stderr
+    assert dumped.stdout.count('"op"') > 0
+    joined = subprocess.run(
+        [command, "join", str(ROOT / "topologies" / "shop.yml")], capture_output=True, text=True, env=own
+    )
+    assert (joined.returncode, "tailorbird[joins]" in joined.stderr) == (2, True), joined.stderr
