@@ -7,8 +7,7 @@
            └ binlog/rows/rows          the columns' bytes → canonical values, by a generated function
        └ binlog/reading/position       where we are, in GTIDs
        └ facts/logged                  TransactionLogged(began, rows, ended), by whose table
-       └ mend/mending                  is something of this table to be mended?
-       └ records/transactions          sequence, order, key, op
+       └ records/transactions          sequence, order, key, op; mend/mending only where rows must be mended
            └ records/records           the envelope's bytes
        └ capture/follower              when to commit, chunks of snapshots in between
        └ log/kafka_log                 records and position in one transaction of Kafka
