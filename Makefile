@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-index soak-index bench-joins bench-join-latency clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-join-latency clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,6 +57,9 @@ bench: bench-decode bench-index bench-capture bench-joins ## the benchmarks, eac
 
 bench-capture: $(BIN)/tailorbird ## binlog to Kafka, acknowledged, beside Debezium; needs Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_capture $(ARGS)
+
+bench-loops: $(BIN)/tailorbird ## what it is worth that capture reads whole transactions in a loop of their own (ADR 26)
+	@$(BIN)/python -m benchmarks.bench_loops $(ARGS)
 
 bench-decode: $(BIN)/tailorbird ## decoding the binlog beside three peers; needs Go, Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_decode $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator
 
@@ -10,7 +11,9 @@ import pytest
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Index
 from cdc.words.errors import UsageError
-from console.provision.apply import FamilySpec, Outcome, PeerSpec, TableSpec, apply
+from console.provision.apply import Outcome, apply, outcome_of
+from console.provision.plan import plan
+from console.provision.stores import FamilySpec, PeerSpec, Stores, TableSpec
 
 TOPOLOGY = read_topology(
     """
@@ -29,6 +32,7 @@ class Servers:
 
     def __init__(self) -> None:
         self.made: list[str] = []
+        self.spaces: set[str] = set()
         self.specs: dict[str, TableSpec] = {}
         self.rows: set[str] = set()
         self.known_peers: dict[str, PeerSpec] = {}
@@ -39,10 +43,11 @@ class Servers:
         self.filled: list[str] = []
 
     def namespaces(self) -> set[str]:
-        return {name for name in self.made if name == "t"}
+        return set(self.spaces)
 
     def create_namespace(self, name: str) -> None:
         self.made.append(name)
+        self.spaces.add(name)
 
     def tables(self, namespace: str) -> dict[str, tuple[FamilySpec, ...]]:
         return {name: (spec.family,) for name, spec in self.specs.items()}
@@ -56,6 +61,7 @@ class Servers:
         self.specs[table] = dataclasses.replace(self.specs[table], family=family)
 
     def has_rows(self, table: str) -> bool:
+        assert table in self.specs, "there is no such table"
         return table in self.rows
 
     def regions(self, table: str) -> int:
@@ -106,9 +112,8 @@ def run(servers: Servers) -> list[Outcome]:
     return list(steps(servers))
 
 
-def steps(servers: Servers) -> Iterator[Outcome]:
-    return apply(
-        TOPOLOGY,
+def stores(servers: Servers) -> Stores:
+    return Stores(
         tables=servers,
         peers=servers,
         collections=lambda: servers,
@@ -116,6 +121,27 @@ def steps(servers: Servers) -> Iterator[Outcome]:
         backfills=servers,
         cluster_key=lambda peer: f"zk:{peer}",
     )
+
+
+def steps(servers: Servers) -> Iterator[Outcome]:
+    return apply(TOPOLOGY, plan(TOPOLOGY, stores(servers)), stores(servers))
+
+
+@pytest.mark.parametrize("there", ["nothing", "all", "no peer", "rows"])
+def test_a_plan_changes_nothing_and_says_what_is_done(there: str) -> None:
+    """`--dry-run` tells the outcomes that an apply then has, and asks nothing of a table that is not there."""
+    servers = Servers()
+    if there != "nothing":
+        run(servers)
+    if there in ("no peer", "rows"):
+        servers.known_peers.clear()
+    if there == "rows":
+        servers.rows.add("t:wide")
+    before = copy.deepcopy(vars(servers))
+    found = [outcome for step in plan(TOPOLOGY, stores(servers)) if (outcome := outcome_of(step)) is not None]
+    assert vars(servers) == before
+    done = run(servers)
+    assert [(one.kind, one.name, one.done) for one in found] == [(one.kind, one.name, one.done) for one in done]
 
 
 def test_the_peer_comes_last_and_everything_once() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc.topology.reader import read_topology
-from console.provision.apply import PeerSpec
+from console.provision.stores import PeerSpec
 from console.status.index_status import IndexStatus, index_statuses
 
 TOPOLOGY = read_topology(

@@ -16,10 +16,10 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, Retriable, UsageError
 from console.cli import app
 from console.commands.cli_apply import provision
-from console.provision.apply import FamilySpec, PeerSpec, TableSpec
 from console.provision.file_configset import install_configset
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin
+from console.provision.stores import FamilySpec, PeerSpec, TableSpec
 
 pytestmark = pytest.mark.integration
 

@@ -85,7 +85,8 @@ class _Generator:
         root = max(self.chance.sample(tables, min(2, len(tables))), key=lambda t: len(t.references))
         aliases = [_Alias("r", root, True)]
         joins: list[tuple[_Alias, str, list[str]]] = []
-        for _ in range(self.chance.randint(0, 4)):
+        # five joins or more, so that branches differ in height by two: a row then passes a level that is not its own
+        for _ in range(self.chance.randint(0, 4) if self.chance.random() < 0.9 else self.chance.randint(5, 7)):
             parents = [alias for alias in aliases if alias.table.references]
             if not parents:
                 break

@@ -27,7 +27,7 @@ from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.engine.spark_steps import dataflow
 from joins.kernel.program import WEEK_MS, program_of
-from joins.query.plan import Plan
+from joins.query.plan import Node, Plan
 from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
@@ -194,6 +194,24 @@ def compare(spark: SparkSession, engine: str, seeds: Iterator[int], cases: int, 
 def test_engine_says_what_the_specification_says(spark: SparkSession, engine: str, tmp_path: Path) -> None:
     """Twenty random joins per engine: stars, chains, self-joins, inner and left, composite keys."""
     compare(spark, engine, iter(range(10**6)), 20, tmp_path)
+
+
+def passes_a_level(node: Node) -> bool:
+    """Whether rows of a branch pass a level that is none of theirs, another branch being two joins higher or more."""
+    heights = [_height(hop.child) for hop in node.hops]
+    lower = any(1 <= height < max(heights) for height in heights)
+    return lower or any(passes_a_level(hop.child) for hop in node.hops)
+
+
+def _height(node: Node) -> int:
+    return 1 + max(_height(hop.child) for hop in node.hops) if node.hops else 0
+
+
+@pytest.mark.parametrize("engine", FLOWS)
+def test_rows_pass_levels_that_are_not_theirs(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+    """Branches whose heights differ by two: random joins of five tables and more."""
+    seeds = (seed for seed in range(10**6) if passes_a_level(random_case(seed).plan().root))
+    compare(spark, engine, seeds, {"jvm": 3, "python": 1}[engine], tmp_path)
 
 
 @pytest.mark.matrix

@@ -9,6 +9,7 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import TopologyError
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
+from joins.kernel.program import program_of
 from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
 from joins.query.sql import check_query, parse_query, tables_of
@@ -243,6 +244,22 @@ def test_failing_expressions_have_a_condition_that_tells() -> None:
     assert case.failed is not None
     assert "> 0" in case.failed
     assert upper.failed is None
+
+
+def test_checkpoints_of_before_go_on() -> None:
+    """Golden: what names a state, and the order of the steps by which Spark numbers it. Either may change only together
+    with STATE_FORMAT, which has everyone rebuild."""
+    chain = f"SELECT o.id, c.name, l.rate {FROM} JOIN crm.customers c ON c.id = o.customer_id"
+    chain += " LEFT JOIN shop.old.lines l ON l.order_id = c.id AND l.nr = c.id"
+    star = f"SELECT o.id, c.name, d.name AS other {FROM} JOIN crm.customers c ON c.id = o.customer_id"
+    star += " LEFT JOIN crm.customers d ON d.id = o.id"
+    found = [(compiled(query).fingerprint(), [level.steps for level in program_of(compiled(query), {})])
+             for query in (f"SELECT o.id {FROM}", chain, star)]  # fmt: skip
+    assert found == [
+        ("1b84749a02a8d185", [()]),
+        ("c1b5291be765b0a0", [("KeyedJoin",), ("KeyedJoin",)]),
+        ("3075d873918181cc", [("KeyedJoin", "Assemble")]),
+    ]
 
 
 def test_a_renamed_alias_keeps_fingerprint_and_layout() -> None:

@@ -25,7 +25,9 @@ from console.dashboard.view import IndexField, choose_dashboard, view_of
 from console.doctor.doctor import grants
 from console.doctor.validate import judged, validate
 from console.pipeline.proc_pipeline import parts
-from console.provision.apply import FamilySpec, TableSpec, apply
+from console.provision.apply import apply
+from console.provision.plan import plan
+from console.provision.stores import FamilySpec, Stores, TableSpec
 from console.status.index_status import index_statuses
 from indexer.foreign.mapping import ForeignMapper
 from indexer.index.mapping import Field, Mapper
@@ -99,9 +101,16 @@ def check_apply(topology: Topology) -> None:
         servers.specs[foreign.table] = TableSpec(name=foreign.table, family=family, splits=())
 
     def outcomes() -> list[str]:
-        servers_ = {"tables": servers, "peers": servers, "names": servers, "backfills": servers}
-        made: Any = apply(topology, collections=lambda: servers, cluster_key=str, **servers_)  # type: ignore[arg-type]
-        return [outcome.done for outcome in made if outcome.kind != "namespace"]
+        stores = Stores(
+            tables=servers,
+            peers=servers,
+            collections=lambda: servers,
+            names=servers,
+            backfills=servers,
+            cluster_key=str,
+        )
+        made = apply(topology, plan(topology, stores), stores)
+        return [outcome.done for outcome in made]
 
     outcomes()
     assert len(set(servers.made)) == len(servers.made), servers.made

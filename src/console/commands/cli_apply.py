@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,34 +15,57 @@ from cdc.topology.topology import Topology
 
 if TYPE_CHECKING:
     from console.provision.apply import Outcome
+    from console.provision.stores import Stores
+
+_WOULD = {"made": "make", "kept": "keep", "changed": "change"}
 
 
 def apply(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per thing, for programs.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made, and do nothing.")] = False,
 ) -> None:
     """Make the tables, collections and replication peers that a topology needs; what exists is kept.
 
     Run it before the processes of the topology, and again after every change of the file.
 
-    Example: tailorbird apply topologies/shop.yml
+    Example: tailorbird apply topologies/shop.yml --dry-run
     """
-    for outcome in provision(load_topology(file)):
+    topology = load_topology(file)
+    for outcome in planned(topology) if dry_run else provision(topology):
         if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(outcome)))
+            told = {**dataclasses.asdict(outcome), **({"dry_run": True} if dry_run else {})}
+            typer.echo(json.dumps(told))
         else:
-            typer.echo(f"{outcome.done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
+            done = _WOULD[outcome.done] if dry_run else outcome.done
+            typer.echo(f"{done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
 
 
 def provision(topology: Topology) -> Iterator[Outcome]:
-    """Make what a topology lacks, yielding each outcome as it is reached; errors as in
-    `console.provision.apply.apply`.
-    """
+    """Make what a topology lacks, yielding each outcome as it is reached; errors as in `console.provision`."""
     # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
+    from console.provision.apply import apply as run
+    from console.provision.plan import plan
+
+    with _stores(topology) as stores:
+        yield from run(topology, plan(topology, stores), stores)
+
+
+def planned(topology: Topology) -> Iterator[Outcome]:
+    """What `provision` would yield."""
+    from console.provision.apply import outcome_of
+    from console.provision.plan import plan
+
+    with _stores(topology) as stores:
+        yield from (outcome for step in plan(topology, stores) if (outcome := outcome_of(step)) is not None)
+
+
+@contextmanager
+def _stores(topology: Topology) -> Iterator[Stores]:
     from console.commands.index.cli_index_rebuild import StoredBackfills
-    from console.provision.apply import apply as apply_topology
     from console.provision.hbase_admin import HBaseAdmin
     from console.provision.solr_cloud import admin_of
+    from console.provision.stores import Stores
     from indexer.peer.zk_registration import cluster_key, session
     from indexer.rebuild.zk_state import Generations
 
@@ -50,8 +74,7 @@ def provision(topology: Topology) -> Iterator[Outcome]:
         HBaseAdmin(zookeeper=zookeeper, thrift=topology.hbase.thrift) as hbase,
         session(zookeeper) as client,
     ):
-        yield from apply_topology(
-            topology,
+        yield Stores(
             tables=hbase,
             peers=hbase,
             collections=lambda: admin_of(topology.solr),

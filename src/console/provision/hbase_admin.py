@@ -20,7 +20,7 @@ from thriftpy2.thrift import TException
 
 from cdc.stored.cells import is_barrier
 from cdc.words.errors import Fatal, Retriable, TailorbirdError
-from console.provision.apply import FamilySpec, PeerSpec, TableSpec
+from console.provision.stores import FamilySpec, PeerSpec, TableSpec
 from indexer.peer import wire, zk_registration
 from indexer.peer import wire_pb2 as pb
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cdc.topology.topology import Topology
 from cdc.words.naming import peer
-from console.provision.apply import PeerSpec
+from console.provision.stores import PeerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from ingest.facts.facts import (
     RowsPartial,
     RowsUntold,
     StatementLogged,
-    TransactionLogged,
 )
 from ingest.facts.tables import Tables
 from ingest.mend.mends import Mends
@@ -36,22 +35,22 @@ class Watching:
         self._snapshots, self._mends, self._tables = snapshots, mends, tables
 
     def void(self, table: TableId) -> None:
-        """See `transactions.Watcher`."""
+        """See `seams.Watcher`."""
         self._snapshots.void(table)
         self._mends.void(table)
 
     def restart(self, table: TableId) -> None:
-        """See `transactions.Watcher`."""
+        """See `seams.Watcher`."""
         self._snapshots.restart(table)
         self._mends.rekeyed(table, self._tables.schema(table).primary_key)
 
     def start(self, table: TableId, *, marker: int | None = None) -> None:
-        """See `transactions.Watcher`."""
+        """See `seams.Watcher`."""
         self._mends.dissolve(table)
         self._snapshots.start(table, marker=marker)
 
     def gone(self, table: TableId) -> None:
-        """See `transactions.Watcher`."""
+        """See `seams.Watcher`."""
         self._mends.dissolve(table)
         self._snapshots.gone(table)
 
@@ -63,28 +62,23 @@ class MendingTransactions(Transactions):
         self, recorder: Recorder, tables: Tables, start: Checkpoint, snapshots: Snapshots, mends: Mends
     ) -> None:
         super().__init__(recorder, tables, start, Watching(snapshots, mends, tables))
-        self._mends, self._open_mends = mends, mends.open
+        self._mends, self._parents, self._mended = mends, mends.parents, mends.open
         mends.number = self.number
 
-    def records(self, fact: Fact, now_ms: int) -> list[Record]:
-        """See `Transactions.records`."""
-        if isinstance(fact, TransactionLogged | RowsLogged):
-            return super().records(fact, now_ms)
+    def _other(self, fact: Fact) -> list[Record]:
         if isinstance(fact, RowsPartial):
             self._told_in_part(fact)
-            return []
-        if isinstance(fact, RowsUntold):
+        elif isinstance(fact, RowsUntold):
             self._touched = True
             self._mends.untold(self._named(fact.tables), "statement", self.number())
-            return []
-        return super().records(fact, now_ms)
+        return []
 
-    def _rows(self, fact: RowsLogged, now_ms: int) -> list[Record]:
+    def _tend(self, fact: RowsLogged, now_ms: int) -> list[Record]:
         table = fact.table
-        if table in self._mends.foreign_keys.by_parent:
+        if table in self._parents:
             self._mends.follow(fact)
-        records = super()._rows(fact, now_ms)
-        if table in self._open_mends:
+        records = self._rows(fact, now_ms)
+        if table in self._mended:
             records = self._mends.hold_back(table, records)
         return records
 

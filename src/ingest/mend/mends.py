@@ -86,6 +86,7 @@ class Mends:
         }
         self.again: dict[str, int] = dict(state.get("again", {}))
         self.foreign_keys = foreign_keys_from(state.get("relations", ()) if follow else (), tables.source)
+        self.parents = set(self.foreign_keys.by_parent)  # the one set that stays, whatever is learned
         self.asks, self.unsure = False, follow
         self.number: Callable[[], int] = lambda: 0
         self.moved = False
@@ -175,6 +176,8 @@ class Mends:
         known = foreign_keys.known if exactly else foreign_keys.known | self.foreign_keys.known
         if known != self.foreign_keys.known:
             self.foreign_keys, self.moved = ForeignKeys(known), True
+            self.parents.clear()
+            self.parents.update(self.foreign_keys.by_parent)
         self.asks, self.unsure = False, not exactly
 
     def doubt(self) -> None:

@@ -146,3 +146,22 @@ class ChangeLog(Protocol):
 
     def abort(self) -> None:
         """Give up what was appended since the last commit; never raises."""
+
+
+class Watcher(Protocol):
+    """Who must know what the log does to tables while they are being read: `snapshots.Snapshots`."""
+
+    windows: dict[TableId, set[bytes]]
+    partial: set[TableId]
+
+    def void(self, table: TableId) -> None:
+        """The table was changed as a whole."""
+
+    def restart(self, table: TableId) -> None:
+        """The table has another key."""
+
+    def start(self, table: TableId, *, marker: int | None = None) -> None:
+        """What the table holds came without the log's telling, by a name or a partition: read it."""
+
+    def gone(self, table: TableId) -> None:
+        """The table is no more."""

@@ -8,9 +8,9 @@ stays downstream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -33,29 +33,10 @@ from ingest.facts.redecode import decoded
 from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, shaped, tellable
 from ingest.records.records import CHANGE, TRANSACTION, Recorder, TableWriter
-from ingest.records.seams import Checkpoint, Record, Stream
+from ingest.records.seams import Checkpoint, Record, Stream, Watcher
 
 _dumps, _new = orjson.dumps, tuple.__new__
 _NULL = b"null"
-
-
-class Watcher(Protocol):
-    """Who must know what the log does to tables while they are being read: `snapshots.Snapshots`."""
-
-    windows: dict[TableId, set[bytes]]
-    partial: set[TableId]
-
-    def void(self, table: TableId) -> None:
-        """The table was changed as a whole."""
-
-    def restart(self, table: TableId) -> None:
-        """The table has another key."""
-
-    def start(self, table: TableId, *, marker: int | None = None) -> None:
-        """What the table holds came without the log's telling, by a name or a partition: read it."""
-
-    def gone(self, table: TableId) -> None:
-        """The table is no more."""
 
 
 class Transactions:
@@ -69,6 +50,8 @@ class Transactions:
         self._watcher = watcher
         self._windows = watcher.windows if watcher is not None else {}
         self._partial = watcher.partial if watcher is not None else set[TableId]()
+        self._parents: Collection[TableId] = ()
+        self._mended: Collection[TableId] = ()
         self._recorder, self.tables, self._start = recorder, tables, start
         self._file, self._pos = start.position.file, start.position.pos
         self._sequence = start.position.sequence
@@ -128,11 +111,11 @@ class Transactions:
         """Records to append because of a fact; `now_ms` becomes the events' time of publication."""
         if isinstance(fact, TransactionLogged):
             self._begin(fact.began)
-            records = self._rows(fact.rows, now_ms)
+            records = self._changes(fact.rows, now_ms)
             self._end(fact.ended)
             return records
         if isinstance(fact, RowsLogged):
-            return self._rows(fact, now_ms)
+            return self._changes(fact, now_ms)
         match fact:
             case TransactionBegan():
                 self._begin(fact)
@@ -144,7 +127,22 @@ class Transactions:
                 return self._changed(self.tables.described(fact, self._next()))
             case RowsKept():
                 return self._kept(fact)
+            case _:
+                return self._other(fact)
         return []
+
+    def _other(self, fact: Fact) -> list[Record]:
+        """Facts that tell no whole rows are nothing to who mends none (`ingest.mend.mending`)."""
+        return []
+
+    def _changes(self, fact: RowsLogged, now_ms: int) -> list[Record]:
+        if (self._parents and fact.table in self._parents) or (self._mended and fact.table in self._mended):
+            return self._tend(fact, now_ms)
+        return self._rows(fact, now_ms)
+
+    def _tend(self, fact: RowsLogged, now_ms: int) -> list[Record]:
+        """Rows of a table whose foreign keys are followed, or of which some are held back."""
+        raise NotImplementedError
 
     def _begin(self, fact: TransactionBegan) -> None:
         self._open, self._touched = fact, False
@@ -264,7 +262,7 @@ class Transactions:
         for (began, rows), row in facts:
             self._begin(began)
             self._row = row
-            records += self._rows(rows, now_ms)
+            records += self._changes(rows, now_ms)
         self._open = None
         self.kept.pop(f"{table.database}.{table.table}", None)
         return records

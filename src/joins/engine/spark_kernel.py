@@ -32,10 +32,8 @@ def kernel_flow(read: Read, levels: Sequence[Level]) -> DataFrame:
             routed = _step("Latest", routed, program) if level.latest else routed
             messages = routed if messages is None else messages.unionAll(routed)
         assert messages is not None, "the lowest level reads the log"
-        if level.hops:
-            messages = _step("KeyedJoin", messages, level.program)
-        if level.stars:
-            messages = _step("Assemble", messages, level.program)
+        for step in level.steps:
+            messages = _step(step, messages, level.program)
     assert messages is not None, "a plan has a level"
     return messages
 

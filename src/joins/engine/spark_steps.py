@@ -172,16 +172,20 @@ class StepProcessor(StatefulProcessor):
     def _outputs(self, groups: dict[bytes, list[Message]], passing: list[Message]) -> Iterator[Message]:
         yield from passing
         for k, messages in groups.items():
-            step = self.steps[k[0]]
-            if isinstance(step, KeyedJoin):
-                yield from joined_in(step, k, messages, self._get, self._set)
-                continue
-            assert isinstance(step, Assemble)  # there is no third kind
-            before = self._get(k)
-            star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
-            if (after := None if star is None else dump_star(star)) != before:
-                self._set(k, after)
-            yield from told
+            match self.steps[k[0]]:
+                case KeyedJoin() as step:
+                    yield from joined_in(step, k, messages, self._get, self._set)
+                case Assemble() as step:
+                    yield from self._assembled(step, k, messages)
+                case step:
+                    raise AssertionError(f"no step {type(step).__name__}")
+
+    def _assembled(self, step: Assemble, k: bytes, messages: list[Message]) -> Iterable[Message]:
+        before = self._get(k)
+        star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
+        if (after := None if star is None else dump_star(star)) != before:
+            self._set(k, after)
+        return told
 
     def _get(self, k: bytes) -> bytes | None:
         found = self.states.getValue((bytearray(k),))

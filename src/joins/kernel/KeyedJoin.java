@@ -45,11 +45,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
     byte[] key = (byte[]) group;
     ArrayDeque<Object> out = new ArrayDeque<Object>();
-    if (key[0] < 0) { // for a step further up
+    Hop hop = key[0] < 0 ? null : hops[key[0]];
+    if (hop == null) { // for a step further up: a star, or a hop of another level
       while (input.hasNext()) out.add(input.next());
       return Message.asScala(out.iterator());
     }
-    Hop hop = hops[key[0]];
     Batch batch = new Batch(input);
     if (batch.right == null && batch.newest.isEmpty()) return Message.asScala(out.iterator());
     boolean matches = key.length < 2 || key[1] != 0; // NULL matches nothing: its row has a key of its own, and no state

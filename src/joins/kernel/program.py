@@ -17,20 +17,22 @@ from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
 Floors = Mapping[str, Mapping[int, int]]
+# What a program says of a level → the kernel's step that does it, in the order in which messages pass them. Spark's
+# checkpoint numbers its operators in this order: a new kind goes where no query has one yet.
+STEPS = {"hops": "KeyedJoin", "stars": "Assemble"}
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What one level reads (`topics`, some through `latest`) and has (`hops`, `stars`); `program` says the rest.
+    """What one level reads (`topics`, some through `latest`) and which `steps` it has; `program` says the rest.
 
     `filters`: the nodes that it reads by a condition; the program's `conditions` are theirs, in this order.
     """
 
     topics: tuple[str, ...]
     latest: bool
-    hops: bool
-    stars: bool
+    steps: tuple[str, ...]
     program: str
     filters: tuple[Node, ...]
 
@@ -103,8 +105,7 @@ def _level(
     return Level(
         topics=tuple(sorted(sources)),
         latest=unordered,
-        hops=bool(hops),
-        stars=bool(stars),
+        steps=tuple(step for kind, step in STEPS.items() if own[kind]),
         program=program,
         filters=tuple(filters),
     )
