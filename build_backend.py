@@ -5,6 +5,7 @@ An editable install leaves it to `make setup`, so that pip need not bring a seco
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """The wheel, with the kernel's jar."""
-    sys.path.insert(0, str(Path(__file__).parent / "src"))
+    root = Path(__file__).parent
+    # setuptools copies into what an earlier build left there, and the wheel has modules that are no more
+    shutil.rmtree(root / "build" / "lib", ignore_errors=True)
+    sys.path.insert(0, str(root / "src"))
     from joins.kernel.proc_kernel import build
 
     build()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from cdc.words.extras import _EXTRAS
+from cdc.words.extras import MODULES
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -38,6 +40,31 @@ sys.argv = ["tailorbird", *sys.argv[1:]]
 main()
 """
 
+# Imports every module below some packages where only some modules of the extras are installed.
+ONLY = """
+import importlib, importlib.abc, pkgutil, sys
+
+class Without(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in set({absent!r}):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Without())
+for package in {packages!r}:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        if not module.name.endswith("__main__") and not module.name.startswith({but!r}):
+            importlib.import_module(module.name)
+"""
+# what a requirement brings under other names than its own
+BRINGS = {
+    "happybase": {"happybase", "thriftpy2"},
+    "kafka-python": {"kafka"},
+    "nicegui": {"nicegui", "starlette"},
+    "pandas": {"pandas", "numpy"},
+    "protobuf": {"google"},
+    "pyspark": {"pyspark", "py4j"},
+}
+
 
 @pytest.fixture
 def sample(tmp_path: Path) -> str:
@@ -48,7 +75,7 @@ def sample(tmp_path: Path) -> str:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    script = WITHOUT.format(absent=sorted(_EXTRAS))
+    script = WITHOUT.format(absent=sorted(MODULES))
     return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=ROOT)
 
 
@@ -86,9 +113,26 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
     assert f"tailorbird[{extra}]" in done.stderr or "tailorbird[all]" in done.stderr
 
 
-def test_every_extra_is_one_of_the_distribution() -> None:
-    """What the error names can be installed, and nothing that an extra brings is needed by the base."""
-    assert set(_EXTRAS.values()) <= set(PROJECT["optional-dependencies"])
+@pytest.mark.parametrize(
+    ("extra", "packages", "but"),
+    [
+        ("joins", ["joins"], ()),
+        ("indexer", ["indexer"], ()),
+        ("dashboard", ["console.dashboard"], ()),
+        ("console", ["console"], ("console.dashboard.http_",)),
+    ],
+)
+def test_one_extra_brings_all_that_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:
+    """The extra that an error names is enough: every module of the stage can be imported with it alone."""
+    names = {re.split("[<>=]", requirement)[0] for requirement in PROJECT["optional-dependencies"][extra]}
+    brought = set[str]().union(*(BRINGS.get(name, {name}) for name in names))
+    script = ONLY.format(absent=sorted(MODULES - brought), packages=packages, but=but)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_of_an_extra_is_needed_by_the_base() -> None:
+    """What an extra brings, the base does not."""
     base = {requirement.split(">")[0].split("=")[0] for requirement in PROJECT["dependencies"]}
     assert not base & {name for name in ABSENT if name}
 
@@ -96,6 +140,9 @@ def test_every_extra_is_one_of_the_distribution() -> None:
 @pytest.mark.timeout(600)
 def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
     """The built wheel alone, in an environment of its own, has nothing of the other stages and decodes a binlog."""
+    stale = ROOT / "build" / "lib" / "cdc" / "long_gone.py"
+    stale.parent.mkdir(parents=True, exist_ok=True)
+    stale.touch()
     build = [
         sys.executable,
         "-m",
@@ -110,6 +157,8 @@ def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
     ]
     subprocess.run(build, check=True)
     [wheel] = tmp_path.glob("tailorbird-*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        assert not [name for name in opened.namelist() if name.endswith(stale.name)], "what an earlier build left"
     venv.create(tmp_path / "alone", with_pip=True)
     python = str(tmp_path / "alone" / "bin" / "python")
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -15,7 +15,7 @@ def main() -> None:
     # it logs every attempt to reach a ZooKeeper that is away; commands say so in one line
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        with extras_named():
+        with extras_named("console"):
             app(standalone_mode=True)
     except TailorbirdError as error:
         print(f"tailorbird: {error}", file=sys.stderr)

@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:
-        with extras_named():
+        with extras_named("indexer"):
             from indexer.run import run_index
 
             run_index(load_topology(options.topology), options.index, metrics_port=options.metrics_port)

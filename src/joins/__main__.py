@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:
-        with extras_named():
+        with extras_named("joins"):
             from joins.run import run
 
             run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)

@@ -7,34 +7,38 @@ from contextlib import contextmanager
 
 from cdc.words.errors import UsageError
 
-# module → the smallest extra that has it
-_EXTRAS = {
-    "pyspark": "joins",
-    "py4j": "joins",
-    "pandas": "joins",
-    "numpy": "joins",
-    "pyarrow": "joins",
-    "google": "indexer",
-    "nicegui": "dashboard",
-    "starlette": "dashboard",
-    "kafka": "console",
-    "duckdb": "console",
-    "happybase": "joins",
-    "thriftpy2": "joins",
-    "kazoo": "indexer",
-    "pysolr": "all",
-    "requests": "all",
-}
+# what the capture side alone does not bring
+MODULES = frozenset(
+    {
+        "duckdb",
+        "google",
+        "happybase",
+        "kafka",
+        "kazoo",
+        "nicegui",
+        "numpy",
+        "pandas",
+        "py4j",
+        "pyarrow",
+        "pysolr",
+        "pyspark",
+        "requests",
+        "starlette",
+        "thriftpy2",
+    }
+)
 
 
 @contextmanager
-def extras_named() -> Iterator[None]:
-    """Within, a module that an extra would bring and that is not there is a UsageError naming what to install."""
+def extras_named(extra: str) -> Iterator[None]:
+    """Within, a module that is not there is a UsageError naming what to install: `extra`, which brings all that is used
+    within, whichever other extras have the module too.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         module = (error.name or "").split(".")[0]
-        if module not in _EXTRAS:
+        if module not in MODULES:
             raise
-        remedy = f"pip install 'tailorbird[{_EXTRAS[module]}]'"
+        remedy = f"pip install 'tailorbird[{extra}]'"
         raise UsageError(f"this needs {module}, which is not installed", remedy) from error

@@ -21,8 +21,11 @@ def dashboard(
     """
     # imported here, since the web server takes a second to load and no other command needs it
     from cdc.process.file_topology import load_topology
-    from console.dashboard.http_dashboard import serve_dashboard
-    from console.dashboard.view import choose_dashboard
+    from cdc.words.extras import extras_named
+
+    with extras_named("dashboard"):
+        from console.dashboard.http_dashboard import serve_dashboard
+        from console.dashboard.view import choose_dashboard
 
     loaded = load_topology(topology)
     chosen = choose_dashboard(loaded, name)

@@ -26,6 +26,9 @@ def join(
     Example: tailorbird join topologies/shop.yml --table orders_wide
     """
     # imported here: Spark and HBase's client cost a second, which `--help` should not
-    from joins.run import run
+    from cdc.words.extras import extras_named
 
-    run(file, table, rebuild=rebuild, metrics_port=metrics_port)
+    with extras_named("joins"):
+        from joins.run import run
+
+        run(file, table, rebuild=rebuild, metrics_port=metrics_port)

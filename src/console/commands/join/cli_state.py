@@ -35,9 +35,12 @@ def inspect(
 
     Example: tailorbird state inspect topologies/shop.yml orders_wide 7
     """
-    from joins.run import inspect_state
+    from cdc.words.extras import extras_named
 
-    found = inspect_state(file, table, key)
+    with extras_named("joins"):
+        from joins.run import inspect_state
+
+        found = inspect_state(file, table, key)
     for held in found:
         if as_json:
             print(json.dumps(held.to_json(), ensure_ascii=False))

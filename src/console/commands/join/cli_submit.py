@@ -23,10 +23,13 @@ def submit(
 
     Example: tailorbird submit topologies/shop.yml --table orders_wide --master spark://host:7077 --print
     """
-    from joins.engine.submit import shown
-    from joins.run import cluster_command
+    from cdc.words.extras import extras_named
 
-    command = cluster_command(file, table, master=master)
+    with extras_named("joins"):
+        from joins.engine.submit import shown
+        from joins.run import cluster_command
+
+        command = cluster_command(file, table, master=master)
     if print_only:
         print(shown(command))
         return
