@@ -22,13 +22,13 @@
       in the JVM, per batch, rows as (k, m) bytes (`joins.steps.records` is their specification):
        Kafka source → Router (Source, Envelope, Fit, Node) → KeyedJoin → Assemble → finish, in Spark's SQL
        └ engine/spark_query ◀══ py4j callback ══ foreachBatch(handle of the rows, batch number), on the driver
-           stamp bound ── stores/hbase_table
-           one Spark action: mapInArrow ══ Arrow batches of (k, m) to Python workers ══▶ partition_writer
+           stamp bound ── stores/hbase_sink ── stores/hbase_table
+           one Spark action: mapInArrow ══ Arrow batches of (k, m) to Python workers ══▶ stores/hbase_sink
              └ steps/records                (k, m) → RowPut, RowGone, RefusedRecord, Floor
              └ steps/sink                   → puts, deletes, dead letters
              └ stores/hbase_table           written under the batch's stamp
            ◀══ one report a partition, JSON in a binary column: counts and floors
-           barriers ── steps/cuts ── stores/hbase_table; then Spark commits offsets and state
+           barriers ── steps/cuts ── stores/hbase_sink; then Spark commits offsets and state
 
 3. HBase → Solr
 

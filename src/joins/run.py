@@ -31,14 +31,17 @@ from joins.query.drift import drifts
 from joins.query.plan import Plan
 from joins.query.sql import parse_query, tables_of
 from joins.steps.cuts import merged
-from joins.steps.sink import next_stamp
 from joins.stores.compaction import Reading
-from joins.stores.hbase_table import HBaseConnection, JoinedTable, patiently
+from joins.stores.hbase_sink import HBaseTarget
+from joins.stores.hbase_table import HBaseConnection, JoinedTable
 from joins.stores.kafka_compaction import LogWatch
 from joins.stores.kafka_log import end_offsets
 from joins.stores.kafka_positions import PositionsLog
 from joins.stores.kafka_schemas import SchemaFollower, read_schemas
+from joins.stores.kafka_sink import KafkaTarget
 from joins.stores.kafka_table import UpsertTopic
+from joins.stores.patience import patiently
+from joins.stores.seams import Target
 
 _TELL_EVERY = 10.0
 _START = "start"  # under which the main thread waits (cdc.process.verdict.Standing)
@@ -125,15 +128,15 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
         close_session(spark)
 
 
-def sink_of(topology: Topology, table: Table) -> JoinedTable | UpsertTopic:
+def target_of(topology: Topology, table: Table) -> Target:
     """Where a table's rows go."""
     if table.sink == "kafka":
         log_ = topology.log
         topic = upsert_topic(topology.name, table.name)
-        return UpsertTopic(
-            log_.bootstrap_servers, topic, partitions=log_.partitions, replication=log_.replication_factor
+        return KafkaTarget(
+            UpsertTopic(log_.bootstrap_servers, topic, partitions=log_.partitions, replication=log_.replication_factor)
         )
-    return JoinedTable(
+    joined = JoinedTable(
         HBaseConnection(topology.hbase.thrift),
         table=hbase_table(topology.name, table.name),
         layouts=layouts_table(topology.name),
@@ -141,6 +144,7 @@ def sink_of(topology: Topology, table: Table) -> JoinedTable | UpsertTopic:
         family=table.family,
         buckets=table.salt_buckets,
     )
+    return HBaseTarget(joined, topology.log.bootstrap_servers)
 
 
 class _Join:
@@ -152,11 +156,11 @@ class _Join:
         self.checkpoint = QueryCheckpoint(home() / "checkpoints" / topology.name / table.name)
         if rebuild:
             self.checkpoint.clear()
-        self.joined = sink_of(topology, table)
+        self.target = target_of(topology, table)
         self.drifted = frozenset[str]()
 
     def run(self) -> None:
-        self.joined.check(self.topology.file)
+        self.target.check(self.topology.file)
         servers = self.topology.log.bootstrap_servers
         tables = tables_of(self.topology, self.table)
         schemas = read_schemas(servers, self.topology.name, tables, self._teller(), self.stop.is_set)
@@ -175,7 +179,7 @@ class _Join:
         if self.stop.is_set():
             return
         self._check_log(record)
-        layout = self.joined.settle_layout(plan.layout(1), self.table.schema_change_behavior)
+        layout = self.target.settle_layout(plan.layout(1), self.table.schema_change_behavior)
         log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=record.complete)
         self._stream(plan, ends, record, layout)
         log.info("stopped", table=self.table.name)
@@ -206,7 +210,7 @@ class _Join:
             id=str(uuid.uuid4()),
             fingerprint=plan.fingerprint(),
             partitions=self.table.state_partitions or _partitions(self.table.engine),
-            first_stamp=next_stamp(_now_ms(), self._patiently(self.joined.last_stamp)),
+            first_stamp=self._patiently(lambda: self.target.first_stamp(_now_ms())),
             target=ends,
             complete=False,
             settled=found[0],
@@ -241,12 +245,10 @@ class _Join:
 
         return BatchSink(
             plan=plan,
-            table=self.joined,
+            target=self.target,
             layout=layout,
             record=record,
             checkpoint=self.checkpoint,
-            thrift=self.topology.hbase.thrift,
-            servers=self.topology.log.bootstrap_servers,
             positions=PositionsLog(self.topology.log.bootstrap_servers, self.topology.name, frozenset(plan.topics)),
             thinned=lambda: self.log.thinned(record.settled, record.counts, self.stop.is_set),
             clock_ms=_now_ms,

@@ -31,7 +31,8 @@ from cdc.words.types import Canonical
 from console.commands.cli_apply import provision
 from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
-from joins.stores.hbase_table import HBaseConnection, patiently
+from joins.stores.hbase_table import HBaseConnection
+from joins.stores.patience import patiently
 from joins.truth.oracle import tables_after
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
@@ -371,7 +372,7 @@ def test_join_through_crash_replay_and_bad_records(joined: Joined) -> None:
     joined.producer.produce(topic, key=b"bad", value=b'{"op": "c", "after": {"near_id": 1}}')
     joined.publish_positions(history)
 
-    killed = joined.start([sys.executable, "-m", "joins"], TAILORBIRD_CRASH_AFTER_WRITE="0")
+    killed = joined.start([sys.executable, "-m", "tests.support.dying_join", "0"])
     assert killed.wait(300) == -9, joined.said()
     written = {row: cells for row, cells in joined.cells().items() if row != stale}
     assert len(written) >= 10

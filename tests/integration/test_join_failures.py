@@ -25,6 +25,7 @@ __all__ = ["joined"]  # a fixture
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 JOIN = [sys.executable, "-m", "joins"]
+DYING = [sys.executable, "-m", "tests.support.dying_join"]
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
@@ -107,7 +108,7 @@ def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
     that the batch is there, its own barrier is seen when it is, and says where exactly the batch ends in the log."""
     history = History(random.Random(19))
     joined.publish(history.change(200, ids=6))
-    dying = joined.start(JOIN, TAILORBIRD_CRASH_AFTER_WRITE="1")
+    dying = joined.start([*DYING, "1"])
     wait_for(lambda: joined.barrier(0) is not None, "no first batch")
     joined.publish_positions(history)
     wait_for(lambda: joined.barriers_tell(history), "the first batch is never told")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +21,11 @@ from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
 from tests.integration.conftest import servers
 from tests.integration.test_join import FACT, History, Joined, joined, oracle, wait_for
-from tests.integration.test_join_failures import kill_group, settles
+from tests.integration.test_join_failures import DYING, JOIN, kill_group, settles
 
 __all__ = ["joined"]  # a fixture
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-JOIN = [sys.executable, "-m", "joins"]
 DAY = 86_400_000
 
 
@@ -70,7 +68,7 @@ def test_compacted_and_lost_logs(joined: Joined) -> None:
     joined.publish(history.change(50, ids=6))
     refused(joined, "was not read yet and is 8.0 days old", "may have been compacted")
 
-    dying = joined.start([*JOIN, "--rebuild"], TAILORBIRD_CRASH_AFTER_WRITE="0")
+    dying = joined.start([*DYING, "0", "--rebuild"])
     assert dying.wait(300) == -9, joined.said()
     stored = json.loads(record_file(joined).read_text())
     topic, counts = next((topic, counts) for topic, counts in stored["counts"].items() if counts)

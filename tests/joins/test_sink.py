@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 
 import orjson
@@ -15,11 +16,11 @@ from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words.errors import Fatal, UsageError
 from cdc.words.types import Canonical, parse_type
-from joins.engine import spark_query
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.proc_worker import settle
 from joins.steps.records import ROW_GONE, Floor, Message, RefusedRecord, RowGone, RowPut, dump, load, record_of, text_of
 from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from joins.stores import hbase_sink, kafka_sink
 from joins.stores.hbase_table import connection
 from joins.stores.kafka_table import upserts
 
@@ -131,13 +132,7 @@ def test_a_worker_keeps_its_connection() -> None:
 
     sent = cloudpickle.loads(cloudpickle.dumps(write))
     assert sent("127.0.0.1:1") == (settle, connection("127.0.0.1:1"))
-    writers = (spark_query.partition_writer, spark_query.upsert_writer)
-    names = {
-        name
-        for writer in writers
-        for code in writer.__code__.co_consts
-        if hasattr(code, "co_names")
-        for name in code.co_names
-    }
-    held = [name for name in names if isinstance(vars(spark_query).get(name), (dict, list, set))]
-    assert held == [], "a task would get a copy of it"
+    for module, writer in ((hbase_sink, hbase_sink.hbase_writer), (kafka_sink, kafka_sink.kafka_writer)):
+        inner = [code.co_names for code in writer.__code__.co_consts if hasattr(code, "co_names")]
+        held = [name for name in chain(*inner) if isinstance(vars(module).get(name), (dict, list, set))]
+        assert held == [], "a task would get a copy of it"

@@ -72,7 +72,7 @@ class Pipeline:
         self, topology: Topology, *, home: Path, page_port: int = 0, environ: dict[str, str] | None = None
     ) -> None:
         self.parts = parts(topology, home=home, page_port=page_port)
-        self._environ = {**os.environ, "TAILORBIRD_HOME": str(home), **(environ or {})}
+        self.environ = {**os.environ, "TAILORBIRD_HOME": str(home), **(environ or {})}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._pauses: dict[str, float] = {}
         self._due: dict[str, float] = {}
@@ -90,7 +90,7 @@ class Pipeline:
                 self.start_part(part.name)
                 started(part)
 
-    def start_part(self, name: str, environ: dict[str, str] | None = None) -> None:
+    def start_part(self, name: str) -> None:
         """Start one part; its output is appended to its log."""
         part = self.part(name)
         part.log.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ class Pipeline:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**self._environ, **(environ or {})},
+                env=self.environ,
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
@@ -122,10 +122,6 @@ class Pipeline:
         process = self._running.pop(name)
         _signal_group(process, signal.SIGKILL)
         process.wait()
-
-    def wait(self, name: str, timeout: float) -> int:
-        """Exit code of a part that ends by itself within `timeout` seconds; subprocess.TimeoutExpired otherwise."""
-        return self._running[name].wait(timeout)
 
     def check(self) -> None:
         """Restart what died; call it now and then. Fatal when a part can not run as it is configured."""

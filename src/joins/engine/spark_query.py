@@ -9,14 +9,10 @@ writes identical cells.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
-from itertools import chain
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
@@ -25,11 +21,9 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Engine
 from cdc.words.errors import Retriable, TailorbirdError
-from cdc.words.naming import dead_letter_topic, hbase_table
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.proc_worker import settle
@@ -39,24 +33,15 @@ from joins.engine.spark_state import stores
 from joins.engine.spark_steps import dataflow
 from joins.kernel.program import Level, Settled, program_of
 from joins.query.plan import Plan
-from joins.steps.chunks import folded, whole_rows
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
-from joins.steps.records import ROW_PUT, Message, Record, RowPut, load, record_of, ts_of, values_of
-from joins.steps.sink import Report, barriers, dead_letter, plain, writes_of
-from joins.steps.stamps import Stamps
-from joins.stores.evolution import places
-from joins.stores.hbase_table import JoinedTable, connection, patiently, write_rows
-from joins.stores.kafka_log import send_dead_letters
+from joins.steps.sink import Report
 from joins.stores.kafka_positions import PositionsLog
-from joins.stores.kafka_table import UpsertTopic, produce, upserts
+from joins.stores.patience import patiently, tell_waiting
+from joins.stores.seams import Clock, Cut, Run, Target, Writer
 
-# The fault that tests inject: the driver dies by SIGKILL right after the HBase writes of the first batch ≥ this number.
-CRASH_AFTER_WRITE = "TAILORBIRD_CRASH_AFTER_WRITE"
-_STAMPS_KEPT = 200
 _ASK_STATE_EVERY_MS = 10_000
 
 log = structlog.get_logger()
-Clock = Callable[[], int]
 T = TypeVar("T")
 _REPORT = "report binary"
 
@@ -132,12 +117,10 @@ class BatchSink:
         self,
         *,
         plan: Plan,
-        table: JoinedTable | UpsertTopic,
+        target: Target,
         layout: Layout,
         record: QueryRecord,
         checkpoint: QueryCheckpoint,
-        thrift: str,
-        servers: str,
         positions: PositionsLog,
         thinned: Callable[[], Mapping[str, int]],
         clock_ms: Clock,
@@ -145,8 +128,8 @@ class BatchSink:
         stopped: Callable[[], bool],
     ) -> None:
         self.plan = plan
-        self.table, self.layout, self.record, self.checkpoint = table, layout, record, checkpoint
-        self.thrift, self.servers, self.positions, self.clock_ms = thrift, servers, positions, clock_ms
+        self.layout, self.record, self.checkpoint = layout, record, checkpoint
+        self.positions, self.clock_ms = positions, clock_ms
         self.metrics, self.stopped, self.thinned = metrics, stopped, thinned
         self.failure: TailorbirdError | None = None
         self.raised = self.void = False
@@ -154,13 +137,10 @@ class BatchSink:
         self._state_at = 0
         self.total = Report()
         committed = checkpoint.last_committed()
-        self._stamps = Stamps(
-            last=max(record.first_stamp, self._patiently(table.last_stamp)),
-            committed=committed,
-            bound=self._patiently(lambda: table.stamp(record.id, committed + 1)) is not None,
-        )
-        # of a run that is not complete yet, the barriers are a former run's
-        self._told: Positions = self._patiently(table.reached) if record.complete else {}
+        run = Run(id=record.id, first_stamp=record.first_stamp, committed=committed)
+        self.sink = self._patiently(lambda: target.sink(run, clock_ms))
+        # of a run that is not complete yet, readers were told by a former one
+        self._told: Positions = self._patiently(target.reached) if record.complete else {}
         self._cuts = Cuts(self._told)
         self._batch = committed
         self._levels: Sequence[Offsets] = checkpoint.levels(committed) if committed >= 0 else ()
@@ -191,25 +171,21 @@ class BatchSink:
             self.metrics.health.ended()
 
     def _write(self, rows: DataFrame, batch: int) -> None:
-        stamp = self._patiently(lambda: self._stamp(batch))
-        if isinstance(self.table, UpsertTopic):
-            # one task has all messages of a row, one after the other, so that a put stays behind what it beats
+        self._patiently(lambda: self.sink.begin(batch))
+        if self.sink.by_row:
             rows = rows.repartition("k").sortWithinPartitions("k")
-            write = upsert_writer(self.plan, self.layout, batch, self.record.id, self.table)
-        else:
-            write = partition_writer(self.plan, self.layout, batch, stamp, thrift=self.thrift, servers=self.servers)
+        write = settling(self.sink.writer(self.plan, self.layout, batch))
         report = Report()
         for row in rows.mapInArrow(write, _REPORT).collect():
             report.merge(Report(**orjson.loads(row["report"])))
-        self._crash_on_demand(batch)
-        self._keep(batch, report)
-        self._finish(batch, stamp)
+        self.keep(batch, report)
+        self._finish(batch)
         self.total.merge(report)
         self.metrics.written(batch, report)
         if self.clock_ms() - self._state_at > _ASK_STATE_EVERY_MS:
             self._state_at, self.state = self.clock_ms(), stores(rows.sparkSession)
 
-    def _keep(self, batch: int, report: Report) -> None:
+    def keep(self, batch: int, report: Report) -> None:
         """Keep what markers have set and what was refused, before the batch is committed that met them."""
         known = {topic: dict(partitions) for topic, partitions in self.record.floors.items()}
         for topic, partition, sequence in report.floors:
@@ -221,27 +197,20 @@ class BatchSink:
             self.record = record
             self.checkpoint.store(record)
 
-    def _stamp(self, batch: int) -> int:
-        known = self.table.stamp(self.record.id, batch)
-        stamp = self._stamps.of_batch(batch, known, self.clock_ms())
-        if known is None:
-            self.table.store_stamp(self.record.id, batch, stamp)
-            if batch and batch % _STAMPS_KEPT == 0:
-                self.table.forget_stamps(self.record.id, batch - _STAMPS_KEPT)
-        return stamp
-
-    def _finish(self, batch: int, stamp: int) -> None:
-        """Barriers, once the run has seen all that there was when it began: before, they would promise too much."""
+    def _finish(self, batch: int) -> None:
+        """Tell readers, once the run has seen all that there was when it began: before, it would promise too much."""
         self._levels, self._batch = self.checkpoint.levels(batch), batch
         if not self.record.complete:
             if not covers(merged(self._levels), self.record.target):
                 return
             self._prove_whole()
-            swept = self._patiently(lambda: self.table.sweep(self.record.first_stamp))
+            swept = self._patiently(self.sink.sweep)
             log.info("first complete cut", table=self.layout.table, batch=batch, rows_of_former_runs_deleted=swept)
             self.record = replace(self.record, complete=True)
             self.checkpoint.store(self.record)
-        self._tell(self._reached(), stamp)
+        cut = self._cut()
+        self._patiently(lambda: self.sink.finish(cut))
+        self._told = cut.positions
 
     def _prove_whole(self) -> None:
         """Retriable, and nothing is told of the run, if what it read was not the log of one moment."""
@@ -270,13 +239,9 @@ class BatchSink:
         try:
             if self._batch < 0 or not self.record.complete:
                 return
-            positions = self._reached()
-            if positions == self._told:
-                return
-            # a batch that Spark has not committed may be half written, or its end not seen (`joins.steps.stamps`)
-            stamp = self._stamps.between(self.checkpoint.last_committed(), self.clock_ms())
-            if stamp is not None:
-                self._tell(positions, stamp)
+            cut, committed = self._cut(), self.checkpoint.last_committed()
+            if cut.positions != self._told and self._patiently(lambda: self.sink.follow(cut, committed)):
+                self._told = cut.positions
         finally:
             self._busy.release()
 
@@ -285,104 +250,30 @@ class BatchSink:
         with self._counting:
             return self._cuts.lags(self.clock_ms())
 
-    def _reached(self) -> Positions:
+    def _cut(self) -> Cut:
+        """What the table is equal to behind the last finished batch, by the positions that are known now."""
         with self._counting:
-            return self._cuts.cover(merged(self._levels))
-
-    def _tell(self, positions: Positions, stamp: int) -> None:
-        made = barriers(
-            self.table.buckets, self._batch, stamp, positions, ends=self._levels, incomplete=self.record.refused.total
-        )
-        self._patiently(lambda: self.table.write_barriers(made, stamp))
-        self._told = positions
+            positions = self._cuts.cover(merged(self._levels))
+        return Cut(batch=self._batch, positions=positions, ends=self._levels, incomplete=self.record.refused.total)
 
     def _patiently(self, action: Callable[[], T]) -> T:
         health, thread = self.metrics.health, threading.get_ident()
 
         def waiting(error: Retriable, pause: float) -> None:
             health.waits(thread, error.message, time.monotonic())
-            _tell_waiting(error, pause)
+            tell_waiting(error, pause)
 
         try:
             return patiently(action, waiting, self.stopped)
         finally:
             health.goes_on(thread)
 
-    def _crash_on_demand(self, batch: int) -> None:
-        wanted = os.environ.get(CRASH_AFTER_WRITE)
-        if wanted is not None and batch >= int(wanted):
-            log.warning("dying on demand", batch=batch, demanded_by=CRASH_AFTER_WRITE)
-            os.kill(os.getpid(), signal.SIGKILL)
 
+def settling(write: Writer) -> Writer:
+    """`write`, behind which the worker settles."""
 
-def partition_writer(
-    plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: str, servers: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that each partition runs: records in, one report out, everything written in between."""
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        hbase = connection(thrift)
-        codec, report = RowCodec(layout), Report()
-        table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
-        dead_letters = dead_letter_topic(layout.topology)
-        indexes = places(layout, {output.name: output.index for output in plan.finish.outputs})
-        some = _messages(batches)
-        for messages in some if plan.steps else folded(chain.from_iterable(some)):
-            writes = writes_of((fitted(message, indexes) for message in messages), codec, batch)
-            rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
-            patiently(rows, _tell_waiting, _never)
-            if letters := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:
-                patiently(partial(send_dead_letters, servers, dead_letters, letters), _tell_waiting, _never)
-            report.add(writes)
+    def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from write(batches)
         settle()
-        yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
 
-    return write
-
-
-def fitted(message: Message, places: Sequence[int | None]) -> Record:
-    """A message at the sink, a row in the order of the layout's columns; NULL for a column that no longer comes."""
-    if None not in places or message.op != ROW_PUT:
-        return record_of(message, [place for place in places if place is not None])
-    values = values_of(message.p)
-    return RowPut([None if place is None else values[place] for place in places], ts_of(message.p))
-
-
-def upsert_writer(
-    plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """As `partition_writer`, into an upsert topic."""
-    servers, topic = table.servers, table.topic
-    indexes = [output.index for output in plan.finish.outputs]
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = Report()
-        for some in whole_rows(chain.from_iterable(_messages(batches))):
-            messages = some if plan.steps else chain.from_iterable(folded(some))
-            records, refused, floors = upserts(messages, layout, indexes)
-            patiently(partial(produce, servers, topic, run, records), _tell_waiting, _never)
-            if letters := [dead_letter(one, layout.table, batch) for one in refused]:
-                send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
-                patiently(send, _tell_waiting, _never)
-            gone, put = (sum((value is None) == ends for _, value in records) for ends in (True, False))
-            report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), floors=plain(floors)))
-        settle()
-        yield pa.RecordBatch.from_pydict({"report": pa.array([orjson.dumps(asdict(report))], pa.binary())})
-
-    return write
-
-
-def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
-    """Messages at the sink, as they arrive."""
-    for arrived in batches:
-        columns = (arrived.column("k").to_pylist(), arrived.column("m").to_pylist())
-        yield [load(k, m) for k, m in zip(*columns, strict=True)]
-
-
-def _never() -> bool:
-    """A task waits as long as it takes: Spark ends its worker when the query stops."""
-    return False
-
-
-def _tell_waiting(error: Retriable, pause: float) -> None:
-    log.warning("waiting", reason=error.message, again_in_seconds=round(pause, 1))
+    return written

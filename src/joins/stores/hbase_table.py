@@ -39,7 +39,6 @@ T = TypeVar("T")
 _LONG = struct.Struct(">q")
 _TIMEOUT_MS = 60_000
 _RESTED = 30.0  # half of what HBase's Thrift server, unless told otherwise, gives a connection that is not used
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _ROWS_PER_CALL = 500
 _MISSING = ("TableNotFoundException", "NamespaceNotFoundException", "NoSuchColumnFamilyException")
 
@@ -98,24 +97,6 @@ def _first_line(error: BaseException) -> str:
     message = getattr(error, "message", None) or str(error) or type(error).__name__
     text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     return text.strip().splitlines()[0][:300]
-
-
-def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], None], stopped: Callable[[], bool]) -> T:
-    """Run an action until it goes through, pausing ever longer up to 5 s; the Retriable itself once `stopped`.
-
-    `waiting` hears of every failure and the pause after it. A slow or restarting HBase slows the query so, and never
-    ends it.
-    """
-    pause = _FIRST_PAUSE
-    while True:
-        try:
-            return action()
-        except Retriable as error:
-            if stopped():
-                raise
-            waiting(error, pause)
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def write_rows(

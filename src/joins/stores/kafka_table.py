@@ -14,12 +14,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cdc.stored.cells import Barrier
 from cdc.stored.layout import Layout
-from cdc.topology.topology import SchemaChangeBehavior
 from cdc.words.errors import Retriable, UsageError
 from joins.steps.chunks import stale_keys
-from joins.steps.cuts import Positions
 from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, RefusedRecord, record_of, values_of_text
 
 _TIMEOUT = 30.0
@@ -28,14 +25,13 @@ _RUNNING = "is Kafka running? `tailorbird stack status`"
 
 
 class UpsertTopic:
-    """What `JoinedTable` is for HBase. No stamps and no barriers: a topic's order is its own version."""
+    """The topic of a table, as the driver knows it."""
 
     def __init__(self, servers: str, topic: str, *, partitions: int, replication: int) -> None:
-        self.servers, self.topic, self.buckets = servers, topic, 0
+        self.servers, self.topic = servers, topic
         self._partitions, self._replication = partitions, replication
-        self._run = ""
 
-    def check(self, file: str) -> None:
+    def check(self) -> None:
         """Make the topic unless it is there; UsageError where others have begun it."""
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
@@ -48,37 +44,11 @@ class UpsertTopic:
                     raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
                 check_own(self.topic, self._firsts())
 
-    def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
-        """Every record names its columns: there is no layout to store."""
-        return layout
-
-    def last_stamp(self) -> int:
-        """No stamps."""
-        return 0
-
-    def stamp(self, query: str, batch: int) -> int | None:
-        """No stamps; remembers the run, which every record names."""
-        self._run = query
-        return None
-
-    def store_stamp(self, query: str, batch: int, stamp: int) -> None:
-        """No stamps."""
-
-    def forget_stamps(self, query: str, before: int) -> None:
-        """No stamps."""
-
-    def reached(self) -> Positions:
-        """No barriers."""
-        return {}
-
-    def write_barriers(self, barriers: Sequence[Barrier], stamp: int) -> None:
-        """No barriers."""
-
-    def sweep(self, stamp: int) -> int:
-        """Put a tombstone for every row that only former runs have written; how many."""
+    def sweep(self, run: str) -> int:
+        """Put a tombstone for every row that only runs before `run` have written; how many."""
         swept = 0
-        for stale in stale_keys(self._records, self._run):
-            produce(self.servers, self.topic, self._run, [(key, None) for key in stale])
+        for stale in stale_keys(self._records, run):
+            produce(self.servers, self.topic, run, [(key, None) for key in stale])
             swept += len(stale)
         return swept
 

@@ -1,0 +1,136 @@
+"""HBase as the sink: rows under their batch's stamp, and barriers that tell what the table is equal to.
+
+A batch's stamp is bound to it before its first write, so that a replay writes identical cells (`joins.steps.stamps`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+
+from cdc.stored.cells import RowCodec
+from cdc.stored.layout import Layout
+from cdc.topology.topology import SchemaChangeBehavior
+from cdc.words.naming import dead_letter_topic, hbase_table
+from joins.query.plan import Plan
+from joins.steps.chunks import folded
+from joins.steps.cuts import Positions
+from joins.steps.records import ROW_PUT, Message, Record, RowPut, record_of, ts_of, values_of
+from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from joins.steps.stamps import Stamps
+from joins.stores.arrow_messages import messages_of, report_batch
+from joins.stores.evolution import places
+from joins.stores.hbase_table import JoinedTable, connection, write_rows
+from joins.stores.kafka_log import send_dead_letters
+from joins.stores.patience import as_long_as_it_takes
+from joins.stores.seams import Clock, Cut, Run, Writer
+
+_STAMPS_KEPT = 200
+
+
+class HBaseTarget:
+    """An aggregated table; dead letters go to `servers` of Kafka."""
+
+    def __init__(self, table: JoinedTable, servers: str) -> None:
+        self.table, self.servers = table, servers
+
+    def check(self, file: str) -> None:
+        """UsageError if a table is missing or lacks its family."""
+        self.table.check(file)
+
+    def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
+        """The layout to write under (`joins.stores.evolution`), stored if it is new."""
+        return self.table.settle_layout(layout, behavior)
+
+    def first_stamp(self, now_ms: int) -> int:
+        """Later than every write of any run before."""
+        return next_stamp(now_ms, self.table.last_stamp())
+
+    def reached(self) -> Positions:
+        """What the last barrier tells."""
+        return self.table.reached()
+
+    def sink(self, run: Run, clock_ms: Clock) -> HBaseSink:
+        """What writes a run, from its next batch on."""
+        return HBaseSink(self.table, self.servers, run, clock_ms)
+
+
+class HBaseSink:
+    """Writes a run's batches. At least once, and seen once: a write that is repeated makes the same cells."""
+
+    by_row = False  # a put's stamp beats a delete's, whichever task writes it
+
+    def __init__(self, table: JoinedTable, servers: str, run: Run, clock_ms: Clock) -> None:
+        self.table, self._servers, self._run, self._clock_ms = table, servers, run, clock_ms
+        self._stamps = Stamps(
+            last=max(run.first_stamp, table.last_stamp()),
+            committed=run.committed,
+            bound=table.stamp(run.id, run.committed + 1) is not None,
+        )
+        self._stamp = 0  # of the batch that was begun
+
+    def begin(self, batch: int) -> None:
+        """Bind the batch to a stamp, or find the one that it was given."""
+        known = self.table.stamp(self._run.id, batch)
+        self._stamp = self._stamps.of_batch(batch, known, self._clock_ms())
+        if known is None:
+            self.table.store_stamp(self._run.id, batch, self._stamp)
+            if batch and batch % _STAMPS_KEPT == 0:
+                self.table.forget_stamps(self._run.id, batch - _STAMPS_KEPT)
+
+    def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
+        """Rows and deletes under the batch's stamp, dead letters to Kafka."""
+        return hbase_writer(plan, layout, batch, self._stamp, thrift=self.table.hbase.address, servers=self._servers)
+
+    def finish(self, cut: Cut) -> None:
+        """Barriers at the batch's stamp: they say that all of a smaller one was written."""
+        self._tell(cut, self._stamp)
+
+    def follow(self, cut: Cut, committed: int) -> bool:
+        """Barriers without a batch; False while a batch has a stamp that Spark has not committed."""
+        stamp = self._stamps.between(committed, self._clock_ms())
+        if stamp is None:
+            return False
+        self._tell(cut, stamp)
+        return True
+
+    def sweep(self) -> int:
+        """Delete what no write of this run has touched."""
+        return self.table.sweep(self._run.first_stamp)
+
+    def _tell(self, cut: Cut, stamp: int) -> None:
+        made = barriers(self.table.buckets, cut.batch, stamp, cut.positions, ends=cut.ends, incomplete=cut.incomplete)
+        self.table.write_barriers(made, stamp)
+
+
+def hbase_writer(plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: str, servers: str) -> Writer:
+    """The function that each partition runs: records in, one report out, everything written in between."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        hbase = connection(thrift)
+        codec, report = RowCodec(layout), Report()
+        table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
+        dead_letters = dead_letter_topic(layout.topology)
+        indexes = places(layout, {output.name: output.index for output in plan.finish.outputs})
+        some = messages_of(batches)
+        for messages in some if plan.steps else folded(chain.from_iterable(some)):
+            writes = writes_of((fitted(message, indexes) for message in messages), codec, batch)
+            rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
+            as_long_as_it_takes(rows)
+            if letters := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:
+                as_long_as_it_takes(partial(send_dead_letters, servers, dead_letters, letters))
+            report.add(writes)
+        yield report_batch(report)
+
+    return write
+
+
+def fitted(message: Message, places: Sequence[int | None]) -> Record:
+    """A message at the sink, a row in the order of the layout's columns; NULL for a column that no longer comes."""
+    if None not in places or message.op != ROW_PUT:
+        return record_of(message, [place for place in places if place is not None])
+    values = values_of(message.p)
+    return RowPut([None if place is None else values[place] for place in places], ts_of(message.p))

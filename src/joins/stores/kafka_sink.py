@@ -1,0 +1,97 @@
+"""An upsert topic as the sink (`joins.stores.kafka_table`). No stamps and no barriers: its order is its own version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+
+from cdc.stored.layout import Layout
+from cdc.topology.topology import SchemaChangeBehavior
+from cdc.words.naming import dead_letter_topic
+from joins.query.plan import Plan
+from joins.steps.chunks import folded, whole_rows
+from joins.steps.cuts import Positions
+from joins.steps.sink import Report, dead_letter, plain
+from joins.stores.arrow_messages import messages_of, report_batch
+from joins.stores.kafka_log import send_dead_letters
+from joins.stores.kafka_table import UpsertTopic, produce, upserts
+from joins.stores.patience import as_long_as_it_takes
+from joins.stores.seams import Clock, Cut, Run, Writer
+
+
+class KafkaTarget:
+    """An upsert topic, whichever run writes it."""
+
+    def __init__(self, topic: UpsertTopic) -> None:
+        self.topic = topic
+
+    def check(self, file: str) -> None:
+        """Make the topic unless it is there; UsageError where others have begun it."""
+        self.topic.check()
+
+    def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
+        """Every record names its columns: there is no layout to store."""
+        return layout
+
+    def first_stamp(self, now_ms: int) -> int:
+        """Runs are told by their ids, which every record has."""
+        return now_ms
+
+    def reached(self) -> Positions:
+        """A topic's readers follow the topic itself."""
+        return {}
+
+    def sink(self, run: Run, clock_ms: Clock) -> KafkaSink:
+        """What writes a run."""
+        return KafkaSink(self.topic, run.id)
+
+
+class KafkaSink:
+    """Writes a run's batches. At least once: a replay repeats records, and a key's newest is always its row's state."""
+
+    by_row = True  # so that a put stays behind what it beats
+
+    def __init__(self, topic: UpsertTopic, run: str) -> None:
+        self._topic, self._run = topic, run
+
+    def begin(self, batch: int) -> None:
+        """A batch needs nothing of its own."""
+
+    def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
+        """A record per row, a tombstone where it is gone, dead letters to their topic."""
+        return kafka_writer(plan, layout, batch, self._run, self._topic)
+
+    def finish(self, cut: Cut) -> None:
+        """Readers of a topic are told nothing but its records."""
+
+    def follow(self, cut: Cut, committed: int) -> bool:
+        """As `finish`."""
+        return True
+
+    def sweep(self) -> int:
+        """Put a tombstone for every row that only former runs have written; how many."""
+        return self._topic.sweep(self._run)
+
+
+def kafka_writer(plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic) -> Writer:
+    """The function that each partition runs, as `joins.stores.hbase_sink.hbase_writer`."""
+    servers, topic = table.servers, table.topic
+    indexes = [output.index for output in plan.finish.outputs]
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        report = Report()
+        for some in whole_rows(chain.from_iterable(messages_of(batches))):
+            messages = some if plan.steps else chain.from_iterable(folded(some))
+            records, refused, floors = upserts(messages, layout, indexes)
+            as_long_as_it_takes(partial(produce, servers, topic, run, records))
+            if letters := [dead_letter(one, layout.table, batch) for one in refused]:
+                send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
+                as_long_as_it_takes(send)
+            gone, put = (sum((value is None) == ends for _, value in records) for ends in (True, False))
+            report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), floors=plain(floors)))
+        yield report_batch(report)
+
+    return write
