@@ -40,7 +40,7 @@ from joins.stores.kafka_positions import PositionsLog
 from joins.stores.kafka_schemas import SchemaFollower, read_schemas
 from joins.stores.kafka_sink import KafkaTarget
 from joins.stores.kafka_table import UpsertTopic
-from joins.stores.patience import patiently
+from joins.stores.proc_patience import patiently
 from joins.stores.seams import Target
 
 _TELL_EVERY = 10.0

@@ -32,7 +32,7 @@ from console.commands.cli_apply import provision
 from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
 from joins.stores.hbase_table import HBaseConnection
-from joins.stores.patience import patiently
+from joins.stores.proc_patience import patiently
 from joins.truth.oracle import tables_after
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator

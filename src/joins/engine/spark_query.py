@@ -36,7 +36,7 @@ from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.steps.sink import Report
 from joins.stores.kafka_positions import PositionsLog
-from joins.stores.patience import patiently, tell_waiting
+from joins.stores.proc_patience import patiently, tell_waiting
 from joins.stores.seams import Clock, Cut, Run, Target, Writer
 
 _ASK_STATE_EVERY_MS = 10_000

@@ -25,7 +25,7 @@ from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows
 from joins.stores.kafka_log import send_dead_letters
-from joins.stores.patience import as_long_as_it_takes
+from joins.stores.proc_patience import as_long_as_it_takes
 from joins.stores.seams import Clock, Cut, Run, Writer
 
 _STAMPS_KEPT = 200

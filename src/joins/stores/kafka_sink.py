@@ -18,7 +18,7 @@ from joins.steps.sink import Report, dead_letter, plain
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_table import UpsertTopic, produce, upserts
-from joins.stores.patience import as_long_as_it_takes
+from joins.stores.proc_patience import as_long_as_it_takes
 from joins.stores.seams import Clock, Cut, Run, Writer
 
 

@@ -40,7 +40,7 @@ class Cut:
     incomplete: int
 
 
-class Sink(Protocol):
+class TableSink(Protocol):
     """Writes one run's batches, one at a time; whatever it does may be done again. Errors: Retriable, while a server is
     away.
     """
@@ -81,5 +81,5 @@ class Target(Protocol):
     def reached(self) -> Positions:
         """How far readers were told that each source has come; empty where they are not told."""
 
-    def sink(self, run: Run, clock_ms: Clock) -> Sink:
+    def sink(self, run: Run, clock_ms: Clock) -> TableSink:
         """What writes a run, from its next batch on."""
