@@ -18,6 +18,7 @@ from joins.query.plan import Plan
 from joins.steps.envelope import read_envelope
 from joins.steps.records import GONE, REFUSED, STAR, Message, load, text_of, unpack, values_of_text
 from joins.steps.route import Changed, LogReader, RefusedRecord, Router, Truncated, latest_message
+from tests.cdc.test_envelopes import GOLDEN
 from tests.joins.joincase import Case
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -214,3 +215,13 @@ def test_router_and_reader_say_the_same_of_every_record(spark: SparkSession, del
     assert not wrong, f"{len(wrong)} of {len(records)}; the first: {wrong[0]}"
     refused = sum(one == {REFUSED} for one in got)
     assert 1000 < refused < len(records) - 1000  # the test sees both verdicts
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_both_read_what_our_writer_writes(spark: SparkSession, delivery: str) -> None:
+    """The golden file of capture's format, every op of it: told alike, and nothing refused."""
+    plan, records = plan_of(delivery), [(KEY, value) for value in GOLDEN.read_bytes().splitlines()]
+    expected, got = specified(plan, records), kernels(spark, plan, records)
+    assert got == expected
+    assert not any(REFUSED in one for one in got)
+    assert sum(map(len, got)) >= len(records)

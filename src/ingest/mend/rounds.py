@@ -171,11 +171,11 @@ class Rounds(Mends):
                 records.append(self.recorder.unread(image, writer.schema.table_id, chunk.request.position, now_ms))
                 image = None
             for step in steps(search.found.get(at), image, anyway=anyway):
-                source = writer.read(
+                source = writer.format.read(
                     now_ms, chunk.request.position, partial=step.stale or table in self.snapshots.partial
                 )
                 place = source, 0, self.number()
-                value = writer.value(step.op, _dumps(step.before), _dumps(step.after), *place, now_ms, _NULL)
+                value = writer.format.alone(step.op, _dumps(step.before), _dumps(step.after), *place, now_ms)
                 records.append(Record(writer.topic, at, value))
                 for child, wanted in self.foreign_keys.affected(table, step.before, step.after):
                     self.lose(child, wanted)

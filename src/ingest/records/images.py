@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
+from cdc.formats.debezium_bytes import NULL
 from cdc.words.event import Position
 from ingest.facts.facts import Image, RefusedImage, Row, RowsLogged
 from ingest.records.records import Recorder, TableWriter, image_size
@@ -14,14 +15,13 @@ from ingest.records.seams import Record
 # Bytes of a row image as JSON: an envelope holds two, and Kafka's records end at `kafka_topics.MAX_MESSAGE`.
 MAX_IMAGE = 7_500_000
 _dumps = orjson.dumps
-_NULL = b"null"
 
 
 def snapshot_records(
     recorder: Recorder, writer: TableWriter, images: list[Image], low: Position, now_ms: int
 ) -> list[Record]:
     """Records of rows that a snapshot read; they carry the low watermark's sequence, so every logged change wins."""
-    source = writer.read(now_ms, low)
+    source = writer.format.read(now_ms, low)
     records: list[Record] = []
     if writer.shape:
         for image in images:
@@ -30,7 +30,7 @@ def snapshot_records(
         if isinstance(image, RefusedImage):
             records.append(recorder.unread(image, writer.schema.table_id, low, now_ms))
         else:
-            value = writer.value(b"r", _NULL, _dumps(image), source, 0, low.sequence, now_ms, _NULL)
+            value = writer.format.alone(b"r", NULL, _dumps(image), source, 0, low.sequence, now_ms)
             records.append(Record(writer.topic, writer.key(image), value))
     return records
 

@@ -1,8 +1,7 @@
 """Changes, schemas, checkpoints, dead letters and the quarantine as records of the log's topics; pure, per topology.
 
-`CHANGE` and `TableWriter` are the path that every change takes: they write the bytes of Debezium's envelope around the
-two images without building the envelope first. `cdc.formats.debezium` says what they must be, and a test compares the
-two.
+Changes are written as bytes around their images by the format of their topic (`cdc.formats.debezium_bytes`), without
+building the envelope first; `Recorder.change` writes them the plain way, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from cdc.formats.debezium import VERSION, key_of, to_envelope
+from cdc.formats.debezium import key_of, to_envelope
+from cdc.formats.debezium_bytes import NULL, EnvelopeWriter
 from cdc.words import naming
 from cdc.words.errors import Fatal
 from cdc.words.event import ChangeEvent, Position, SourceInfo
@@ -24,12 +24,6 @@ from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 
 FORMAT = 1
 _dumps = orjson.dumps
-# The envelope of a change, images and names as JSON: before, after, source up to its row (`TableWriter.logged`), row,
-# sequence, op, ts_ms, transaction: id, total_order, data_collection_order.
-_ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
-TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}'
-CHANGE = _ENVELOPE + TRANSACTION + b"}"
-_PARTIAL = b'"partial":true,'
 
 
 def _text(value: object) -> str:
@@ -42,7 +36,9 @@ def image_size(row: Row) -> int:
 
 
 class TableWriter:
-    """Writes the records of one table under one schema. `shape` takes away and masks columns of an image, in place."""
+    """Writes the records of one table under one schema, changes in the `format` of its topic. `shape` takes away and
+    masks columns of an image, in place.
+    """
 
     def __init__(
         self, topology: str, schema: TableSchema, connector: str, shape: Callable[[Row], None] | None = None
@@ -50,46 +46,16 @@ class TableWriter:
         self.schema, self.shape = schema, shape
         self.topic = naming.change_topic(topology, schema.table_id)
         self.key = _key_function(schema.primary_key)
-        table = schema.table_id
-        self._begins = (
-            f'{{"version":"{VERSION}","connector":"{connector}","name":{_json(f"{topology}.{table.source}")},"ts_ms":%d,'
-            f'"snapshot":"%b","db":{_json(table.database)},"table":{_json(table.table)},"server_id":%d,"gtid":%b,'
-            '"file":%b,"pos":%d,%b"row":'
-        ).encode()
+        self.format = EnvelopeWriter(topology, schema.table_id, connector)
 
-    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
-        """The envelope's source block up to the row's number, the same for all rows of an event of the log.
-
-        `gtid` and `file` are JSON; `partial` as in `cdc.words.event.SourceInfo`.
-        """
-        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
-
-    def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
-        """The same for rows that a snapshot reads."""
-        file, told = _dumps(position.file), _PARTIAL if partial else b""
-        return self._begins % (ts_ms, b"true", 0, b"null", file, position.pos, told)
-
-    @staticmethod
-    def value(
-        op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes
-    ) -> bytes:
-        """An envelope; images and `transaction` are JSON. Changes of the log are written by `CHANGE`."""
-        return (_ENVELOPE + b"%b}") % (before, after, source, row, sequence, op, ts_ms, transaction)
-
-    def truncated(self, source: bytes, row: int, sequence: int, ts_ms: int, transaction: bytes) -> Record:
+    def truncated(self, value: bytes) -> Record:
         """The marker that all rows of smaller sequence are gone; it goes to every partition under a reserved key."""
-        value = self.value(b"t", b"null", b"null", source, row, sequence, ts_ms, transaction)
         return Record(self.topic, naming.TRUNCATE_KEY, value, EVERY_PARTITION)
 
     def marker(self, position: Position, number: int, ts_ms: int) -> Record:
         """The marker that ends a snapshot: rows of smaller sequence that it did not see again are gone."""
-        source = self.read(ts_ms, position)
-        return self.truncated(source, 0, number, ts_ms, b"null")
-
-
-def _json(text: str) -> str:
-    # a % in a name must survive the formatting of the bytes that it stands in
-    return _dumps(text).decode().replace("%", "%%")
+        source = self.format.read(ts_ms, position)
+        return self.truncated(self.format.alone(b"t", NULL, NULL, source, 0, number, ts_ms))
 
 
 def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from cdc.formats.debezium_bytes import NULL
 from cdc.words.errors import Fatal, Skippable
 from cdc.words.event import Position, SourceInfo
 from cdc.words.schema import TableId
@@ -32,11 +33,10 @@ from ingest.facts.facts import (
 from ingest.facts.redecode import decoded
 from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, shaped, tellable
-from ingest.records.records import CHANGE, TRANSACTION, Recorder, TableWriter
+from ingest.records.records import Recorder, TableWriter
 from ingest.records.seams import Checkpoint, Record, Stream, Watcher
 
 _dumps, _new = orjson.dumps, tuple.__new__
-_NULL = b"null"
 
 
 class Transactions:
@@ -59,7 +59,7 @@ class Transactions:
         self._open: TransactionBegan | None = None
         self._row = self._total = self._skip = 0
         # As JSON: the open transaction's GTID, what it is called, and the file that was named last.
-        self._gtid = self._id = self._file_json = _NULL
+        self._gtid = self._id = self._file_json = NULL
         self._file_named = ""
         self._touched = False
         self._orders: dict[TableId, int] = {}
@@ -151,7 +151,7 @@ class Transactions:
         if fact.gtid:
             self._gtid = self._id = _dumps(fact.gtid)
         else:
-            self._gtid, self._id = _NULL, _dumps(f"{fact.file}:{fact.pos}")
+            self._gtid, self._id = NULL, _dumps(f"{fact.file}:{fact.pos}")
         if self._resumed is None:
             return
         found = fact.gtid or f"{fact.file}:{fact.pos}"
@@ -207,8 +207,8 @@ class Transactions:
         order = self._counted(table)
         assert self._open is not None, "a statement outside a transaction"
         source = self._source(writer, self._open.file, self._open.pos)
-        transaction = TRANSACTION % (self._id, self._total, order)
-        return [writer.truncated(source, self._row, self._sequence, now_ms, transaction)]
+        place = source, self._row, self._sequence, now_ms, self._id, self._total, order
+        return [writer.truncated(writer.format.change(b"t", NULL, NULL, *place))]
 
     def _counted(self, table: TableId) -> int:
         """Number one more change of a table; its order within the transaction."""
@@ -304,6 +304,7 @@ class Transactions:
         row, sequence, total, orders = self._row, self._sequence, self._total, self._orders
         order = orders.get(table, 0) if orders else 0
         key_of, topic, name, source = writer.key, writer.topic, self._id, self._source(writer, fact.file, fact.pos)
+        write = writer.format.change
         out: list[Record] = []
         largest = 0
         before: Any
@@ -312,20 +313,19 @@ class Transactions:
             sequence, total, order = sequence + 1, total + 1, order + 1
             key, image = key_of(after), _dumps(after)
             if operation == "insert":
-                value = CHANGE % (_NULL, image, source, row, sequence, b"c", now_ms, name, total, order)
+                op, old, new = b"c", NULL, image
             elif operation == "delete":
-                value = CHANGE % (image, _NULL, source, row, sequence, b"d", now_ms, name, total, order)
+                op, old, new = b"d", image, NULL
             else:
-                old, old_key = _dumps(before), key_of(before)
-                if old_key == key:
-                    value = CHANGE % (old, image, source, row, sequence, b"u", now_ms, name, total, order)
-                else:
-                    value = CHANGE % (old, _NULL, source, row, sequence, b"d", now_ms, name, total, order)
+                op, old, new, old_key = b"u", _dumps(before), image, key_of(before)
+                if old_key != key:  # another row, to whoever reads by key: the old one goes, the new one comes
+                    value = write(b"d", old, NULL, source, row, sequence, now_ms, name, total, order)
                     out.append(_new(Record, (topic, old_key, value, None)))
                     out.append(_new(Record, (topic, old_key, None, None)))
                     sequence, total, order = sequence + 1, total + 1, order + 1
                     largest = max(largest, len(value))
-                    value = CHANGE % (_NULL, image, source, row, sequence, b"c", now_ms, name, total, order)
+                    op, old = b"c", NULL
+            value = write(op, old, new, source, row, sequence, now_ms, name, total, order)
             if len(value) > largest:
                 largest = len(value)
             out.append(_new(Record, (topic, key, value, None)))
@@ -360,8 +360,8 @@ class Transactions:
             for op, old, new in events(writer, *(None if isinstance(i, RefusedImage) else i for i in images)):
                 order = self._counted(fact.table)
                 key = writer.key(new or old or {})
-                place = source, self._row, self._sequence
-                value = CHANGE % (_dumps(old), _dumps(new), *place, op, now_ms, self._id, self._total, order)
+                place = source, self._row, self._sequence, now_ms, self._id, self._total, order
+                value = writer.format.change(op, _dumps(old), _dumps(new), *place)
                 records.append(Record(writer.topic, key, value))
                 if op == b"d":
                     records.append(Record(writer.topic, key, None))
@@ -378,7 +378,7 @@ class Transactions:
             self._file_named, self._file_json = file, _dumps(file)
         partial = bool(self._partial) and writer.schema.table_id in self._partial
         server = opened.server_id
-        return writer.logged(opened.commit_us // 1000, server, self._gtid, self._file_json, pos, partial=partial)
+        return writer.format.logged(opened.commit_us // 1000, server, self._gtid, self._file_json, pos, partial=partial)
 
     def _info(self, table: TableId, file: str, pos: int) -> SourceInfo:
         assert self._open is not None, "rows outside a transaction"

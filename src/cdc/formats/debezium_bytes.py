@@ -1,0 +1,61 @@
+"""Debezium's envelope as bytes, written around images that are JSON already: the path that every change takes.
+
+`cdc.formats.debezium` says what they must be, key for key and in which order; tests/data/envelopes holds examples of
+both, which every reader of ours has to read alike.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from cdc.formats.debezium import VERSION
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+
+NULL = b"null"
+_ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
+_TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}}'
+_LOGGED, _ALONE = _ENVELOPE + _TRANSACTION, _ENVELOPE + b"null}"
+_PARTIAL = b'"partial":true,'
+
+
+class EnvelopeWriter:
+    """Writes the changes of one table. Images, names and GTIDs are JSON; an image that is not there is `NULL`.
+
+    Every row of an event of the log has the same source but for its number, so that is written once (`logged`, `read`)
+    and given to `change` and `alone` with the row's number behind it.
+    """
+
+    def __init__(self, topology: str, table: TableId, connector: str) -> None:
+        self._begins = (
+            f'{{"version":"{VERSION}","connector":"{connector}","name":{_json(f"{topology}.{table.source}")},"ts_ms":%d,'
+            f'"snapshot":"%b","db":{_json(table.database)},"table":{_json(table.table)},"server_id":%d,"gtid":%b,'
+            '"file":%b,"pos":%d,%b"row":'
+        ).encode()
+
+    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
+        """The source of an event of the log; `partial` as in `cdc.words.event.SourceInfo`."""
+        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
+
+    def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
+        """The source of rows that a snapshot reads."""
+        file, told = orjson.dumps(position.file), _PARTIAL if partial else b""
+        return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, told)
+
+    @staticmethod
+    def change(
+        op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int,
+        transaction: bytes, total_order: int, order: int,
+    ) -> bytes:  # fmt: skip
+        """A change of the log in its transaction: its number among all changes there, and among those of the table."""
+        return _LOGGED % (before, after, source, row, sequence, op, ts_ms, transaction, total_order, order)
+
+    @staticmethod
+    def alone(op: bytes, before: bytes, after: bytes, source: bytes, row: int, sequence: int, ts_ms: int) -> bytes:
+        """What happened in no transaction of the log: a row that was read, a marker."""
+        return _ALONE % (before, after, source, row, sequence, op, ts_ms)
+
+
+def _json(text: str) -> str:
+    # a % in a name must survive the formatting of the bytes that it stands in
+    return orjson.dumps(text).decode().replace("%", "%%")
