@@ -29,6 +29,7 @@ print("closed")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["jvm", "python"])
 def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(engine: str, tmp_path: Path) -> None:
     """Else the thread that wanted the memory ends alone, and what waits for it waits for ever."""
@@ -51,6 +52,7 @@ close_session(spark)
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_classes_come_from_the_archive(tmp_path: Path) -> None:
     """Spark's, the connector's and the kernel's are in the archive that `make classes` makes."""

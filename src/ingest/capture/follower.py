@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from cdc.words.errors import Fatal, Skippable
 from cdc.words.event import Position
 from cdc.words.history import Record as HistoryRecord
-from ingest.capture.groups import Group, Limits
+from ingest.capture.groups import Limits
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
 from ingest.capture.observer import Observer
+from ingest.capture.pace import Moment, Pace, Stand
 from ingest.capture.signals import Signals
 from ingest.facts.facts import (
     CaughtUp,
@@ -27,7 +28,8 @@ from ingest.mend.mending import MendingTransactions
 from ingest.mend.rounds import Rounds, Shared
 from ingest.records.seams import ChangeLog, Checkpoint, SourceServer, Stream
 
-BUSY = 10.0  # seconds that a stream is kept ready for mends behind the last one
+# What a fact leaves a stream at; any other leaves it inside a transaction.
+_STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
 
 
 class Following(Protocol):
@@ -51,9 +53,7 @@ class Following(Protocol):
     def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
         """Commit what was appended."""
 
-    def tidied(
-        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds
-    ) -> Checkpoint:
+    def tidy(self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds) -> Checkpoint:
         """Restate the history where most of it is superfluous."""
 
 
@@ -65,12 +65,10 @@ class Follower:
         self._transactions, self._mends = transactions, mends
         self._snapshots = snapshots = mends.snapshots
         self._changes, self._refused, self._quarantined = snapshots.rows, snapshots.refused, 0
-        self._progressed = False
-        self._last = session.clock()
-        self._group = Group(session.limits, self._last)
+        busy = bool(snapshots or mends)
+        self._pace = Pace(session.limits, session.clock(), busy=busy, mends=bool(mends))
         self._signals: int | None = None
         self._asked = self._learned = 0.0
-        self._reopen = False
         self._replayed: Position | None = None
 
     def follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
@@ -78,16 +76,14 @@ class Follower:
         try:
             return self._follow(chunks, checkpoint)
         except Fatal:
-            if self._transactions.clean and self._group.size:  # what came before the trouble is whole: publish it
+            if self._transactions.clean and self._pace.group.size:  # what came before the trouble is whole: publish it
                 self._commit()
             raise
 
     def _follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
-        session, limits, clock = self._session, self._session.limits, self._session.clock
+        session, clock, pace = self._session, self._session.clock, self._pace
         extend, records_of, snapshots = session.log.extend, self._transactions.records, self._snapshots
-        session_tables = self._transactions.tables
-        group, mends, now = self._group, self._mends, clock()
-        busy, quiet = bool(snapshots or mends), now + BUSY if mends else 0.0
+        group, mends, now = pace.group, self._mends, clock()
         self._signals = checkpoint.state.get("signals")
         self._replayed = reached_before(checkpoint)
         for fact in self._stream:
@@ -102,38 +98,44 @@ class Follower:
             if kind is TransactionLogged:
                 if group.size and not (group.due(now) or snapshots or mends or self._replayed):
                     continue  # nothing is to be done yet: what most transactions of a busy source come to
-                whole = True
+                stand: Stand = "between"
             else:
-                whole = kind is TransactionEnded or kind is CaughtUp
+                stand = _STANDS.get(kind, "inside")
                 # a statement is never told apart from its transaction's end: it would be folded twice
-                if not whole and (not group.huge or kind is StatementLogged):
+                if stand == "inside" and (not group.huge or kind is StatementLogged):
                     continue
                 now = clock()
-            if whole:
-                if self._replayed is not None and self._stream.reached(self._replayed):
-                    self._transactions.count_on(self._replayed.sequence)
-                    self._replayed = None
-                idle = kind is CaughtUp
-                self._take_turn(chunks, now, signalled=idle or now - self._last > limits.idle_commit, caught_up=idle)
+            if stand != "inside":
+                self._take_turn(chunks, now, stand)
             stopped = session.stopped()
-            if self._due(now, kind is CaughtUp, stopped, whole):
+            if pace.due(self._moment(stand, now, stopped=stopped)):
                 checkpoint = self._commit()
-                if mends:
-                    quiet = now + BUSY
-                if whole and not stopped and (self._reopen or busy != (bool(snapshots) or bool(mends) or now < quiet)):
+                if pace.anew(self._moment(stand, now, stopped=stopped)):
                     return checkpoint
-            elif kind is CaughtUp:
+            elif stand == "idle":
                 session.observer.lag(0.0)
-                if session_tables.written > SLACK:
-                    checkpoint = session.tidied(checkpoint, session.log.history(), session_tables, mends)
+                checkpoint = self._tidy(checkpoint)
             if stopped:
                 return None
         return None
 
-    def _take_turn(self, chunks: Shared, now: float, *, signalled: bool, caught_up: bool) -> None:
+    def _moment(self, stand: Stand, now: float, *, stopped: bool) -> Moment:
+        mends = bool(self._mends)
+        return Moment(stand, now, stopped, self._transactions.moved, bool(self._snapshots) or mends, mends)
+
+    def _tidy(self, checkpoint: Checkpoint) -> Checkpoint:
+        tables, session = self._transactions.tables, self._session
+        if tables.written <= SLACK:
+            return checkpoint
+        return session.tidy(checkpoint, session.log.history(), tables, self._mends)
+
+    def _take_turn(self, chunks: Shared, now: float, stand: Stand) -> None:
         """Between transactions: obey signals, publish chunks, ask for more."""
-        session, snapshots = self._session, self._snapshots
-        if signalled and session.signals is not None:
+        session, snapshots, caught_up = self._session, self._snapshots, stand == "idle"
+        if self._replayed is not None and self._stream.reached(self._replayed):
+            self._transactions.count_on(self._replayed.sequence)
+            self._replayed = None
+        if session.signals is not None and self._pace.signalled(stand, now):
             self._obey(session.signals)
         if caught_up:
             self._transactions.rest(self._stream)
@@ -148,12 +150,12 @@ class Follower:
         self._mends.marked(going - set(snapshots.state))
         if records:
             session.log.extend(records)
-            self._group.add(len(records), now)
-        if snapshots.moved:
-            snapshots.moved, self._progressed = False, True
+            self._pace.group.add(len(records), now)
+        if snapshots.take_moved():
+            self._pace.progressed()
             session.observer.snapshot(snapshots.progress())
-        if self._mends.moved:
-            self._mends.moved, self._progressed = False, True
+        if self._mends.take_moved():
+            self._pace.progressed()
 
     def _learn(self, now: float, *, caught_up: bool) -> None:
         """Ask for the foreign keys: at once where the log makes or drops some, and again where no older log is left."""
@@ -171,12 +173,12 @@ class Follower:
             self._signals, self._transactions.moved = behind, True
         for signal in found:
             if signal.type == "schema-set":
-                why = self._told(signal.described(self._transactions.tables))
+                why = self._describe(signal.described(self._transactions.tables))
             else:
                 why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
 
-    def _told(self, fact: TableDescribed) -> str:
+    def _describe(self, fact: TableDescribed) -> str:
         """Somebody says what a table's columns are: publish what was kept of it; the reason why not, or an empty text.
 
         The stream is opened anew then, since its decoders were made without that knowledge.
@@ -186,7 +188,7 @@ class Follower:
         if not transactions.tables.captured(table.database, table.table):
             return f"{name} is not captured"
         records = transactions.tell(fact)
-        self._reopen = True
+        self._pace.reopen()
         if name in transactions.kept:
             self._commit()  # what was kept in the open commit must be readable
             letters = waiting(session.log.kept(), table, transactions.kept[name])
@@ -194,10 +196,10 @@ class Follower:
                 records += transactions.replay(letters, table, int(session.clock() * 1000))
             except Skippable as error:
                 session.log.extend(records)
-                self._group.add(len(records), session.clock())
+                self._pace.group.add(len(records), session.clock())
                 return str(error)
         session.log.extend(records)
-        self._group.add(len(records), session.clock())
+        self._pace.group.add(len(records), session.clock())
         return ""
 
     def _ask_the_server(self, now: float) -> None:
@@ -214,18 +216,8 @@ class Follower:
             found = seen.catalog.tables.get((table.database, table.table))
             if found is not None:
                 shown = found.schema(table, 0)
-                why = self._told(TableDescribed(shown.table_id, shown.columns, shown.primary_key))
+                why = self._describe(TableDescribed(shown.table_id, shown.columns, shown.primary_key))
                 self._session.observer.phase("quarantine", table=name, still=why)
-
-    def _due(self, now: float, caught_up: bool, stopped: bool, whole: bool) -> bool:
-        limits = self._session.limits
-        if self._group.size:
-            return caught_up or stopped or not whole or self._group.due(now)
-        if self._progressed:
-            return True
-        if limits.heartbeat and caught_up and now - self._last >= limits.heartbeat:
-            return True
-        return self._transactions.moved and now - self._last >= limits.idle_commit
 
     def _commit(self) -> Checkpoint:
         session, transactions = self._session, self._transactions
@@ -244,9 +236,8 @@ class Follower:
         for why, table in self._mends.told():
             session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)
         session.observer.mended(self._mends.counted(), self._mends.waiting)
-        self._last = session.clock()
-        lag = max(0.0, self._last - checkpoint.ts_ms / 1000) if self._group.size else 0.0
+        now = session.clock()
+        lag = max(0.0, now - checkpoint.ts_ms / 1000) if self._pace.group.size else 0.0
         session.observer.lag(lag)
-        self._group.committed(lag)
-        self._progressed = False
+        self._pace.committed(now, lag, mends=bool(self._mends))
         return checkpoint

@@ -70,7 +70,7 @@ class Session:
     def _run(self) -> None:
         recovered = self.log.recover()
         checkpoint = recovered.checkpoint
-        seen, head = self._beginning() if checkpoint is None else (self.source.seen(), None)
+        seen, head = self._look() if checkpoint is None else (self.source.seen(), None)
         tables = self.tables(seen)
         self.marks.restore(tables.source, recovered.history)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
@@ -81,12 +81,12 @@ class Session:
         if mends.unsure:
             mends.learn(self.source.foreign_keys(), exactly=False)
         if checkpoint is None or not recovered.history:
-            checkpoint = self._first(checkpoint, head, recovered, tables, mends, seen)
+            checkpoint = self._begin(checkpoint, head, recovered, tables, mends, seen)
         else:
             check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
-            checkpoint = self.tidied(checkpoint, recovered.history, tables, mends)
-            checkpoint = self._added(recovered, checkpoint, tables, snapshots)
+            checkpoint = self.tidy(checkpoint, recovered.history, tables, mends)
+            checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         with self.source.chunks() as chunks:
             while True:
                 began = list(self.committed)
@@ -99,9 +99,9 @@ class Session:
                     if self.committed != began:  # only who begins knows where the next numbers are
                         raise Retriable(f"{lost.message}; the session begins anew, to read all tables again") from lost
                     self.observer.phase("position lost: all tables are read again", why=str(lost))
-                    checkpoint = self._again(checkpoint, tables, mends)
+                    checkpoint = self._begin_anew(checkpoint, tables, mends)
 
-    def _beginning(self) -> tuple[Seen, Position]:
+    def _look(self) -> tuple[Seen, Position]:
         """What the server shows, and a place in its log where that is what it shows."""
         for _ in range(20):
             before, head, after = self.source.seen(), self.source.head(), self.source.seen()
@@ -109,7 +109,7 @@ class Session:
                 return after, head
         raise Retriable("the tables were altered again and again while the capture began")
 
-    def _first(
+    def _begin(
         self,
         checkpoint: Checkpoint | None,
         head: Position | None,
@@ -134,7 +134,9 @@ class Session:
             mends.snapshots.partial.update(schema.table_id for schema in change.schemas)
         return self.commit(checkpoint, mends)
 
-    def _added(self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots) -> Checkpoint:
+    def _add_tables(
+        self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots
+    ) -> Checkpoint:
         """Tables that the topology names since: their schemas are published, their rows read beside the log.
 
         Rows are read again of tables that the log has lost or that were not captured for a time.
@@ -151,9 +153,9 @@ class Session:
                 checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
         return checkpoint
 
-    def _again(self, checkpoint: Checkpoint, tables: Tables, mends: Rounds) -> Checkpoint:
+    def _begin_anew(self, checkpoint: Checkpoint, tables: Tables, mends: Rounds) -> Checkpoint:
         """Begin anew at the log's end: rows that are not seen again vanish by the marker that ends each snapshot."""
-        seen, head = self._beginning()
+        seen, head = self._look()
         self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
         mends.clear()
         number = replayed(checkpoint)["sequence"] + 1
@@ -166,9 +168,7 @@ class Session:
             mends.snapshots.start(schema.table_id, initial=True, marker=number)
         return self.commit(replace(checkpoint, position=place, open=None), mends)
 
-    def tidied(
-        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds
-    ) -> Checkpoint:
+    def tidy(self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds) -> Checkpoint:
         """Forget what the source cannot be read from any more; restate a history most of which is superfluous."""
         forgotten = self.marks.forget(self.source.holds)
         self.log.extend(self.recorder.history(forgotten))

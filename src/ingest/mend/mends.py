@@ -94,6 +94,11 @@ class Mends:
         self._news: list[tuple[str, str]] = []
         self._chased: set[tuple[TableId, Wanted, int]] = set()  # what went with rows that a marker ended
 
+    def take_moved(self) -> bool:
+        """Whether there is something to be committed since this was last asked."""
+        moved, self.moved = self.moved, False
+        return moved
+
     def __bool__(self) -> bool:
         return bool(self.mends or self.again)
 

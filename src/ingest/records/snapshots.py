@@ -103,6 +103,11 @@ class Snapshots:
         self.paused = self.moved = False
         self.refused = self.rows = 0
 
+    def take_moved(self) -> bool:
+        """Whether there is progress to be committed since this was last asked."""
+        moved, self.moved = self.moved, False
+        return moved
+
     @property
     def state(self) -> Mapping[str, Any]:
         """Progress to be committed with the records; empty when no snapshot is under way."""

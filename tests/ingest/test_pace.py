@@ -1,0 +1,93 @@
+"""The pace of a session's loop: every state against every input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.capture.groups import Limits
+from ingest.capture.pace import BUSY, Moment, Pace, Stand
+
+INPUTS = st.lists(
+    st.tuples(
+        st.sampled_from(get_args(Stand)),
+        st.integers(0, 30),  # records since the one before
+        st.integers(0, 300).map(lambda n: n / 100),  # seconds since the one before
+        st.booleans(), st.booleans(), st.booleans(), st.booleans(),
+        st.sampled_from([*[False] * 20, True]),  # for good: whatever follows is told to open anew
+    ),
+    min_size=4,
+    max_size=40,
+)  # fmt: skip
+LIMITS = st.builds(
+    Limits,
+    rows=st.integers(1, 50),
+    linger=st.sampled_from([0.0, 0.05]),
+    largest=st.integers(1, 40),
+    heartbeat=st.sampled_from([0.0, 5.0]),
+)
+
+
+@settings(max_examples=400)
+@given(LIMITS, st.booleans(), st.booleans(), INPUTS)
+def test_every_state_meets_every_input(limits: Limits, busy: bool, mends: bool, inputs: list[Any]) -> None:
+    """Nothing waits without cause, nothing is committed without one, no transaction is torn that fits a commit."""
+    pace, now, last, quiet = Pace(limits, 0.0, busy=busy, mends=mends), 0.0, 0.0, BUSY if mends else 0.0
+    asked = came = False
+    for stand, records, seconds, stopped, moved, reads, mending, reopens in inputs:
+        now += seconds
+        if stand != "inside":
+            pace.group.begin()
+        if records:
+            pace.group.add(records, now)
+        if stand == "inside" and not pace.group.huge:
+            continue  # the loop asks in a transaction only where it has more than a commit may hold
+        if reopens:
+            pace.reopen()
+            asked = True
+        if moved and reads:
+            pace.progressed()
+            came = True
+        moment = Moment(stand, now, stopped, moved, reads or mending, mending)
+        size, due = pace.group.size, pace.due(moment)
+        if size and (stand == "idle" or stopped):
+            assert due, "whoever waits for nothing, or ends, leaves nothing behind"
+        if size >= limits.rows and stand == "between":
+            assert due, "a commit has so many rows"
+        if came and not size:
+            assert due, "what snapshots and mends have done is kept"
+        if moved and now - last >= limits.idle_commit and not size:
+            assert due, "the position goes on"
+        if not size and not came and not moved:
+            assert due == bool(limits.heartbeat and stand == "idle" and now - last >= limits.heartbeat)
+        if due:
+            pace.committed(now, 0.0, mends=mending)
+            last, came = now, False
+            quiet = now + BUSY if mending else quiet
+            assert pace.group.size == 0
+            assert not pace.due(moment), "once is enough"
+        anew = pace.anew(moment)
+        if stand == "inside" or stopped:
+            assert not anew
+        else:
+            assert anew == (asked or busy != (moment.reads or now < quiet))
+
+
+def test_a_late_commit_is_followed_by_larger_ones() -> None:
+    """Until the capture has caught up: a commit costs more than it makes fresh."""
+    limits = Limits(rows=10, catch_up=100, linger=0.05, behind=1.0)
+    pace = Pace(limits, 0.0, busy=False, mends=False)
+    moment = Moment("between", 0.01, False, False, False, False)
+    pace.group.add(10, 0.0)
+    assert pace.due(moment)
+    pace.committed(0.01, lag=5.0, mends=False)
+    pace.group.add(10, 0.01)
+    assert not pace.due(moment._replace(now=0.5))
+    assert pace.due(moment._replace(now=1.02))
+    late = replace(limits, rows=200)
+    assert Pace(late, 0.0, busy=False, mends=False).signalled("idle", 0.0)
+    assert not Pace(late, 0.0, busy=False, mends=False).signalled("between", 0.5)
+    assert Pace(late, 0.0, busy=False, mends=False).signalled("between", 1.5)
