@@ -18,9 +18,12 @@ from typing import Any
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
 from cdc.words.event import Position
-from ingest.capture.session import Observer, Session
+from cdc.words.history import Record as HistoryRecord
+from ingest.capture.observer import Observer
+from ingest.capture.session import Session
 from ingest.facts.facts import RowsLogged, TransactionLogged
 from ingest.mysql.mysql_source import MySqlSource
+from ingest.records.findings import Search
 from ingest.records.records import Recorder
 from ingest.records.seams import Checkpoint, Record, Recovered
 from ingest.run import tables_of
@@ -75,6 +78,13 @@ class Dropped:
 
     def kept(self) -> list[Mapping[str, Any]]:
         return []
+
+    def history(self) -> tuple[HistoryRecord, ...]:
+        return ()
+
+    def restate(self, records: Iterable[Record]) -> None: ...
+
+    def search(self, search: Search) -> None: ...
 
     def abort(self) -> None: ...
 

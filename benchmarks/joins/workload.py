@@ -159,11 +159,11 @@ def write_log(shape: Shape, folder: Path, per_batch: int) -> int:
                 break
         if not files:
             return count
-        for table in shape.tables:
+        for each in shape.tables:
             for partition in range(PARTITIONS):
-                path = folder / table.name / f"part-{batch:05d}-{partition}.json"
+                path = folder / each.name / f"part-{batch:05d}-{partition}.json"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("".join(files.get((table.name, partition), ())))
+                path.write_text("".join(files.get((each.name, partition), ())))
                 os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
         batch += 1
 

@@ -19,7 +19,8 @@ from cdc.words.naming import TRUNCATE_KEY
 from console.stack.proc_stack import Stack
 from ingest.binlog import Flavour, RowBatch, StreamOptions, open_reader
 from tests.ingest.binlog.binlog_servers import Server
-from tests.integration.conftest import Captured, servers, wait_for
+from tests.integration.conftest import Captured, servers
+from tests.support.waiting import wait_for
 
 DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
 
@@ -89,7 +90,7 @@ class Run:
     server: Server
     file: Path
     captured: Captured
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with (self.file.parent / "capture.log").open("a") as log:
@@ -142,10 +143,11 @@ class Run:
 
             wait_for(reached, "the capture stays behind", seconds=180)
 
-    def rows(self) -> dict[int, tuple[Any, ...]]:
+    def rows(self) -> dict[int, dict[str, Any]]:
         with self.server.session(database="d") as connected, connected.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute("SELECT * FROM t")
-            return {row["id"]: row for row in cursor.fetchall()}
+            found: Any = cursor.fetchall()
+            return {row["id"]: row for row in found}
 
 
 def published(run: Run) -> tuple[list[tuple[str, int, int | None]], dict[int, Any]]:
@@ -183,7 +185,7 @@ def logged(server: Server, table: str = "t") -> Iterator[tuple[str, int, int | N
                 continue
             for row in change.rows:
                 before, after = row if change.operation == "update" else (None, row)
-                first, second = (list(image.values())[:2] if image else [None, None] for image in (before, after))
+                first, second = (_pair(image) for image in (before, after))
                 if change.operation == "insert":
                     yield "c", second[0], second[1]
                 elif change.operation == "delete":
@@ -192,6 +194,10 @@ def logged(server: Server, table: str = "t") -> Iterator[tuple[str, int, int | N
                     yield from (("d", first[0], None), ("c", second[0], second[1]))
                 else:
                     yield "u", second[0], second[1]
+
+
+def _pair(image: Any) -> list[Any]:
+    return list(image.values())[:2] if image else [None, None]
 
 
 def swap(server: Server) -> None:

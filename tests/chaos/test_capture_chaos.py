@@ -18,7 +18,8 @@ import pytest
 from console.stack.proc_stack import Stack
 from tests.chaos.capture_run import DURABLE, Run, batter, check, logged, published, topology
 from tests.ingest.binlog.binlog_servers import start
-from tests.integration.conftest import Captured, wait_for
+from tests.integration.conftest import Captured
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(1800)
 ROUNDS = int(os.environ.get("TAILORBIRD_CHAOS_KILLS", "50"))

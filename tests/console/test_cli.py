@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import click
 import pytest
 import typer.main
 from typer.testing import CliRunner
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 from console.cli import app
 
 
-def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield path
     for name, child in getattr(command, "commands", {}).items():
         yield from commands(child, (*path, name))

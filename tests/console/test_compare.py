@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from console.verify.compare import Row, compare, keyed
+from console.verify.compare import Key, Row, compare, keyed
 
 EXPECTED: list[Row] = [{"id": 1, "a": "x"}, {"id": 2, "a": None}, {"id": 3, "a": "z"}]
 
 
-def found(*rows: Row) -> dict[tuple[object, ...], Row]:
+def found(*rows: Row) -> dict[Key, Row]:
     return dict(keyed(rows, ("id",)))
 
 

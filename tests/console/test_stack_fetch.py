@@ -42,8 +42,8 @@ class Machine:
         (files / "jars").mkdir(parents=True)
         listed = f"{hashlib.sha256(CONTENT).hexdigest()}  org.apache.commons:commons-pool2:2.13.1\n"
         (files / "jars" / "spark.txt").write_text(listed)
-        shutil.copytree(proc_fetch._FILES / "poms", files / "poms")
-        shutil.copytree(proc_fetch._FILES / "ivy", files / "ivy")
+        shutil.copytree(str(proc_fetch._FILES / "poms"), files / "poms")
+        shutil.copytree(str(proc_fetch._FILES / "ivy"), files / "ivy")
         monkeypatch.setattr(proc_fetch, "_FILES", files)
         self.java = self.script("java", FAIL)
         self.told: list[StackProgressed] = []

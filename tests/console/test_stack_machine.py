@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from cdc.words.errors import TailorbirdError, UsageError
-from console.stack import proc_files, proc_tools
 from console.stack.proc_files import check_space, explained, install_configsets, mark_home, purge_home, set_aside
 from console.stack.proc_stack import Stack, _each
 from console.stack.proc_table import Running, holder_of, launch, running_services
@@ -69,7 +68,7 @@ def test_the_holder_of_a_free_port_is_nobody() -> None:
 def test_a_nearly_full_disk_is_refused_before_work_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a download or half a database helps nobody."""
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(proc_files.shutil, "disk_usage", lambda path: usage(1, 1, 100 * 1024 * 1024))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 100 * 1024 * 1024))
     with pytest.raises(UsageError) as refused:
         check_space(tmp_path / "not" / "yet", 500)
     said = one_line(refused.value)
@@ -143,7 +142,7 @@ def test_a_missing_library_is_named_with_its_package(tmp_path: Path, monkeypatch
     """Without apt the person is told which library to bring."""
     mysqld = script(tmp_path / "cache" / "mysql-8.0.15" / "bin" / "mysqld", loader_complaint("libaio.so.1"))
     assert missing_library(mysqld, None) == "libaio.so.1"
-    monkeypatch.setattr(proc_tools.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(UsageError) as refused:
         find_tools(tmp_path / "cache", Path("/java"), silent, with_mysql=True)
     assert "libaio.so.1" in one_line(refused.value)

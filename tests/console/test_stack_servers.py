@@ -10,7 +10,8 @@ import happybase
 import pymysql
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN, SERVICES, ServiceName

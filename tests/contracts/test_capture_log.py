@@ -35,7 +35,8 @@ SECOND = Checkpoint(position=Position(file="f", pos=9, gtid_set="a", sequence=3)
 class Place(Protocol):
     """Where logs of one source are opened, and what a read_committed reader sees there."""
 
-    topology: str
+    @property
+    def topology(self) -> str: ...
 
     def open(self) -> ChangeLog: ...
 
@@ -86,7 +87,7 @@ def read_topic(servers: str, name: str, partitions: Collection[int]) -> list[tup
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
     }
-    consumer, found, ended = Consumer(settings), [], set[int]()
+    consumer, found, ended = Consumer(settings), list[Any](), set[int | None]()
     consumer.assign([TopicPartition(name, partition, 0) for partition in partitions])
     try:
         while len(ended) < len(partitions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 import pytest
@@ -291,9 +291,10 @@ def test_rows_that_change_while_they_are_read_are_left_to_the_log() -> None:
 def test_changes_are_partial_until_their_table_was_read() -> None:
     """While a table's snapshot runs, or where none was taken, its changes say that the log may lack what was before."""
     pages: list[list[Image]] = [[{"id": 1}, {"id": 2}]]
-    for mode, marked in (("initial", [True, False]), ("never", [True, True])):
+    modes: list[tuple[SnapshotMode, list[bool]]] = [("initial", [True, False]), ("never", [True, True])]
+    for mode, marked in modes:
         broker = Broker()
-        told = [CaughtUp(), *transaction(1, 2), CaughtUp(), *transaction(2, 3)]
+        told: list[Any] = [CaughtUp(), *transaction(1, 2), CaughtUp(), *transaction(2, 3)]
         run(Script(told=told, pages=pages), broker, mode)
         values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
         assert [v["source"].get("partial", False) for v in values if v["op"] == "c"] == marked
@@ -303,7 +304,7 @@ def test_changes_are_partial_until_their_table_was_read() -> None:
 def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:
     """TRUNCATE in the window: what was read before it is not published behind it."""
     broker = Broker()
-    truncated = [
+    truncated: list[Fact] = [
         TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
         StatementLogged("d", "TRUNCATE t", 1, 0),
         TransactionEnded("f", 1),
@@ -317,7 +318,7 @@ def test_a_chunk_is_void_when_its_table_is_emptied_meanwhile() -> None:
 def test_a_table_that_arrives_by_another_name_is_read_again() -> None:
     """A rename swap: the log never told the rows of what is `t` now; at the end a marker lets the others vanish."""
     broker = Broker()
-    swap = [
+    swap: list[Fact] = [
         TransactionBegan(f"{UUID}:1", 1, 1, "f", 1),
         StatementLogged("d", "RENAME TABLE t TO old, added TO t", 1, 0),
         TransactionEnded("f", 1),
@@ -345,7 +346,7 @@ def test_a_lost_position_is_named_or_all_tables_are_read_again() -> None:
 def test_numbers_are_not_given_again_behind_a_position_that_was_lost_meanwhile() -> None:
     """A session that has committed changes and then finds the log purged leaves what follows to the next one."""
     broker = Broker()
-    told = [*transaction(1, 10), CaughtUp(), *transaction(2, 11), PositionLost("purged", "")]
+    told: list[Any] = [*transaction(1, 10), CaughtUp(), *transaction(2, 11), PositionLost("purged", "")]
     with pytest.raises(Retriable, match="begins anew"):
         run(Script(told=told), broker, position_lost="resnapshot")
     assert commits(broker)[-1] == (":1-2", 2)

@@ -13,6 +13,7 @@ from cdc.words.errors import Fatal
 from cdc.words.event import Position
 from cdc.words.naming import TRUNCATE_KEY
 from cdc.words.schema import Column, TableId
+from cdc.words.types import Canonical
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.facts import (
@@ -44,6 +45,10 @@ class Read:
     """A stream that has ended the transactions of its GTID set."""
 
     gtid_set = f"{UUID}:1-7"
+    place = ("binlog.000001", 4)
+
+    def reached(self, position: Position) -> bool:
+        return True
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(())
@@ -160,7 +165,7 @@ def test_a_refused_image_counts_as_no_row(fact: RowsLogged, ops: list[str]) -> N
 
 def test_a_row_that_no_record_can_hold_is_refused() -> None:
     """A row larger than Kafka takes goes to the dead letters, cut short; the size alone decides, before and after."""
-    huge = {"id": 1, "v": "x" * MAX_IMAGE}
+    huge: dict[str, Canonical] = {"id": 1, "v": "x" * MAX_IMAGE}
     _, records = feed(rows("insert", huge), rows("update", (huge, {"id": 1, "v": "small"})))
     assert [e["op"] for e in envelopes(records)] == ["c"]
     letters = [r for r in records if r.topic == "top.deadletters"]
@@ -232,7 +237,8 @@ def test_a_huge_transaction_goes_on_at_the_next_row() -> None:
     inserts = [rows("insert", *({"id": 10 * n + i, "v": "x"} for i in range(3)), pos=n) for n in range(4)]
     _, whole = feed(*inserts)
     first = Transactions(Recorder("top"), tables(), START)
-    part = [record for fact in (BEGAN, *inserts[:2]) for record in first.records(fact, 1_700_000_000_200)]
+    begun: list[Fact] = [BEGAN, *inserts[:2]]
+    part = [record for fact in begun for record in first.records(fact, 1_700_000_000_200)]
     stored = checkpoint_value(first.checkpoint(Read()), "s", {})
     checkpoint, _ = read_checkpoint(stored)
     assert (checkpoint.position.row, checkpoint.position.file, checkpoint.position.pos) == (6, "f1", 4)

@@ -32,6 +32,7 @@ from console.demo.mysql_demo import MySqlShop
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.settings import LOAD_LOGIN
 from console.status.http_metrics import read_metrics
+from tests.support.waiting import wait_for
 
 CUSTOMERS, PRODUCTS = 6_000, 3_000
 TABLES = {
@@ -211,10 +212,10 @@ indexes:
             connection.close()
             self.sql(server, f"DROP DATABASE {self.name}")
 
-    def _connect(self, server: str) -> pymysql.Connection:
+    def _connect(self, server: str) -> pymysql.Connection[Any]:
         port = int(os.environ.get(f"TAILORBIRD_PORT_MYSQL_{server.upper()}", "3307" if server == "shop" else "3308"))
-        login = {"user": LOAD_LOGIN.user, "password": LOAD_LOGIN.password}
-        connection = pymysql.connect(host="127.0.0.1", port=port, autocommit=True, **login)
+        login: Any = {"user": LOAD_LOGIN.user, "password": LOAD_LOGIN.password}
+        connection: pymysql.Connection[Any] = pymysql.connect(host="127.0.0.1", port=port, autocommit=True, **login)
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {self.name}")
         connection.select_db(self.name)
@@ -296,11 +297,3 @@ indexes:
     def _customer(self, customer: int) -> Statement:
         country = self.chance.choice(["FR", "PL", None])
         return "REPLACE INTO customers (id, name, country, unused) VALUES (%s, 'n', %s, 0)", (customer, country)
-
-
-def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float) -> None:
-    """Wait until a condition holds; AssertionError with `otherwise` after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)

@@ -20,6 +20,7 @@ from cdc.words.naming import change_topic, positions_topic
 from cdc.words.schema import TableId
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
+from tests.support.waiting import wait_for
 
 Row = dict[str, Any]
 ABSENT = {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
@@ -171,7 +172,7 @@ class Captured:
             if position is None:
                 return False
             (rest,) = self.sql(f"SELECT GTID_SUBTRACT('{executed}', '{position['position']['gtid_set']}')")[0]
-            return rest == ""
+            return str(rest) == ""
 
         wait_for(covered, "the capture stays behind")
 
@@ -192,13 +193,6 @@ def connection(database: str | None = None) -> pymysql.connections.Connection:
         ssl_disabled=True,
         init_command="SET time_zone = '+00:00'",
     )
-
-
-def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
 
 
 @pytest.fixture

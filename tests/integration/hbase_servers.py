@@ -19,7 +19,7 @@ from console.stack.proc_stack import Stack
 from console.stack.proc_tools import find_java
 from console.stack.progress import silent
 from console.stack.services import ServiceSpec, Tools, service_specs
-from tests.integration.solr_servers import free_port
+from tests.support.ports import free_port
 
 HBASE_25 = "2.5.8"
 

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from console.stack.proc_stack import Stack
+from tests.support.ports import free_port
 
 _CONNECTOR = '<Arg name="server"><Ref refid="Server"/></Arg>'
 _TLS = """
@@ -136,13 +136,6 @@ def _hashed(password: str) -> str:
     salt = os.urandom(32)
     twice = hashlib.sha256(hashlib.sha256(salt + password.encode()).digest()).digest()
     return f"{base64.b64encode(twice).decode()} {base64.b64encode(salt).decode()}"
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def cloud(stack: Stack, home: Path) -> SolrServer:

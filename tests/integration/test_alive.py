@@ -11,7 +11,8 @@ import pytest
 
 from ingest.capture.signals import signal_value
 from ingest.log.kafka_signals import send
-from tests.integration.alive import Alive, wait_for
+from tests.integration.alive import Alive
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -92,7 +92,12 @@ def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
         for number, schema in enumerate(schemas.values()):
             chunks.request(ChunkRequest(number=number, schema=schema, position=start, after=None, last=None, where=""))
         found: list[Chunk] = []
-        captured.wait_for(lambda: found.extend(chunks.ready()) or len(found) == len(schemas), "no chunks")
+
+        def all_read() -> bool:
+            found.extend(chunks.ready())
+            return len(found) == len(schemas)
+
+        captured.wait_for(all_read, "no chunks")
     for chunk in found:
         read.update({(chunk.request.schema.table_id.table, shown(image)["id"]): image for image in chunk.images})
     logged: dict[tuple[str, object], Image] = {}
@@ -133,7 +138,7 @@ def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
 
 def shown(image: Image) -> Row:
     """The columns of an image, refused or not."""
-    return image.values if isinstance(image, RefusedImage) else image  # type: ignore[return-value]  # values to look at
+    return image.values if isinstance(image, RefusedImage) else image
 
 
 def exact(row: Row) -> dict[str, str]:

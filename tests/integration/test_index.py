@@ -15,7 +15,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_rows import scan_rows
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -232,6 +235,12 @@ class World:
         return f"{len(different)} rows differ, e.g. {different[:3]}" if different else ""
 
 
+def says(process: subprocess.Popen[str], what: str) -> bool:
+    """Whether the next line that it logs has these words."""
+    assert process.stderr is not None
+    return what in process.stderr.readline()
+
+
 def row(key: int, revision: int = 0, **changed: Canonical) -> Row:
     made: Row = {
         "id": key,
@@ -241,13 +250,6 @@ def row(key: int, revision: int = 0, **changed: Canonical) -> Row:
         "note": None if key % 3 else "",
     }
     return {**made, **changed}
-
-
-def wait_for(what: str, condition: Callable[[], object], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.1)
 
 
 def equal(world: World) -> None:
@@ -301,7 +303,7 @@ def test_the_collection_follows_the_table(world: World, codec: RowCodec) -> None
     """Inserts, updates, deletes, both in one batch, texts of every kind: equal; and no barrier before its rows."""
     world.start()
     world.write(codec, [row(n) for n in range(50)])
-    strange = {"name": "<b>\x00\x1f😀\ufffe", "note": "é" * 40_000}
+    strange: dict[str, Any] = {"name": "<b>\x00\x1f😀\ufffe", "note": "é" * 40_000}
     world.write(codec, [row(n, 1) for n in range(0, 50, 2)] + [row(100, **strange), row(101, name="")])
     world.write(codec, [row(5, 2)], deletes=[5, 6, 7])  # 5 is deleted and put again in one batch
     world.write(codec, [row(n, 3) for n in range(60, 70)], deletes=[60])
@@ -314,7 +316,7 @@ def test_the_collection_follows_the_table(world: World, codec: RowCodec) -> None
         assert world.difference() == "", "the last batch's barriers are visible, its rows are not"
         return True
 
-    wait_for("the barriers of the last batch", shown)
+    wait_for(shown, "the barriers of the last batch")
     documents = world.documents()
     assert documents[5]["name"] == "Ada 5 #2"
     assert {6, 7}.isdisjoint(documents)
@@ -325,7 +327,7 @@ def test_killed_indexers_lose_nothing(world: World, codec: RowCodec) -> None:
     """kill -9 in the middle of a stream, twice, and writes while nobody indexes: the next process goes on."""
     for revision in range(3):
         process = world.start()
-        wait_for("it is announced", lambda p=process: "indexing" in p.stderr.readline())
+        wait_for(partial(says, process, "indexing"), "it is announced")
         for part in range(6):
             world.write(codec, [row(n, revision * 10 + part) for n in range(200, 500)], deletes=[200 + revision])
         process.kill()
@@ -338,12 +340,12 @@ def test_solr_away_is_caught_up_unaided(world: World, codec: RowCodec) -> None:
     """While Solr is away HBase keeps the backlog; when it is back everything appears, without anyone's help."""
     world.start()
     world.write(codec, [row(600)])
-    wait_for("the first row", lambda: 600 in world.documents())
+    wait_for(lambda: 600 in world.documents(), "the first row")
     world.solr.cut()
     for part in range(5):
         world.write(codec, [row(n, part) for n in range(600, 700)], deletes=[650 + part])
     with pytest.raises(AssertionError):
-        wait_for("rows while Solr is away", lambda: len(world.documents().keys() & range(601, 700)), seconds=3)
+        wait_for(lambda: len(world.documents().keys() & range(601, 700)), "rows while Solr is away", seconds=3)
     world.solr.mend()
     equal(world)
     assert world.processes[0].poll() is None
@@ -351,7 +353,7 @@ def test_solr_away_is_caught_up_unaided(world: World, codec: RowCodec) -> None:
 
 def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec: RowCodec) -> None:
     """A row without a layout and one of an unknown layout: in Kafka with bytes and reason; rows around them flow."""
-    world.start("--metrics-port", str(port := _free_port()))
+    world.start("--metrics-port", str(port := free_port()))
     strange = codec.cells(row(801), batch=1, ts_ms=1)
     strange[b"_layout"] = (77).to_bytes(4, "big")
     world.write(codec, [row(800)])
@@ -360,7 +362,7 @@ def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec:
     unknown = codec.row_key(row(801))
     world.table.put(unknown, {b"d:" + q: v for q, v in strange.items()}, timestamp=stamp)
     world.write(codec, [row(802)])
-    wait_for("the rows around the poison", lambda: {800, 802} <= world.documents().keys())
+    wait_for(lambda: {800, 802} <= world.documents().keys(), "the rows around the poison")
     letters = _letters(world, 2)
     assert {letter["reason"] for letter in letters.values()} == {
         "not a whole row: cell _layout is missing",
@@ -380,10 +382,10 @@ def test_a_new_layout_is_read_without_a_restart(world: World, codec: RowCodec) -
     """The join writes a new layout before its first row: the indexer reads it by the id in the row."""
     world.start()
     world.write(codec, [row(900)])
-    wait_for("a row of the old layout", lambda: 900 in world.documents())
+    wait_for(lambda: 900 in world.documents(), "a row of the old layout")
     wider = world.store_layout(2, **TYPES, country="string")
     world.write(wider, [row(900, country="NZ"), row(901, country=None)])
-    wait_for("the new column", lambda: world.documents().get(900, {}).get("country") == "NZ")
+    wait_for(lambda: world.documents().get(900, {}).get("country") == "NZ", "the new column")
     assert world.documents()[900]["_layout"] == 2
     assert world.documents()[901]["_layout"] == 2
 
@@ -392,7 +394,7 @@ def test_two_indexers_share_the_work_and_one_may_leave(world: World, codec: RowC
     """Processes of one name serve one collection; SIGTERM ends one with exit code 0, the other goes on."""
     first, second = world.start(), world.start()
     for process in (first, second):
-        wait_for("it is announced", lambda p=process: "indexing" in p.stderr.readline())
+        wait_for(partial(says, process, "indexing"), "it is announced")
     for part in range(4):
         world.write(codec, [row(n, part) for n in range(1000, 1100)], deletes=[1000 + part])
         if part == 1:
@@ -406,12 +408,12 @@ def test_a_lost_zookeeper_session_is_announced_again(world: World, codec: RowCod
     at SIGTERM also while ZooKeeper is away."""
     process = world.start(environ={"TAILORBIRD_PORT_ZOOKEEPER": str(world.zookeeper.port)})
     lines: list[str] = []
-    threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True).start()
-    wait_for("it is announced", lambda: any("announced" in line for line in lines))
+    threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
+    wait_for(lambda: any("announced" in line for line in lines), "it is announced")
     world.zookeeper.cut()
-    wait_for("its session ends", lambda: not world.announced())
+    wait_for(lambda: not world.announced(), "its session ends")
     world.zookeeper.mend()
-    wait_for("it is announced again", lambda: sum("event=announced" in line for line in lines) == 2)
+    wait_for(lambda: sum("event=announced" in line for line in lines) == 2, "it is announced again")
     world.write(codec, [row(1200)])
     equal(world)
     world.zookeeper.cut()
@@ -426,29 +428,29 @@ def test_a_rebuilt_index_is_swapped_in_and_back_while_rows_flow(world: World, co
     world.write(codec, [row(n) for n in range(2000, 2600)])
     counted = world.store_layout(3, **TYPES, size="int32")
     world.write(counted, [row(n, size=n) for n in range(2000, 2010)])
-    wait_for("a field of the old type", lambda: world.documents().get(2009, {}).get("size") == 2009)
+    wait_for(lambda: world.documents().get(2009, {}).get("size") == 2009, "a field of the old type")
     named = world.store_layout(4, **TYPES, size="string")
     world.write(named, [row(n, 1, size="large") for n in range(2000, 2005)])  # the old field can not hold it
     killed = world.tailorbird("index", "reindex", "--throttle", "200")
-    wait_for("it has begun", lambda: len(world.cores()) == 2)
+    wait_for(lambda: len(world.cores()) == 2, "it has begun")
     world.write(named, [row(n, 1, size="small") for n in range(2010, 2100)], deletes=range(2500, 2520))
     killed.kill()
     killed.communicate()
     rehearsed = world.told("index", "reindex", "--dry-run", "--json")
     accepted = ("index", "reindex", "--accept-difference")  # the old collection lacks what its field can not hold
-    wait_for("the dead holder's lock is gone", lambda: "swapped: True" in world.attempt(*accepted))
+    wait_for(lambda: "swapped: True" in world.attempt(*accepted), "the dead holder's lock is gone")
     equal(world)
     assert {world.documents()[n]["size"] for n in (2000, 2009, 2010)} == {"large", "2009", "small"}
     assert world.told("index", "reindex", "--rollback", "--json")["done"].endswith("before the last reindex")
     world.write(codec, [row(2702, 2)], deletes=[2550])
-    wait_for("the new row", lambda: 2702 in world.documents())
+    wait_for(lambda: 2702 in world.documents(), "the new row")
     assert world.documents()[2009]["size"] == 2009
     done = world.told("index", "reindex", "--accept-difference", "--json")
     assert (done["rows"], done["dead_letters"]) == (rehearsed["rows"], rehearsed["dead_letters"]) == (done["rows"], 0)
     equal(world)
     assert world.told("index", "reindex", "--finish", "--json")["dropped"]
     world.write(codec, [row(2703)])
-    wait_for("rows still flow", lambda: 2703 in world.documents())
+    wait_for(lambda: 2703 in world.documents(), "rows still flow")
     assert len(world.cores()) == 1
 
 
@@ -470,7 +472,7 @@ def test_mistakes_are_one_line(world: World) -> None:
 def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: World, codec: RowCodec) -> None:
     """`status` tells of an index that nobody serves; `index rm` takes it away; `apply` brings it back, with rows."""
     world.write(codec, [row(n) for n in range(3000, 3100)])
-    wait_for("those killed are forgotten", lambda: not world.announced())
+    wait_for(lambda: not world.announced(), "those killed are forgotten")
     idle = world.tailorbird("status", "--json")
     assert json.loads(idle.communicate(timeout=60)[0])["state"] == "idle"
     assert idle.returncode == 1
@@ -483,7 +485,7 @@ def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: Worl
     world.start()
     world.write(codec, [row(3100)], deletes=[3000])
     equal(world)
-    wait_for("it is served", lambda: world.told("status", "--json")["state"] == "serving")
+    wait_for(lambda: world.told("status", "--json")["state"] == "serving", "it is served")
 
 
 def _barriers(world: World) -> list[dict[str, Any]]:
@@ -507,12 +509,12 @@ def _letters(world: World, count: int) -> dict[str, dict[str, Any]]:
     def read() -> bool:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
-            letter = json.loads(message.value())
+            letter = json.loads(message.value() or b"")
             found[letter["row"]] = letter
         return len(found) >= count
 
     try:
-        wait_for("dead letters", read)
+        wait_for(read, "dead letters")
     finally:
         consumer.close()
     return found
@@ -524,9 +526,3 @@ def _metric(port: int, name: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     return next(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + " "))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

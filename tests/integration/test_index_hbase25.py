@@ -12,8 +12,8 @@ from benchmarks.index.foreign_load import ForeignLoad
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.world import World
 from console.stack.proc_stack import Stack
-from tests.integration.conftest import wait_for
 from tests.integration.hbase_servers import OtherHBase
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 

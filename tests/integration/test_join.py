@@ -37,6 +37,7 @@ from joins.truth.oracle import tables_after
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
 from joins.truth.sql_oracle import Oracle
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -80,7 +81,7 @@ class History:
 
     def change(self, count: int, ids: int) -> list[ChangeEvent]:
         """So many further changes: inserts, updates, deletes, moves, on keys that collide often."""
-        made = []
+        made = list[ChangeEvent]()
         while len(made) < count:
             table = self.chance.choice([FACT, FACT, FACT, NEAR, FAR])
             row = self.chance.randrange(ids * 4 if table == FACT else ids)
@@ -237,7 +238,7 @@ tables:
 
     def records(self, topic: str, partitions: int) -> list[Logged]:
         """Everything in a topic, partition by partition."""
-        found = []
+        found = list[Any]()
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.name})
         try:
             for partition in range(partitions):
@@ -309,10 +310,10 @@ tables:
     def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
         """Row key → columns of every row, decoded through the layout."""
         codec = RowCodec(self.plan.layout(1))
-        found = {}
+        found = dict[tuple[Canonical, ...], dict[str, Canonical]]()
         for cells in self.cells().values():
             values = codec.row({name.partition(b":")[2]: value for name, (value, _) in cells.items()}).values
-            found[(values["id"],)] = values
+            found[(values["id"],)] = dict(values)
         return found
 
     def barriers_tell(self, history: History) -> bool:
@@ -332,13 +333,6 @@ tables:
                 os.killpg(process.pid, 9)
             process.wait()
         self.hbase.close()
-
-
-def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from console.stack.proc_stack import Stack
 from joins.run import cluster_command
 from joins.steps.cuts import merged
 from joins.stores.hbase_table import JoinedTable
-from tests.integration.test_join import History, Joined, joined, oracle, wait_for
+from tests.integration.test_join import History, Joined, joined, oracle
+from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 

@@ -20,8 +20,9 @@ from cdc.words.errors import UsageError
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
 from tests.integration.conftest import servers
-from tests.integration.test_join import FACT, History, Joined, joined, oracle, wait_for
+from tests.integration.test_join import FACT, History, Joined, joined, oracle
 from tests.integration.test_join_failures import DYING, JOIN, kill_group, settles
+from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from cdc.words import naming
-from tests.integration.test_join import History, Joined, oracle, wait_for
-from tests.integration.test_operation import ask, free_port
+from tests.integration.test_join import History, Joined, oracle
+from tests.integration.test_operation import ask
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 JOIN = [sys.executable, "-m", "joins"]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from console.status.http_metrics import read_metrics
-from tests.integration.alive import Alive, wait_for
+from tests.integration.alive import Alive
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

@@ -23,6 +23,7 @@ rows; the join reads what is committed in random batches meanwhile. Words, besid
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from cdc.words.errors import Fatal, Retriable
@@ -69,7 +70,9 @@ class Captured:
     @property
     def reading(self) -> bool:
         """Whether rows are being read beside the log."""
-        state = self.broker.checkpoints[-1].state if self.broker.checkpoints else {"snapshots": "all"}
+        state: Mapping[str, Any] = (
+            self.broker.checkpoints[-1].state if self.broker.checkpoints else {"snapshots": "all"}
+        )
         return bool(state.get("snapshots") or {"tables", "again"} & state.get("mends", {}).keys())
 
     def forget(self, topic: str) -> None:

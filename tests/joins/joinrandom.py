@@ -256,7 +256,7 @@ class _OverViews(_Generator):
         self, table: _Table, alias: str, by_name: dict[str, _Table], views: dict[str, Any], used: set[str]
     ) -> tuple[list[str], list[str]]:
         """LEFT JOINs from a table to views, which are added with the tables that they use, and the views' columns."""
-        joins, items = [], []
+        joins, items = list[str](), list[str]()
         for columns, name in self.chance.sample(table.references, self.chance.randint(1, len(table.references))):
             view = f"v{len(views)}"
             views[view] = {}
@@ -272,7 +272,7 @@ class _OverViews(_Generator):
     ) -> tuple[str, list[str]]:
         """A view of one table, perhaps over further views, and the names of what it computes."""
         used.add(table.name)
-        joins, items = [], list[str]()
+        joins, items = list[str](), list[str]()
         if table.references and len(views) < 4 and self.chance.random() < 0.5:
             joins, items = self._views(table, "t", by_name, views, used)
         own = [_Alias("t", table, True)]

@@ -200,7 +200,7 @@ class Chunks:
             raise Fatal(f"no table {table}", "")
         rows = server.rows[table]
         if request.keys:
-            asked = [server.key(table, key) for key in request.keys]  # type: ignore[arg-type]  # keys are rows
+            asked = [server.key(table, key) for key in request.keys]
             found = [dict(rows[key]) for key in asked if key in rows]
             server.step(server)
             number = len(server.log)

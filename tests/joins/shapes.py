@@ -148,12 +148,12 @@ def changes_of(shape: Shape, count: int, seed: int) -> Iterator[tuple[str, Row |
     while made < count:
         name, n = at = chance.choice(numbers)
         before = live.get(at)
-        after = None if before is not None and chance.random() < 0.2 else shape.rows[name](chance, sizes, n)
-        if before == after:
+        changed = None if before is not None and chance.random() < 0.2 else shape.rows[name](chance, sizes, n)
+        if before == changed:
             continue
-        if after is None:
+        if changed is None:
             del live[at]
         else:
-            live[at] = after
-        yield name, before, after
+            live[at] = changed
+        yield name, before, changed
         made += 1

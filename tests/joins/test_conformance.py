@@ -308,7 +308,9 @@ def test_rows_are_told_wherever_they_lie(spark: SparkSession, batches: int, tmp_
     assert right.values is not None
     assert right.values[-1] == ("a" if batches == 2 else "b")
     assert {row.what for row in rows} == {"row"}
-    assert sorted(row.row[0] for row in rows if row.row is not None) == list(range(1, 3 if batches == 2 else 41))
+    assert sorted(int(str(row.row[0])) for row in rows if row.row is not None) == list(
+        range(1, 3 if batches == 2 else 41)
+    )
     assert all(row.values is not None and row.values[0] == row.row[0] for row in rows if row.row is not None)
 
 
@@ -334,7 +336,8 @@ def test_deleted_rows_are_remembered_for_a_time(
 
 def hidden(query: str) -> Case:
     """A thousand facts that are closed, whatever happens to them, beside one that is opened, closed and deleted."""
-    many, last = range(1, 1001), ["put", "shop.f", {"id": 0, "d": 7, "e": None, "state": "closed", "note": '"\\'}]
+    many = range(1, 1001)
+    last: list[Any] = ["put", "shop.f", {"id": 0, "d": 7, "e": None, "state": "closed", "note": '"\\'}]
     right = [["put", "shop.d", {"id": i, "name": f"n{i}", "kind": i % 2}] for i in range(10)]
     return Case(
         tables={

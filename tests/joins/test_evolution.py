@@ -23,8 +23,8 @@ STORED = layout(4, id="int32", name="string", price="decimal(6,2)")
 def test_what_does_not_change_keeps_its_layout() -> None:
     """Under every behavior the same result is written under the same layout; a new table begins with layout 1."""
     for behavior in ("evolve", "lenient", "exception"):
-        assert evolved(STORED, replace(STORED, id=1), behavior) is STORED  # type: ignore[arg-type]  # of three literals
-        assert evolved(None, STORED, behavior).id == 1  # type: ignore[arg-type]  # as above
+        assert evolved(STORED, replace(STORED, id=1), behavior) is STORED
+        assert evolved(None, STORED, behavior).id == 1
 
 
 def test_evolve_takes_every_change() -> None:

@@ -16,8 +16,8 @@ from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
 from joins.query.plan import Plan
 from joins.steps.envelope import read_envelope
-from joins.steps.records import GONE, REFUSED, STAR, Message, load, text_of, unpack, values_of_text
-from joins.steps.route import Changed, LogReader, RefusedRecord, Router, Truncated, latest_message
+from joins.steps.records import GONE, REFUSED, STAR, Message, RefusedRecord, load, text_of, unpack, values_of_text
+from joins.steps.route import Changed, LogReader, Router, Truncated, latest_message
 from tests.cdc.test_envelopes import GOLDEN
 from tests.joins.joincase import Case
 
@@ -220,7 +220,8 @@ def test_router_and_reader_say_the_same_of_every_record(spark: SparkSession, del
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 def test_both_read_what_our_writer_writes(spark: SparkSession, delivery: str) -> None:
     """The golden file of capture's format, every op of it: told alike, and nothing refused."""
-    plan, records = plan_of(delivery), [(KEY, value) for value in GOLDEN.read_bytes().splitlines()]
+    plan = plan_of(delivery)
+    records: list[tuple[bytes | None, bytes]] = [(KEY, value) for value in GOLDEN.read_bytes().splitlines()]
     expected, got = specified(plan, records), kernels(spark, plan, records)
     assert got == expected
     assert not any(REFUSED in one for one in got)

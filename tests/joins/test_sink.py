@@ -130,7 +130,7 @@ def test_a_worker_keeps_its_connection() -> None:
     def write(address: str) -> object:
         return settle, connection(address)
 
-    sent = cloudpickle.loads(cloudpickle.dumps(write))
+    sent = cloudpickle.loads(cloudpickle.dumps(write))  # type: ignore[no-untyped-call]  # as it is published
     assert sent("127.0.0.1:1") == (settle, connection("127.0.0.1:1"))
     for module, writer in ((hbase_sink, hbase_sink.hbase_writer), (kafka_sink, kafka_sink.kafka_writer)):
         inner = [code.co_names for code in writer.__code__.co_consts if hasattr(code, "co_names")]

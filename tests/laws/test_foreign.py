@@ -193,7 +193,7 @@ class _Store(dict[bytes, RegionProgress]):
     def write(self, region: bytes, progress: RegionProgress) -> None:
         self[region] = progress
 
-    def clear(self, region: bytes) -> None:
+    def clear(self, region: bytes) -> None:  # type: ignore[override]  # RegionProgresses' word, not the dict's
         del self[region]
 
 

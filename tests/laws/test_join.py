@@ -10,7 +10,7 @@ import pytest
 
 from joins.query.plan import KeyedJoin
 from joins.steps.records import PUT, Message
-from joins.steps.state import JoinState
+from joins.steps.state import JoinState, hop_step
 from joins.truth import simulation as simulation_module
 from tests.joins.alterrandom import random_altered_case
 from tests.joins.joincase import Case, read_case, run_case
@@ -79,7 +79,7 @@ DEAF = Case(
 def test_laws_notice_a_wrong_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws bite: with a hop planted here that tells only the rows of its own batch, the table is not the SELECT."""
     run_case(DEAF, 0)
-    right = simulation_module.hop_step
+    right = hop_step
 
     def deaf(
         join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]

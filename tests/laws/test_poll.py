@@ -16,6 +16,7 @@ from cdc.topology.topology import Poll, PollMode
 from cdc.words.errors import Fatal, Retriable
 from cdc.words.naming import change_topic, schemas_topic
 from cdc.words.schema import Column, TableId, TableSchema
+from cdc.words.types import Canonical
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.session import PollObserver, PollSession
@@ -128,7 +129,7 @@ class Database:
 
 
 def row_of(cursor: int, key: int, value: int = 0) -> PolledRow:
-    image = {"id": key, "v": value, "updated_at": moment_of(cursor).isoformat() + "Z"}
+    image: dict[str, Canonical] = {"id": key, "v": value, "updated_at": moment_of(cursor).isoformat() + "Z"}
     return PolledRow(cursor=cursor, key=(key,), fingerprint=fingerprint((cursor, key, value)), image=image)
 
 
@@ -280,7 +281,7 @@ def test_a_wedged_page_widens_then_walks_by_key(rows: int, limit: int, before: i
 
 def test_an_idle_table_is_not_read_again() -> None:
     """Once a table has been quiet for longer than the window, a poll asks for nothing that was told."""
-    window, now = Window(lag=5 * SECOND, limit=10), 100 * SECOND
+    window, now, rows = Window(lag=5 * SECOND, limit=10), 100 * SECOND, list[PolledRow]()
     for _ in range(9):
         window.begin(Look(clock=now, newest=50 * SECOND), now)
         rows = [row_of(50 * SECOND, key) for key in range(5)] if (window.ask().start or 0) <= 50 * SECOND else []

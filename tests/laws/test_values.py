@@ -98,12 +98,13 @@ def test_bytes_are_those_of_hbase(kind: str, value: Canonical, stored: str) -> N
 
 def test_wrong_value_is_refused() -> None:
     """A value of another type is an error, never a guess."""
-    for column_type, value in [
+    wrong: list[tuple[str, Canonical]] = [
         ("int", "1"),
         ("decimal(9,2)", "1.005"),
         ("datetime", "2020-01-01T00:00:00"),
         ("text", 1),
-    ]:
+    ]
+    for column_type, value in wrong:
         with pytest.raises((ValueError, struct.error)):
             encoder(from_mysql(column_type))(value)
     with pytest.raises(ValueError, match="no logical type"):
@@ -165,7 +166,11 @@ def test_no_row_is_a_barrier(number: int) -> None:
 
 def test_barrier_reads_back() -> None:
     """What a barrier says of positions and offsets survives storage; regions split at the salt."""
-    ends = ({"t.s.d.a": {0: 7, 10: 0}}, {}, {"t.s.d.a": {0: 6}, "t.s.d.b": {1: 2}})
+    ends: tuple[dict[str, dict[int, int]], ...] = (
+        {"t.s.d.a": {0: 7, 10: 0}},
+        {},
+        {"t.s.d.a": {0: 6}, "t.s.d.b": {1: 2}},
+    )
     positions = {"shop": {"sequence": 3}}
     barrier = Barrier(bucket=1, buckets=2, batch=9, stamp=5, positions=positions, ends=ends, incomplete=2)
     assert load_barrier(barrier.to_bytes()) == barrier

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tarfile
 import time
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 FLAVOURS = ("mysql57", "mysql80", "mysql9", "maria10", "maria11")
@@ -94,12 +95,6 @@ def _stack_cache() -> Path:
     from console.stack.settings import StackSettings
 
     return StackSettings.from_environ(os.environ, ROOT).cache
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def install(flavour: str) -> Installed:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # the support modules beside this file
-
-from binlog_servers import Server, start
+from tests.ingest.binlog.binlog_servers import Server, start
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
 

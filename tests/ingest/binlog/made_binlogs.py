@@ -53,7 +53,7 @@ def transaction(rng: Random, writer: BinlogWriter, number: int, unmapped: bool) 
     for _ in range(2 if kind == "events" else 1):
         operation: Any = rng.choice(("insert", "update", "delete"))
         many = [a_row(rng, table) for _ in range(3 if kind == "rows" else 1)]
-        images = [(row, a_row(rng, table)) for row in many] if operation == "update" else many
+        images: list[Any] = [(row, a_row(rng, table)) for row in many] if operation == "update" else many
         if operation == "update":
             images = [(old, {**new, "id": old["id"]}) for old, new in images]
         parts.append(writer.rows(operation, table_id, columns, images, NOW))

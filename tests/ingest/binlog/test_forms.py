@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from binlog_servers import Server
-from type_matrix import ServerSchema
 
 from ingest.binlog import RowBatch, StreamOptions, open_reader
 from ingest.binlog.format.codes import ColumnType
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
+from tests.ingest.binlog.binlog_servers import Server
+from tests.ingest.binlog.type_matrix import ServerSchema
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
 

@@ -11,10 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from binlog_servers import Server
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_writer import NOW, column, replay
 
 from ingest.binlog import JSON_NULL, BinlogPosition, BinlogReader, RowBatch, open_reader
 from ingest.binlog.format.codes import ColumnType as T
@@ -28,6 +26,8 @@ from ingest.binlog.rows import rowcode
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.writer.file_writer import BinlogFile
 from ingest.binlog.writer.writer import BinlogWriter
+from tests.ingest.binlog.binlog_servers import Server
+from tests.ingest.binlog.test_writer import NOW, column, replay
 
 SCALARS = (
     st.none()

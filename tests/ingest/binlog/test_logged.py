@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_binlogs import a_binlog, damage
 
 from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
@@ -25,6 +24,7 @@ from ingest.facts.tables import Tables
 from ingest.records.records import Recorder
 from ingest.records.seams import Checkpoint, Record
 from ingest.records.transactions import Transactions
+from tests.ingest.binlog.made_binlogs import a_binlog, damage
 
 Told = tuple[list[tuple[Fact, object]], str]
 

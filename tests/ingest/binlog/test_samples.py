@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from truth import expected, play
 
 from cdc.words.errors import TailorbirdError
 from ingest.binlog import BinlogReader, Committed, RowBatch, Statement, StreamOptions
 from ingest.binlog.format.errors import CorruptBinlog
 from ingest.binlog.reading.jsonl import JsonLines
 from ingest.binlog.transports.file_transport import FileTransport
+from tests.ingest.binlog.truth import expected, play
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
 PAIRS = sorted(path.name.removesuffix(".binlog.gz") for path in (DATA / "pairs").glob("*.binlog.gz"))

@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from binlog_servers import Server
-from type_matrix import ServerSchema
 
 from cdc.words.errors import UsageError
 from ingest.binlog import (
@@ -32,6 +30,8 @@ from ingest.binlog.format.errors import BinlogError, ConnectionLost, Unsupported
 from ingest.binlog.reading.events import Incident, Transaction
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
+from tests.ingest.binlog.binlog_servers import Server
+from tests.ingest.binlog.type_matrix import ServerSchema
 
 pytestmark = pytest.mark.integration
 

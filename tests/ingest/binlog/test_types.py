@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from binlog_servers import Server
-from type_cases import cases_of
-from type_matrix import prepare, run
 
 from ingest.binlog import RowBatch, open_reader
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
+from tests.ingest.binlog.binlog_servers import Server
+from tests.ingest.binlog.type_cases import cases_of
+from tests.ingest.binlog.type_matrix import prepare, run
 
 # Image, metadata, checksum: each value of each meets each other at least once; `make matrix` runs all twelve.
 SHORT = [("FULL", "FULL", "CRC32"), ("MINIMAL", "MINIMAL", "NONE"), ("NOBLOB", "MINIMAL", "CRC32")]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_binlogs import NOW, TABLES, UUIDS, a_binlog, a_row, damage
 
 from cdc.words.errors import TailorbirdError
 from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, StreamOptions
@@ -21,6 +20,7 @@ from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.transports.mysql_transport import MysqlTransport, _Source
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
 from ingest.binlog.writer.writer import BinlogWriter
+from tests.ingest.binlog.made_binlogs import NOW, TABLES, UUIDS, a_binlog, a_row, damage
 
 
 class Socket:
@@ -48,13 +48,13 @@ class ServerPackets(MysqlTransport):
     def __init__(self, source: Any) -> None:
         address = parse_uri("mysql://u:p@127.0.0.1?follow=0")
         assert isinstance(address, ServerAddress)
-        self.address, self._source = address, source
+        self.address, self._given = address, source
         self.checksum, self._closed = 0, False
         self.buffer = ReadBuffer(PACKET_GAP)
 
     def packets(self, start: BinlogPosition) -> Iterator[Any]:
         try:
-            yield from self._events(_Source(self._source, self.buffer), start)
+            yield from self._events(_Source(self._given, self.buffer), start)
         except ConnectionError as error:
             raise ConnectionLost(str(error)) from error
 

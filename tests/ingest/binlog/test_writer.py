@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from binlog_servers import Server
-from type_cases import cases_of
-from type_matrix import prepare
 
 from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, Statement, create_transport, open_reader
 from ingest.binlog.format.codes import ColumnType as T
@@ -24,6 +21,9 @@ from ingest.binlog.reading.position import gtid_text, identity_of
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.writer.file_writer import BinlogFile, copy_binlog
 from ingest.binlog.writer.writer import BinlogWriter
+from tests.ingest.binlog.binlog_servers import Server
+from tests.ingest.binlog.type_cases import cases_of
+from tests.ingest.binlog.type_matrix import prepare
 
 UUID = "11111111-2222-3333-4444-555555555555"
 NOW = 1_700_000_000

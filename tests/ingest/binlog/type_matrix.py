@@ -8,13 +8,12 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from binlog_servers import Server
-from type_cases import TypeCase
-
 from ingest.binlog import ColumnHint, Flavour, RowBatch, StreamOptions, open_reader
 from ingest.binlog.json.jsonb import JSON_NULL
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
+from tests.ingest.binlog.binlog_servers import Server
+from tests.ingest.binlog.type_cases import TypeCase
 
 
 class ServerSchema:

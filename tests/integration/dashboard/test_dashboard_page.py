@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 if TYPE_CHECKING:
-    from conftest import Desk
+    from tests.integration.dashboard.conftest import Desk
 
 pytestmark = pytest.mark.integration
 
