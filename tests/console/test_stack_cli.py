@@ -17,6 +17,7 @@ from console.cli import app
 from console.stack.bars import telling
 from console.stack.progress import StackProgressed, line_of
 from console.stack.settings import SERVICES
+from tests.support.ports import free_ports
 
 
 def tailorbird(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -78,7 +79,8 @@ def test_up_on_a_port_in_use_is_one_line_and_exit_code_2(tmp_path: Path) -> None
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        shown = tailorbird(tmp_path, "up", "--port-offset", "30000", "--port", f"thrift={port}")
+        ports = [f"--port={name}={number}" for name, number in {**free_ports(), "thrift": port}.items()]
+        shown = tailorbird(tmp_path, "up", *ports)
     assert shown.returncode == 2
     assert f"port {port} (thrift) is in use" in shown.stderr
     assert len(shown.stderr.splitlines()) == 1

@@ -22,11 +22,12 @@ from console.stack.proc_table import Running, holder_of, launch, running_service
 from console.stack.proc_tools import find_java, find_tools, java_version, locked, missing_library
 from console.stack.progress import silent
 from console.stack.settings import ServiceName, StackSettings
+from tests.support.ports import free_ports
 
 
 def settings_in(folder: Path, **ports: int) -> StackSettings:
     return StackSettings.from_environ(
-        {"TAILORBIRD_CACHE": str(folder / "cache")}, folder, home=folder / "home", port_offset=30_000, ports=ports
+        {"TAILORBIRD_CACHE": str(folder / "cache")}, folder, home=folder / "home", ports=free_ports() | ports
     )
 
 
