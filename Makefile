@@ -38,7 +38,7 @@ check: $(BIN)/tailorbird ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check setup-test ## the checks, then all tests, on real servers; what CI runs
-	$(BIN)/python -m pytest -m "not matrix and not chaos" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix and not chaos" $(ARGS)
 
 unit: $(BIN)/tailorbird ## the tests that need no server, without most of the random cases
 	$(BIN)/python -m pytest -n 2 -m "not integration and not matrix and not chaos and not long" $(ARGS)

@@ -4,6 +4,8 @@ The servers are a stack of their own (ports + 10000, folder `.tailorbird/tests`)
 in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack instead, which saves its start while one
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
+
+`make test` has two workers: one runs all tests that need servers, one after the other, the other all that need none.
 """
 
 from __future__ import annotations
@@ -26,6 +28,14 @@ settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
 PORT_OFFSET = 10_000
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups behind us
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs servers is one group of tests, for one worker; of the others each file is one."""
+    for item in items:
+        needs = item.get_closest_marker("integration") is not None
+        item.add_marker(pytest.mark.xdist_group("servers" if needs else item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")

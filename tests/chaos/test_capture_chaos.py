@@ -66,6 +66,7 @@ def run_of(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterat
 
 
 @pytest.mark.integration
+@pytest.mark.matrix  # as tests/integration/test_capture.py, with the server's own deaths
 def test_capture_survives_kills_restarts_and_swaps(run_of: Callable[..., Run]) -> None:
     """MySQL 8.0: kill -9 of capture and of the server, DDL and a rename swap, in the snapshot and in the stream."""
     run = run_of("mysql80")

@@ -55,8 +55,9 @@ Statement = tuple[str, tuple[Any, ...]]
 class Alive:
     """Databases of a test's own on both servers, their traffic, and the pipeline over them."""
 
-    def __init__(self, name: str, folder: Path, *, orders: int, engine: str, mode: str = "initial") -> None:
-        self.name, self.folder, self.engine, self.mode = name, folder, engine, mode
+    def __init__(self, name: str, folder: Path, *, orders: int, python: bool = False, mode: str = "initial") -> None:
+        self.name, self.folder, self.mode = name, folder, mode
+        self.engines = {"wide": "jvm", **({"wide_in_python": "python"} if python else {})}
         self.file, self.more = folder / "alive.yml", ""
         self.chance, self.server_id = Random(17), 10_000 + time.time_ns() % 1_000_000_007
         self.last = orders
@@ -84,14 +85,13 @@ hbase:
   zookeeper: 127.0.0.1:{port("TAILORBIRD_PORT_ZOOKEEPER", "2181")}
 solr: {{url: 'http://127.0.0.1:{port("TAILORBIRD_PORT_SOLR", "8983")}/solr'}}
 tables:
-  wide:
-    query: |
-      {QUERY.format(more=self.more)}
-    row_key: [id]
-    engine: {self.engine}
-indexes:
-  wide: {{table: wide, commit_within: 200ms}}
 """
+        for table, engine in self.engines.items():
+            query = QUERY.format(more=self.more)
+            text += f"  {table}:\n    query: |\n      {query}\n    row_key: [id]\n    engine: {engine}\n"
+        text += "indexes:\n"
+        for table in self.engines:
+            text += f"  {table}: {{table: {table}, commit_within: 200ms}}\n"
         self.file.write_text(text)
         self.topology = load_topology(str(self.file))
         list(provision(self.topology))
@@ -129,21 +129,33 @@ indexes:
     def settled(self) -> dict[str, Any]:
         """Wait until all is visible; how the table and its index differ from the query's answer over the sources."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
-        told = verdict(self.topology, "wide")
-        assert told.rows > 0
-        return {name: found for name, found in (("HBase", told.hbase), ("Solr", told.solr)) if not found.none}
+        differences = dict[str, Any]()
+        for table in self.engines:
+            told = verdict(self.topology, table)
+            assert told.rows > 0
+            found = (("HBase", told.hbase), ("Solr", told.solr))
+            differences |= {f"{table} in {name}": difference for name, difference in found if not difference.none}
+        return differences
 
     def planned(self) -> bool:
-        """Whether the join knows its tables, and where the log ends that its first version must show."""
+        """Whether the joins know their tables, and where the log ends that their first version must show."""
         self.pipeline.check()
-        log = self.pipeline.part("join wide").log
-        return log.exists() and "event=joining" in log.read_text()
+        logs = [self.pipeline.part(f"join {table}").log for table in self.engines]
+        return all(log.exists() and "event=joining" in log.read_text() for log in logs)
 
     def joining(self) -> bool:
         """Whether the join has written rows."""
         self.pipeline.check()
         joins = [part for part in self.pipeline.parts if part.stage == "join"]
         return all(read_metrics(part.metrics_port).get("tailorbird_joined_rows_total", 0) for part in joins)
+
+    def leave(self, table: str) -> None:
+        """From now on, one table is joined and indexed no more."""
+        for name in (f"index {table}", f"join {table}"):
+            self.pipeline.kill(name)
+            self.pipeline.parts.remove(self.pipeline.part(name))
+        del self.engines[table]
+        self.declare()
 
     def joined(self, *options: str, more: str | None = None) -> None:
         """Start the join again with options; `more`: with further columns, which all that follows knows of."""

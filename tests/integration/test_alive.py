@@ -32,28 +32,18 @@ def begun(one: Alive) -> None:
     assert one.settled() == {}
 
 
-def test_a_first_start_beside_live_traffic_in_python(
-    unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """The Python engine is right from a first start beside live traffic on."""
-    one = Alive(unique("alive"), tmp_path_factory.mktemp("python"), orders=30_000, engine="python")
-    try:
-        begun(one)
-    finally:
-        one.close()
-
-
 @pytest.fixture(scope="module")
 def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alive]:
     folder = tmp_path_factory.mktemp("alive")
-    one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=30_000, engine="jvm")
+    one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=30_000, python=True)
     yield one
     one.close()
 
 
 def test_a_first_start_beside_live_traffic(alive: Alive) -> None:
-    """The JVM's engine is right from a first start beside live traffic on."""
+    """Both engines are right from a first start beside live traffic on; from then on the JVM's is alone."""
     begun(alive)
+    alive.leave("wide_in_python")
 
 
 def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:
@@ -116,7 +106,7 @@ def test_a_snapshot_of_what_was_never_read(
     unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """`snapshot_mode: never`, then `tailorbird snapshot`: what the log never held is there, what moved has moved."""
-    one = Alive(unique("never"), tmp_path_factory.mktemp("never"), orders=3_000, engine="jvm", mode="never")
+    one = Alive(unique("never"), tmp_path_factory.mktemp("never"), orders=3_000, mode="never")
     try:
         with one.traffic(SLOW) as more:
             one.pipeline.start()

@@ -72,8 +72,8 @@ def survives_kills(joined: Joined, kills: int, seed: int) -> None:
 
 
 def test_driver_killed_at_random(joined: Joined) -> None:
-    """Three deaths by SIGKILL of driver, JVM and workers alike, at random moments of their work."""
-    survives_kills(joined, 3, seed=11)
+    """Death by SIGKILL of driver, JVM and workers alike, at a random moment of their work."""
+    survives_kills(joined, 1, seed=11)
 
 
 def test_the_jvm_alone_killed(joined: Joined) -> None:

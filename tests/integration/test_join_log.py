@@ -54,6 +54,7 @@ def refused(joined: Joined, *said: str) -> None:
         assert words in joined.said()
 
 
+@pytest.mark.matrix  # what it refuses, asked of Kafka alone: test_what_the_watch_refuses
 def test_compacted_and_lost_logs(joined: Joined) -> None:
     """A join whose next records are older than the compaction lag is refused with the remedy, and so is one whose
     topics were made anew; a rebuild that finds fewer records than when it began begins again by itself, and tells
@@ -127,6 +128,7 @@ def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -
         joined.close()
 
 
+@pytest.mark.matrix  # it waits for Kafka's cleaner
 def test_the_cleaner_is_noticed(joined: Joined) -> None:
     """Kafka's own cleaner takes records from a zone that was counted: the second count says how many, and of which
     topic; a topic that nobody cleans keeps its count."""

@@ -13,6 +13,7 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
+@pytest.mark.matrix  # its parts: tests/integration/test_alive.py, tests/cases/joins/column-*.case
 def test_columns_come_change_and_go_under_traffic(
     unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -20,7 +21,7 @@ def test_columns_come_change_and_go_under_traffic(
 
     Only what the old type can not hold is a dead letter, the drift is told, and after the rebuild all is equal.
     """
-    one = Alive(unique("altered"), tmp_path_factory.mktemp("altered"), orders=2_000, engine="jvm")
+    one = Alive(unique("altered"), tmp_path_factory.mktemp("altered"), orders=2_000)
 
     def metrics() -> dict[str, float]:
         (join,) = [part for part in one.pipeline.parts if part.stage == "join"]

@@ -111,6 +111,7 @@ def test_live_changes_arrive(thread: Thread) -> None:
     thread.must_be_equal()
 
 
+@pytest.mark.matrix  # as tests/integration/test_join.py does it to a join alone
 def test_join_killed_between_write_and_commit(thread: Thread) -> None:
     """HBase holds a batch that Spark did not commit: the replay writes identical cells."""
     name = "join orders_wide"
