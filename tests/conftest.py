@@ -38,6 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("servers" if needs else item.nodeid.partition("::")[0]))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Workers that do not keep to the groups would stop each other's servers."""
+    lost = [item.nodeid for item in session.items if "@" not in item.nodeid]
+    if session.config.getoption("loadgroup", False) and lost:
+        raise pytest.UsageError(f"pytest-xdist does not see the group of {lost[0]}: is this pytest too new for it?")
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """The servers, up and answering; the environment leads every topology and child process to them."""
