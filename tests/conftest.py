@@ -1,41 +1,50 @@
 """What tests share: the real servers, started once for all integration tests, and names that no other test has.
 
-The servers are a stack of their own (ports + 10000, folder `.tailorbird/tests`), which tests may kill beside a stack
+The servers are a stack of their own (ports + 10000, in `.tailorbird/tests-gw0`), which tests may kill beside a stack
 in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack instead, which saves its start while one
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` has two workers: one runs all tests that need servers, one after the other, the other all that need none.
+`make test` has two workers. One runs what needs whole pipelines, one test after the other. The other one has what needs
+no server, and behind it what a join alone needs (`joins_alone`): Kafka and HBase of its own, ports + 12000.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from console.stack.bars import telling
 from console.stack.proc_stack import Stack
-from console.stack.settings import SERVICES, StackSettings
+from console.stack.settings import SERVICES, ServiceName
+from tests.support.servers import Servers, named
 
 # The machine may be busy: no test fails because one of its examples took long.
 settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
-PORT_OFFSET = 10_000
+SERVERS = Servers(ROOT)
+OF_A_JOIN: tuple[ServiceName, ...] = ("kafka", "hbase", "thrift")
+OWN_SERVERS = "tests/ingest/binlog/"  # tests there change global settings, of servers that they start themselves
+
+
+def shares_servers(item: pytest.Item) -> bool:
+    """Whether a test needs servers that others need, too."""
+    return item.get_closest_marker("integration") is not None and not item.nodeid.startswith(OWN_SERVERS)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the groups behind us
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs servers is one group of tests, for one worker; of the others each file is one."""
+    """What needs the same servers is one group, for one worker; of the others each file is one."""
     for item in items:
-        needs = item.get_closest_marker("integration") is not None
-        item.add_marker(pytest.mark.xdist_group("servers" if needs else item.nodeid.partition("::")[0]))
+        shared = "joins" if item.get_closest_marker("joins_alone") else "servers"
+        group = shared if shares_servers(item) else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -45,36 +54,23 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(f"pytest-xdist does not see the group of {lost[0]}: is this pytest too new for it?")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Every integration test has its servers, whether it names them or not."""
+    if shares_servers(item):
+        services = OF_A_JOIN if item.get_closest_marker("joins_alone") else SERVICES
+        SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), services))
+
+
+def pytest_sessionfinish() -> None:
+    """The servers go with the last test."""
+    SERVERS.close()
+
+
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
+def stack() -> Stack:
     """The servers, up and answering; the environment leads every topology and child process to them."""
-    shared = os.environ.get("TAILORBIRD_TESTS_USE_RUNNING_STACK") == "1"
-    own = {name: value for name, value in os.environ.items() if not name.startswith("TAILORBIRD_PORT")}
-    settings = (
-        StackSettings.from_environ(os.environ, ROOT)
-        if shared
-        else StackSettings.from_environ(own, ROOT, home=Path(".tailorbird/tests"), port_offset=PORT_OFFSET)
-    )
-    servers = Stack(settings)
-    if not shared:
-        servers.down(purge=True)
-    before = dict(os.environ)
-    os.environ.update(settings.environ())
-    with telling() as progress:
-        only = os.environ.get("TAILORBIRD_TESTS_SERVICES")
-        servers.up(progress, [name for name in SERVICES if only is None or name in only.split(",")])
-    yield servers
-    os.environ.clear()
-    os.environ.update(before)
-    if not shared:
-        servers.down(purge=True)
-
-
-@pytest.fixture(autouse=True)
-def _servers_for_integration(request: pytest.FixtureRequest) -> None:
-    """Every integration test has the servers, whether it names them or not."""
-    if request.node.get_closest_marker("integration"):
-        request.getfixturevalue("stack")
+    return SERVERS.stack
 
 
 @pytest.fixture

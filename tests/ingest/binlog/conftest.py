@@ -12,11 +12,6 @@ from tests.ingest.binlog.binlog_servers import Server, start
 DATA = Path(__file__).resolve().parents[2] / "data" / "binlogs"
 
 
-@pytest.fixture(autouse=True)
-def _servers_for_integration() -> None:
-    """These tests have servers of their own, whose global settings they change: the stack is not theirs."""
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`matrix` tests run only when asked for by `-m matrix`."""
     if "matrix" in (config.getoption("markexpr") or ""):

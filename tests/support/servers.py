@@ -1,0 +1,70 @@
+"""The servers that integration tests share within a worker, started when the first test needs them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from console.stack.bars import telling
+from console.stack.proc_stack import Stack
+from console.stack.settings import SERVICES, ServiceName, StackSettings
+
+# Behind the default ports and below those that the system gives away, so that a worker meets neither.
+_OFFSETS = {"gw0": 10_000, "gw1": 12_000}
+
+
+class Servers:
+    """One worker's stack; the environment leads every topology and child process to it while it is there."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._stack: Stack | None = None
+        self._up: set[ServiceName] = set()
+        self._before: dict[str, str] = {}
+        self._shared = os.environ.get("TAILORBIRD_TESTS_USE_RUNNING_STACK") == "1"
+
+    @property
+    def stack(self) -> Stack:
+        """The stack, of which a test may stop and start what it needs."""
+        assert self._stack is not None, "mark the test as integration"
+        return self._stack
+
+    def need(self, services: Sequence[ServiceName]) -> None:
+        """Have these services up and answering."""
+        stack = self._stack or self._made()
+        missing = [name for name in SERVICES if name in services and name not in self._up]
+        if missing:
+            with telling() as progress:
+                stack.up(progress, missing)
+            self._up |= set(missing)
+
+    def _made(self) -> Stack:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("TAILORBIRD_PORT")}
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+        home, offset = Path(f".tailorbird/tests-{worker}"), _OFFSETS[worker]
+        settings = (
+            StackSettings.from_environ(os.environ, self._root)
+            if self._shared
+            else StackSettings.from_environ(own, self._root, home=home, port_offset=offset)
+        )
+        self._stack = Stack(settings)
+        if not self._shared:
+            self._stack.down(purge=True)
+        self._before = dict(os.environ)
+        os.environ.update(settings.environ())
+        return self._stack
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if self._stack is None:
+            return
+        os.environ.clear()
+        os.environ.update(self._before)
+        if not self._shared:
+            self._stack.down(purge=True)
+
+
+def named(wanted: str | None, services: Iterable[ServiceName]) -> list[ServiceName]:
+    """Those services that the environment's comma-separated `wanted` leaves, all where it says nothing."""
+    return [name for name in services if wanted is None or name in wanted.split(",")]
