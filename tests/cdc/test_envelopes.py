@@ -39,7 +39,7 @@ def written() -> list[bytes]:
         writer.change(b"c", NULL, row, source, 0, 9, now, gtid, 1, 1),
         writer.change(b"u", row, nothing, source, 1, 10, now, gtid, 2, 2),
         writer.change(b"d", nothing, NULL, source, 2, 11, now, gtid, 3, 3),
-        writer.change(b"u", nothing, row, partial, 3, 2**63 - 1, now, b'"binlog.000002:1234"', 4, 4),
+        writer.change(b"u", nothing, row, partial, 3, 2**62 - 1, now, b'"binlog.000002:1234"', 4, 4),
         writer.change(b"t", NULL, NULL, source, 4, 12, now, gtid, 5, 5),
         writer.alone(b"r", NULL, row, read, 0, 8, now),
         writer.alone(b"r", NULL, nothing, read_again, 0, 8, now),
