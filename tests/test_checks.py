@@ -36,12 +36,15 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+UNTYPED = "def f(x):\n    return x\n"
+
+
 @pytest.mark.parametrize(
     ("command", "file", "source", "message"),
     [
         (["ruff", "check", "."], "joins/planted.py", "import json\n", "F401"),
         (["ruff", "format", "--check", "."], "joins/planted.py", "x = { 'a':1 }\n", "would be reformatted"),
-        (["mypy"], "joins/planted.py", "def f(x):\n    return x\n", "no-untyped-def"),
+        pytest.param(["mypy"], "joins/planted.py", UNTYPED, "no-untyped-def", marks=pytest.mark.long),
     ],
     ids=["lint", "format", "types"],
 )

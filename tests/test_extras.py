@@ -96,6 +96,7 @@ def test_the_capture_side_works_alone(arguments: list[str], said: str, sample: s
     assert said in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
@@ -113,6 +114,7 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
     assert f"tailorbird[{extra}]" in done.stderr or "tailorbird[all]" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("extra", "packages", "but"),
     [

@@ -18,6 +18,7 @@ def compiled(folder: Path) -> set[str]:
     return {file.stem for file in (folder / "tailorbird" / "kernel").glob("*.class") if "$" not in file.name}
 
 
+@pytest.mark.long
 def test_kernel_is_built_without_a_jdk(tmp_path: Path) -> None:
     """Where only a Java runtime is, Janino from pyspark's jars makes the same classes: its dialect has no lambdas."""
     java = shutil.which("java")
@@ -26,6 +27,7 @@ def test_kernel_is_built_without_a_jdk(tmp_path: Path) -> None:
     assert compiled(tmp_path) >= STEPS
 
 
+@pytest.mark.long
 def test_kernel_is_built_by_javac(tmp_path: Path) -> None:
     """A JDK's compiler takes the same sources; the jar is built once and found again."""
     javac = shutil.which("javac")
@@ -43,6 +45,7 @@ def test_files_of_the_kernel_stay_small() -> None:
     assert long == []
 
 
+@pytest.mark.long
 def test_a_mistake_in_the_kernel_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the compiler says reaches the person who builds."""
     broken = tmp_path / "Broken.java"
@@ -54,6 +57,7 @@ def test_a_mistake_in_the_kernel_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         proc_kernel.with_janino(java, tmp_path)
 
 
+@pytest.mark.long
 def test_no_iterator_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark keeps a state's iterator that is not read to its end until the task ends: 120 MB for 20,000 keys. A join
     leaves none, forgets a key with its last row, and reads no more for it than was changed."""

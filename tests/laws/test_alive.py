@@ -10,10 +10,10 @@ import pytest
 from tests.joins.alive import run_alive
 from tests.joins.aliverandom import random_life
 from tests.joins.joincase import read_case
-from tests.laws.chunks import most_long
+from tests.laws.chunks import most_long, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "alive").glob("*.case"))
-QUICK, CHUNK, LIVES = 2000, 250, 10  # lives of one query each
+QUICK, CHUNK, LIVES = 2000, 100, 10  # lives of one query each
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
@@ -32,8 +32,8 @@ def test_the_same_of_many_more(first: int) -> None:
         run_alive(random_life(seed, seed // LIVES), seed)
 
 
-@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_what_failed_once(path: Path) -> None:
+@pytest.mark.parametrize(("path", "seeds"), schedules(CASES, 40))
+def test_what_failed_once(path: Path, seeds: range) -> None:
     """Every life after which a table was wrong once, under many schedules."""
-    for seed in range(40):
+    for seed in seeds:
         run_alive(read_case(path), seed)

@@ -9,6 +9,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -122,6 +123,7 @@ def test_spaces_comments_and_case_mean_nothing(data: st.DataObject) -> None:
     assert plain.changed == dressed.changed
 
 
+@pytest.mark.long
 def test_hostile_text_costs_no_more_than_its_length() -> None:
     """Unclosed quotes, deep brackets, endless comments are answered at once, not in quadratic time or by recursion."""
     began = time.process_time()

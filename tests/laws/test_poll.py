@@ -222,6 +222,7 @@ def test_late_commits_and_shared_timestamps_lose_nothing(
     assert all(e["source"]["last_update_only"] and e["op"] == "r" and e["before"] is None for e in envelopes)
 
 
+@pytest.mark.long
 @settings(deadline=None)  # the machine may be busy
 @given(
     seeds,
@@ -238,6 +239,7 @@ def test_a_clock_that_steps_back_loses_nothing(
     assert told(poll_all(database, limit=limit, cycles=30)) == expected(database)
 
 
+@pytest.mark.long
 @settings(deadline=None)  # the machine may be busy
 @given(seeds, limits, st.integers(1, 5 * SECOND))
 def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, step: int) -> None:
@@ -249,6 +251,7 @@ def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, st
     assert len(versions) == len(set(versions))
 
 
+@pytest.mark.long
 @settings(deadline=None)  # the machine may be busy
 @given(seeds, limits)
 def test_a_row_of_the_future_hides_nothing(seed: int, limit: int) -> None:

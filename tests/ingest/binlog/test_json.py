@@ -96,6 +96,7 @@ def outcome(read: Callable[[bytes], Any], document: bytes) -> str:
         return "refused"  # which of two damages is met first is the reader's business
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @example({"\x80": None}, 0)  # a key whose damaged length runs past the document, and from which a reader had learned
 @given(DOCUMENTS, st.integers(0, 1 << 30))

@@ -8,6 +8,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import pytest
 import zstandard
 
 from ingest.binlog.format.codes import ColumnType as T
@@ -39,6 +40,7 @@ def read_in_a_process(path: Path) -> tuple[int, int]:
     return int(rows), int(peak)
 
 
+@pytest.mark.long
 def test_a_million_rows_in_one_transaction(tmp_path: Path) -> None:
     """A transaction of a million rows needs no more memory than one of its events."""
     writer = BinlogWriter()
@@ -57,6 +59,7 @@ def test_a_million_rows_in_one_transaction(tmp_path: Path) -> None:
     assert peak < 150, f"{peak} MiB"
 
 
+@pytest.mark.long
 def test_rows_of_64_mebibytes(tmp_path: Path) -> None:
     """Both images of an updated row of 64 MiB, within half a gibibyte."""
     writer = BinlogWriter()

@@ -31,6 +31,7 @@ def batches(reader: BinlogReader) -> list[str]:
     return [repr(change.rows) for change in reader.changes() if isinstance(change, RowBatch)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_gtid", [True, False], ids=["gtid", "position"])
 def test_two_hundred_deaths_lose_and_repeat_nothing(binlog: Path, by_gtid: bool) -> None:
     """Killed after any number of batches, 200 times: the pieces together are one uninterrupted run."""
@@ -69,6 +70,7 @@ for change in reader.changes():
 """
 
 
+@pytest.mark.long
 def test_processes_killed_by_the_kernel_lose_and_repeat_nothing(binlog: Path) -> None:
     """kill -9 of a reading process, ten times: the lines it had written, together, are one uninterrupted run."""
     whole = batches(BinlogReader(FileTransport(binlog)))
