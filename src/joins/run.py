@@ -10,7 +10,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -19,12 +18,10 @@ from cdc.process.file_topology import home, load_topology
 from cdc.topology.topology import Engine, Table, Topology
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.words.naming import hbase_table, layouts_table, upsert_topic
-from joins.engine.file_archive import write_archive
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.held import Held, described, keys_of
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import first_line, mean_milliseconds, progress_of
-from joins.engine.submit import submit_command
 from joins.kernel.program import Settled
 from joins.query.compiler import compile_plan
 from joins.query.drift import drifts
@@ -78,24 +75,6 @@ def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_por
     table = choose_table(topology, table_name)
     parse_query(topology, table)
     _Join(topology, table, stop, rebuild=rebuild, metrics=JoinMetrics(table.name, metrics_port)).run()
-
-
-def cluster_command(file: str, table_name: str | None, *, master: str) -> list[str]:
-    """The spark-submit command that runs a table's join on a cluster, with all that it ships ready."""
-    from joins.engine.spark_session import STREAMING, jars_of  # imported here: pyspark costs a second
-
-    topology = load_topology(file)
-    table = choose_table(topology, table_name)
-    sources = Path(__file__).resolve().parents[1]
-    return submit_command(
-        topology,
-        table,
-        master=master,
-        main=sources / "joins" / "__main__.py",
-        archive=write_archive(sources, home() / "submit" / "tailorbird.zip"),
-        jars=jars_of(table.engine),
-        settings=STREAMING,
-    )
 
 
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
@@ -258,14 +237,17 @@ class _Join:
 
     def _stream(self, plan: Plan, ends: Settled, record: QueryRecord, layout: Any) -> None:
         # imported here: pyspark costs a second, which a mistake found above should not
+        from joins.cluster.spark_executors import check_executors
         from joins.engine.spark_query import start_query
-        from joins.engine.spark_session import close_session, jvm_exit_code, open_session, spark_log
+        from joins.engine.spark_session import close_session, is_local, jvm_exit_code, open_session, spark_log
 
         schemas = SchemaFollower(self.topology.log.bootstrap_servers, self.topology.name, plan)
         sink = self._sink(plan, record, layout)
         name = f"{self.topology.name}.{self.table.name}"
         spark = open_session(name, partitions=record.partitions, scratch=self.scratch, engine=self.table.engine)
         try:
+            if not is_local(str(spark.sparkContext.master)):
+                check_executors(spark, self.checkpoint.spark)
             while not self.stop.is_set():
                 if sink.void:
                     record = self._begun(plan)

@@ -16,7 +16,7 @@ import pytest
 from cdc.words.naming import layouts_table
 from console.stack.bars import telling
 from console.stack.proc_stack import Stack
-from joins.run import cluster_command
+from joins.cluster.file_submit import cluster_command
 from joins.steps.cuts import merged
 from joins.stores.hbase_table import JoinedTable
 from tests.integration.test_join import History, Joined, joined, oracle
@@ -161,7 +161,7 @@ def test_executors_in_processes_of_their_own(joined: Joined) -> None:
     """The command of `tailorbird submit` on a cluster of two executors: kernel and sources reach them."""
     history = History(random.Random(16))
     joined.publish(history.change(300, ids=6))
-    command = cluster_command(str(joined.file), "wide", master="local-cluster[2,1,1024]")
+    command = cluster_command(joined.topology, joined.topology.tables["wide"], master="local-cluster[2,1,1024]")
     joined.start(command[: command.index(str(joined.file))])
     settles(joined, history)
 

@@ -22,6 +22,11 @@ def prepare_environment(spark_home: Path) -> None:
     os.environ["SPARK_HOME"] = str(spark_home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    find_java()
+
+
+def find_java() -> None:
+    """Have a Java where Spark looks for it: the machine's, or the one that was fetched; UsageError if there is none."""
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         java = runtime_folder(cache_folder(os.environ))
         if not (java / "bin" / "java").exists():

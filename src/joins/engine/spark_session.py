@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.conf import SparkConf
 from pyspark.sql import SparkSession
 
@@ -82,18 +83,19 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine, j
     if not submitted:
         prepare_environment(SPARK)
     empty_folder(scratch)
+    given = _submitted_settings() if submitted else {}
     builder = SparkSession.builder.appName(name)
     for key, value in STREAMING.items():
-        builder = builder.config(key, value)
+        builder = builder.config(key, given.get(key, value))
     if not submitted:
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.sql.shuffle.partitions", partitions)
     builder = builder.config("spark.local.dir", str(scratch))
-    master = SparkConf().get("spark.master", _MASTER) if submitted else _MASTER
-    if master is None or (master.startswith("local") and "," not in master):
+    master = given.get("spark.master", _MASTER)
+    if master == "local" or (master.startswith("local[") and "," not in master):
         master = _MASTER
     builder = builder.master(master)
-    local = master.startswith("local")
+    local = is_local(master)
     for key, value in _LOCAL_CHECKPOINT.items() if local else ():
         builder = builder.config(key, value)
     if submitted:
@@ -119,6 +121,22 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine, j
     return session
 
 
+def _submitted_settings() -> dict[str, str]:
+    """What spark-submit was told. It stands in its JVM alone: before the gateway is open, SparkConf is empty."""
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def is_local(master: str) -> bool:
+    """Whether executors are threads of the driver, which share its files and classes."""
+    return master == "local" or master.startswith("local[")
+
+
+def jvm_options(engine: Engine) -> str:
+    """How the driver's JVM is started."""
+    return _JVM[engine]
+
+
 def close_session(session: SparkSession) -> None:
     """Stop a session, and first the state stores of a local one; nothing where its JVM has ended.
 
@@ -128,7 +146,7 @@ def close_session(session: SparkSession) -> None:
     if jvm_exit_code(session) is not None:
         return
     context = session.sparkContext
-    if str(context.master).startswith("local["):
+    if is_local(str(context.master)):
         assert context._jvm is not None, "an open session has its JVM"
         stores = getattr(context._jvm, "org.apache.spark.sql.execution.streaming.state.StateStore$")
         getattr(stores, "MODULE$").stop()

@@ -1,0 +1,41 @@
+"""The command of a table's join on a cluster, with all that it ships ready."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cdc.process.file_topology import home
+from cdc.topology.topology import Table, Topology
+from cdc.words.errors import UsageError
+from joins.cluster.file_archive import write_archive
+from joins.cluster.submit import Shipped, submit_command
+from joins.engine.spark_session import STREAMING, jars_of, jvm_options
+
+
+def cluster_command(
+    topology: Topology, table: Table, *, master: str, environment: str | None = None, more: Sequence[str] = ()
+) -> list[str]:
+    """The words of the command; `environment` and `more` as in `submit_command`.
+
+    UsageError where the packed environment is not there, or Spark's jars are not.
+    """
+    if environment is not None and "://" not in environment and not Path(environment).is_file():
+        raise UsageError(f"{environment}: no such file", "pack one: venv-pack -o environment.tar.gz (docs/cluster.md)")
+    sources = Path(__file__).resolve().parents[2]
+    return submit_command(
+        topology,
+        table,
+        master=master,
+        main=sources / "joins" / "__main__.py",
+        shipped=Shipped(
+            archive=write_archive(sources, home() / "submit" / "tailorbird.zip"),
+            jars=jars_of(table.engine),
+            environment=environment,
+        ),
+        settings=STREAMING,
+        java=jvm_options(table.engine),
+        python=sys.executable,
+        more=more,
+    )

@@ -1,0 +1,92 @@
+"""The spark-submit command of a join: what a cluster needs that `tailorbird join` does by itself. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc.topology.topology import Table, Topology
+from cdc.words.errors import UsageError
+
+_ENVIRONMENT = "environment"  # the folder that executors unpack `--environment` to
+# Each is ours to set: by the topology, or because a join is right only so.
+_OURS = {
+    "--master": "name it before the `--`: tailorbird submit … --master URL",
+    "--name": "the name is the topology's and the table's",
+    "--py-files": "Tailorbird's sources are shipped; ship packages of yours with --environment FILE.tar.gz",
+    "--archives": "ship Python packages with --environment FILE.tar.gz",
+    "--class": "a join is no Java program",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What goes to every executor: our sources, Kafka's connector and the kernel; `environment`, if given, is a packed
+    Python environment (conda-pack, venv-pack) that has the packages Tailorbird needs.
+    """
+
+    archive: Path
+    jars: Sequence[Path]
+    environment: str | None = None
+
+
+def submit_command(
+    topology: Topology,
+    table: Table,
+    *,
+    master: str,
+    main: Path,
+    shipped: Shipped,
+    settings: Mapping[str, str],
+    java: str,
+    python: str,
+    more: Sequence[str] = (),
+) -> list[str]:
+    """The command's words. Driver in the client, executors anywhere.
+
+    `settings` are those of Spark that must be set before its JVM starts; `java` the options of the driver's JVM;
+    `python` the interpreter here and, at the same path, on every node that is not sent one; `more` further options of
+    spark-submit, which stand behind ours and so win. UsageError for one that can not be given.
+    """
+    _check(more)
+    command = ["spark-submit", "--master", master, "--deploy-mode", "client", "--name", f"{topology.name}.{table.name}"]
+    command += ["--jars", ",".join(map(str, shipped.jars)), "--py-files", str(shipped.archive)]
+    command += ["--driver-java-options", java]
+    settings = {**settings, "spark.pyspark.driver.python": python, "spark.pyspark.python": python}
+    if shipped.environment is not None:
+        command += ["--archives", f"{shipped.environment}#{_ENVIRONMENT}"]
+        settings["spark.pyspark.python"] = f"./{_ENVIRONMENT}/bin/python"
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    return [*command, *more, str(main), topology.file, "--table", table.name]
+
+
+def _check(more: Sequence[str]) -> None:
+    words = [word.partition("=")[0] for word in more]
+    for word in words:
+        if word in _OURS:
+            raise UsageError(f"{word} can not be given to spark-submit", _OURS[word])
+    if "--deploy-mode" in words and "client" not in more and "--deploy-mode=client" not in more:
+        raise UsageError(
+            "a join's driver does not run inside the cluster: its topology file, its checkpoint's record and its"
+            " metrics are here, and a standalone cluster runs no Python driver",
+            "leave --deploy-mode out, and run `tailorbird submit` on a machine of the cluster (docs/cluster.md)",
+        )
+    if words and not words[0].startswith("-"):
+        raise UsageError(
+            f"{words[0]!r} is no option of spark-submit", "write: tailorbird submit FILE -- --conf key=value"
+        )
+
+
+def shown(command: Sequence[str]) -> str:
+    """The command for a shell, an option a line."""
+    lines: list[str] = []
+    for word in command:
+        starts = word.startswith("--") or not lines or word.endswith("__main__.py")
+        if starts:
+            lines.append(shlex.quote(word))
+        else:
+            lines[-1] += " " + shlex.quote(word)
+    return " \\\n  ".join(lines)
