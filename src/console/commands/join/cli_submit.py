@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -50,4 +49,4 @@ def submit(
         return
     find_java()
     beside_us = Path(sys.executable).with_name(command[0])
-    os.execvp(command[0] if shutil.which(command[0]) else str(beside_us), command)
+    os.execvp(str(beside_us) if beside_us.exists() else command[0], command)
