@@ -11,17 +11,19 @@ import socket
 import sys
 import time
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cdc.process.file_topology import local_ports
 from cdc.words.errors import TailorbirdError, UsageError
 from console.stack.proc_files import check_space, explained, install_configsets, mark_home, purge_home, set_aside
 from console.stack.proc_stack import Stack, _each
 from console.stack.proc_table import Running, holder_of, launch, running_services
 from console.stack.proc_tools import find_java, find_tools, java_version, locked, missing_library
 from console.stack.progress import silent
-from console.stack.settings import ServiceName, StackSettings
+from console.stack.settings import Ports, ServiceName, StackSettings
 from tests.support.ports import free_ports
 
 
@@ -215,6 +217,17 @@ def test_a_server_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
     else:
         assert running.wait_gone(10)
     assert "/nowhere/java" in (tmp_path / "out").read_text()
+
+
+def test_each_server_is_told_where_it_was_started(tmp_path: Path) -> None:
+    """A part that is started later with other ports says so, and what runs stays where it is."""
+    settings = settings_in(tmp_path)
+    Stack(settings)._tell_ports(["kafka", "hbase"])
+    moved = replace(settings, ports=Ports(solr=11983, kafka=12092))
+    Stack(moved)._tell_ports(["solr"])
+    told = local_ports(settings.home)
+    assert (told["kafka"], told["solr"]) == (settings.ports.kafka, 11983)
+    assert "thrift" not in told
 
 
 def test_only_our_own_folder_is_ever_purged(tmp_path: Path) -> None:

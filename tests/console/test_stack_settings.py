@@ -47,6 +47,16 @@ def test_an_option_wins_over_its_variable_and_both_over_the_offset() -> None:
     assert StackSettings.from_environ(environ, CWD, port_offset=0).ports.thrift == 9090
 
 
+def test_a_stack_stays_where_it_was_started() -> None:
+    """`stack status` after `stack up --port-offset 3000` looks there; an offset that is asked for wins."""
+    former = {**dict(Ports().items()), "kafka": 12092}
+    assert StackSettings.from_environ(BARE, CWD, former=former).ports.kafka == 12092
+    assert StackSettings.from_environ(BARE, CWD, former=former, port_offset=0).ports.kafka == 9092
+    assert StackSettings.from_environ({**BARE, "TAILORBIRD_PORT_OFFSET": "1"}, CWD, former=former).ports.kafka == 9093
+    assert StackSettings.from_environ({**BARE, "TAILORBIRD_PORT_KAFKA": "5"}, CWD, former=former).ports.kafka == 5
+    assert StackSettings.from_environ(BARE, CWD, former={"kafka": 12092}).ports.solr == 8983
+
+
 def test_a_child_process_finds_the_same_stack() -> None:
     """The demo starts its processes with these variables, whatever their working folder."""
     mine = StackSettings.from_environ({**BARE, "TAILORBIRD_HOME": "data"}, CWD, port_offset=123)

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cdc.process.file_topology import home, load_topology
+from cdc.process.file_topology import home, load_topology, local_ports
 from cdc.topology.topology import Index, Topology
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import (
@@ -97,7 +97,7 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
 
 
 def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> None:
-    settings = StackSettings.from_environ(os.environ, Path.cwd())
+    settings = StackSettings.from_environ(os.environ, Path.cwd(), former=local_ports(home()))
     os.environ.update(settings.environ())
     stack = Stack(settings)
     if not wishes.keep and not any(service.pid for service in stack.status()):

@@ -13,10 +13,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from cdc.process.file_topology import local_ports
 from console.stack.artefacts import BUNDLES, bundle_name
 from console.stack.bars import telling
 from console.stack.services import log_files
-from console.stack.settings import SERVICES, StackSettings, parse_ports, service_name
+from console.stack.settings import SERVICES, StackSettings, folder_of, parse_ports, service_name
 
 if TYPE_CHECKING:
     from console.stack.proc_stack import ServiceStatus, Stack
@@ -41,9 +42,15 @@ def stack_of(home: Path | None, port: list[str] | None, port_offset: int | None)
     # the clients of five servers are loaded with it: `tailorbird --help` can do without
     from console.stack.proc_stack import Stack
 
+    former = local_ports(Path.cwd() / folder_of(os.environ, home))
     return Stack(
         StackSettings.from_environ(
-            os.environ, Path.cwd(), home=home, ports=parse_ports(port or []), port_offset=port_offset
+            os.environ,
+            Path.cwd(),
+            home=home,
+            ports=parse_ports(port or []),
+            port_offset=port_offset,
+            former=former,
         )
     )
 

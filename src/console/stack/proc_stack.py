@@ -9,6 +9,7 @@ stack.down(purge=True)
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TypeVar
 
+from cdc.process.file_topology import PORTS, local_ports
 from cdc.words.artefacts import Bundle
 from cdc.words.errors import TailorbirdError, UsageError
 from console.probes.hbase_probe import master_problem, regions_problem
@@ -108,11 +110,19 @@ class Stack:
             self._check_ports([name for name in wanted if name not in living])
             specs = self._specs(progress, wanted)
             install_configsets(solr_configsets(self.settings))
+            self._tell_ports(name for name in wanted if name not in living)
             for name in wanted:
                 if name in living and living[name].fingerprint != specs[name].fingerprint:
                     note = "runs with older settings; `tailorbird stack down`, then `up`, brings the new ones"
                     progress(StackProgressed(what=name, step="note", detail=note))
             _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
+
+    def _tell_ports(self, starting: Iterable[ServiceName]) -> None:
+        """Write down where those listen that start now; what runs stays as it was started."""
+        ports = local_ports(self.settings.home)
+        for name in starting:
+            ports.update(self.settings.ports.of(name))
+        write_file(self.settings.home / PORTS, json.dumps(ports))
 
     def start(self, service: ServiceName, progress: TellProgress = silent) -> None:
         """Have one service running and answering."""

@@ -100,16 +100,20 @@ class StackSettings:
         home: Path | None = None,
         ports: Mapping[str, int] | None = None,
         port_offset: int | None = None,
+        former: Mapping[str, int] | None = None,
     ) -> StackSettings:
         """The settings that a command line and its environment ask for; an option wins over its variable.
 
-        A port named one by one is taken as it is, the others are the defaults moved by the offset.
+        A port named one by one is taken as it is, the others are the defaults moved by the offset; where nothing asks
+        for an offset, they are the `former` ones, with which the stack was started.
         """
-        folder = home or Path(environ.get("TAILORBIRD_HOME") or ".tailorbird")
+        folder = folder_of(environ, home)
+        moved = port_offset is not None or bool(environ.get("TAILORBIRD_PORT_OFFSET", "").strip())
         offset = _number(environ, "TAILORBIRD_PORT_OFFSET", 0) if port_offset is None else port_offset
         chosen: dict[str, int] = {}
         for name, default in Ports().items():
-            chosen[name] = _number(environ, port_variable(name), default + offset)
+            plain = default + offset if moved or former is None else former.get(name, default)
+            chosen[name] = _number(environ, port_variable(name), plain)
         chosen.update(ports or {})
         return cls(home=cwd / folder, cache=cwd / cache_folder(environ), ports=Ports(**chosen))
 
@@ -130,6 +134,11 @@ class StackSettings:
         """The variables that lead a child process to this stack, whatever its working folder."""
         named = {port_variable(name): str(port) for name, port in self.ports.items()}
         return {"TAILORBIRD_HOME": str(self.home), "TAILORBIRD_CACHE": str(self.cache), **named}
+
+
+def folder_of(environ: Mapping[str, str], home: Path | None) -> Path:
+    """A stack's data folder: the named one, else `$TAILORBIRD_HOME`, else `.tailorbird`."""
+    return home or Path(environ.get("TAILORBIRD_HOME") or ".tailorbird")
 
 
 def port_variable(listener: str) -> str:
