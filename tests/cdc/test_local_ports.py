@@ -13,7 +13,7 @@ TOPOLOGY = str(Path(__file__).parents[2] / "topologies" / "shop.yml")
 
 
 def test_a_topology_finds_the_stack_wherever_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`stack up --port-offset 3000` once, then `doctor`, `run`, `apply` look there, unless the environment says other."""
+    """`stack up --port-offset 3000` once; `doctor`, `run`, `apply` look there, unless the environment says other."""
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     for name in ("KAFKA", "SOLR"):
         monkeypatch.delenv(f"TAILORBIRD_PORT_{name}", raising=False)

@@ -7,6 +7,7 @@ from Maven, two from Debian's packages (unpacked, never installed), all into the
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -188,6 +189,18 @@ def _from_maven(flavour: str, work: Path) -> None:
     shutil.rmtree(work / "jars")
 
 
+def debian_mirror(sources: str) -> str:
+    """The address of Debian's archive in apt's sources, old form or new; Debian's own where none is told."""
+    told = re.search(r"^(?:deb\s+(?:\[[^]]*\]\s+)?|URIs:\s+)(\S+/debian)/?(?=\s|$)", sources, re.MULTILINE)
+    return told[1] if told else "http://deb.debian.org/debian"
+
+
+def _apt_sources() -> str:
+    folder = Path("/etc/apt")
+    files = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]
+    return "\n".join(file.read_text() for file in files if file.is_file())
+
+
 def _from_debian(flavour: str, work: Path) -> None:
     if flavour == "maria10":
         _download(
@@ -200,7 +213,7 @@ def _from_debian(flavour: str, work: Path) -> None:
         (apt / folder).mkdir(parents=True)
     (apt / "dpkg/status").touch()
     keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (apt / "sources").write_text(f"deb [signed-by={keys}] http://deb.debian.org/debian sid main\n")
+    (apt / "sources").write_text(f"deb [signed-by={keys}] {debian_mirror(_apt_sources())} sid main\n")
     (apt / "conf").write_text(
         f'Dir::Etc::sourcelist "{apt}/sources"; Dir::Etc::sourceparts "/dev/null"; Dir::State::lists "{apt}/lists";\n'
         f'Dir::State::status "{apt}/dpkg/status"; Dir::Cache::archives "{apt}/archives"; Dir::Cache "{apt}";\n'
