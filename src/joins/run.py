@@ -18,10 +18,11 @@ from cdc.process.file_topology import home, load_topology
 from cdc.topology.topology import Engine, Table, Topology
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.words.naming import hbase_table, layouts_table, upsert_topic
+from joins.engine.causes import cause_of, remedy_for
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.held import Held, described, keys_of
 from joins.engine.http_metrics import JoinMetrics
-from joins.engine.progress import first_line, mean_milliseconds, progress_of
+from joins.engine.progress import mean_milliseconds, progress_of
 from joins.kernel.program import Settled
 from joins.query.compiler import compile_plan
 from joins.query.drift import drifts
@@ -276,7 +277,7 @@ class _Join:
                 raise
         except Exception as error:
             if self.stop.is_set():  # the JVM got the signal as well, and went before us
-                log.info("stopped while busy", reason=first_line(error))
+                log.info("stopped while busy", reason=cause_of(error))
                 return
             if (code := jvm_exit_code(spark, patience=2.0)) is not None:
                 hint = f"see {spark_log(self.scratch)}; 3 is want of memory: a lower max_changes_per_batch needs less"
@@ -284,7 +285,7 @@ class _Join:
             if sink.failure is None:
                 with contextlib.suppress(Retriable):  # who is away tells nothing: then Spark's own words must do
                     self.log.check(self._reading(sink.record), _now_ms())
-            raise sink.failure or Fatal(f"Spark: {first_line(error)}") from error
+            raise sink.failure or Fatal(f"Spark: {cause_of(error)}", remedy_for(error)) from error
         finally:
             schemas.close()
             if not self.stop.is_set():

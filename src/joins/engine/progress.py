@@ -67,11 +67,3 @@ def _behind(source: Mapping[str, Any]) -> int:
         for topic, partitions in latest.items()
         for partition, end in partitions.items()
     )
-
-
-def first_line(error: BaseException) -> str:
-    """Why a query failed, in one line of what Spark says."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # a failed task's text ends its Python trace with the reason
-    reasons = [line for line in lines if line.startswith(("joins.", "cdc.", "java.", "org.apache.")) and ": " in line]
-    return " / ".join(dict.fromkeys([*lines[:1], *reasons[:2]]))[:800] or type(error).__name__

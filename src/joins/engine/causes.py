@@ -1,0 +1,57 @@
+"""Why a query failed, found in what Spark says of it: the innermost cause, and what helps. Pure.
+
+Spark's text wraps a failure in up to five others: the query's, the job's, the task's with its Java stack, the Python
+worker's trace; the first line tells least of all. The cause is the last heading of an exception: Java tells causes from
+the outermost to the innermost, and Python ends a trace with what was raised.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST = 500
+# `Caused by: java.io.IOException: …`, `thriftpy2.transport.TTransportException: …`, `ValueError: …`
+_HEADING = re.compile(
+    r"^(?:Caused by: )?(?:[a-z_][\w$]*\.)*"
+    r"(?P<name>[A-Z]\w*(?:Error|Exception|Failure|Throwable)|Fatal|Retriable)"
+    r"(?::\s*(?P<said>.*))?$"
+)
+_SNAPSHOT = "first `tailorbird snapshot TOPOLOGY source.table` of the topic's table, then `tailorbird join … --rebuild`"
+_REMEDIES = (
+    (
+        "No space left on device",
+        "make room on the volume of TAILORBIRD_HOME; the next start goes on where this was",
+    ),
+    ("Some data may have been lost", _SNAPSHOT),
+    ("UnknownTopicOrPartition", f"its topic is gone; {_SNAPSHOT}"),
+    ("OutOfMemoryError", "a lower max_changes_per_batch needs less memory"),
+    ("ModuleNotFoundError", "a Python of the executors lacks this package: docs/cluster.md"),
+    ("PYTHON_VERSION_MISMATCH", "executors need the driver's version of Python: docs/cluster.md"),
+    ("Permission denied", "let this user write to TAILORBIRD_HOME"),
+    ("ConcurrentModificationException", "another process runs this join; stop one of them"),
+    ("Multiple streaming queries are concurrently using", "another process runs this join; stop one of them"),
+)
+
+
+def cause_of(error: BaseException) -> str:
+    """The innermost cause in one line: the exception's name and what it says."""
+    return _cause(str(error)) or type(error).__name__
+
+
+def remedy_for(error: BaseException) -> str:
+    """What helps against a failure that is known; empty where it is not."""
+    text = str(error)
+    return next((remedy for sign, remedy in _REMEDIES if sign in text), "")
+
+
+def _cause(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    headings = [(place, found) for place, line in enumerate(lines) if (found := _HEADING.match(line))]
+    for place, heading in reversed(headings):
+        said = (heading["said"] or "").strip()
+        if said.startswith("Traceback"):  # its own words stand at the trace's end; without them it says nothing
+            continue
+        if not said and place + 1 < len(lines) and not lines[place + 1].startswith(("at ", "...", "Caused by")):
+            said = lines[place + 1]
+        return f"{heading['name']}: {said}"[:_LONGEST] if said else heading["name"]
+    return lines[0][:_LONGEST] if lines else ""
