@@ -205,6 +205,7 @@ def _until_equal(people: ForeignLoad) -> list[str]:
     return wrong
 
 
+@pytest.mark.matrix  # one by one: tests/integration/test_index.py
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: SecondRegionServer) -> None:
     """kill -9 of indexers, Solr and HBase, Solr away, an indexer that joins and leaves, regions that move; poison in

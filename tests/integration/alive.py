@@ -149,14 +149,6 @@ tables:
         joins = [part for part in self.pipeline.parts if part.stage == "join"]
         return all(read_metrics(part.metrics_port).get("tailorbird_joined_rows_total", 0) for part in joins)
 
-    def leave(self, table: str) -> None:
-        """From now on, one table is joined and indexed no more."""
-        for name in (f"index {table}", f"join {table}"):
-            self.pipeline.kill(name)
-            self.pipeline.parts.remove(self.pipeline.part(name))
-        del self.engines[table]
-        self.declare()
-
     def joined(self, *options: str, more: str | None = None) -> None:
         """Start the join again with options; `more`: with further columns, which all that follows knows of."""
         name = "join wide"

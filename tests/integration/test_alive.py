@@ -1,6 +1,6 @@
 """A topology started, changed and mended beside live traffic, on real servers: both far ends equal the near end.
 
-One pipeline runs through the steps, as in life.
+The first start has many rows, for both engines; one pipeline of few rows runs through the steps that follow in life.
 """
 
 from __future__ import annotations
@@ -19,31 +19,35 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 FAST, SLOW = 600.0, 150.0  # changes per second
 
 
-def begun(one: Alive) -> None:
-    """600 changes a second from before the first snapshot until the join has begun, then fewer: 0/0/0."""
-    with one.traffic(FAST) as more:
-        more(600)
-        one.pipeline.start()
-        wait_for(one.planned, "the join does not begin", 300)
-        more(2_000)
-    with one.traffic(SLOW) as more:
-        wait_for(one.joining, "no row was joined", 300)
-        more(100)
-    assert one.settled() == {}
+def test_a_first_start_beside_live_traffic(
+    unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """600 changes a second from before the first snapshot until both engines' joins have begun, then fewer: 0/0/0."""
+    one = Alive(unique("first"), tmp_path_factory.mktemp("first"), orders=30_000, python=True)
+    try:
+        with one.traffic(FAST) as more:
+            more(600)
+            one.pipeline.start()
+            wait_for(one.planned, "the join does not begin", 300)
+            more(2_000)
+        with one.traffic(SLOW) as more:
+            wait_for(one.joining, "no row was joined", 300)
+            more(100)
+        assert one.settled() == {}
+    finally:
+        one.close()
 
 
 @pytest.fixture(scope="module")
 def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alive]:
     folder = tmp_path_factory.mktemp("alive")
-    one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=30_000, python=True)
+    one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=3_000)
+    with one.traffic(SLOW) as more:
+        one.pipeline.start()
+        wait_for(one.joining, "no row was joined", 300)
+        more(100)
     yield one
     one.close()
-
-
-def test_a_first_start_beside_live_traffic(alive: Alive) -> None:
-    """Both engines are right from a first start beside live traffic on; from then on the JVM's is alone."""
-    begun(alive)
-    alive.leave("wide_in_python")
 
 
 def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:

@@ -71,6 +71,7 @@ def survives_kills(joined: Joined, kills: int, seed: int) -> None:
     settles(joined, history)
 
 
+@pytest.mark.matrix  # as test_join.py, at any moment
 def test_driver_killed_at_random(joined: Joined) -> None:
     """Death by SIGKILL of driver, JVM and workers alike, at a random moment of their work."""
     survives_kills(joined, 1, seed=11)

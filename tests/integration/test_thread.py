@@ -150,6 +150,7 @@ def test_indexer_killed(thread: Thread) -> None:
     thread.must_be_equal()
 
 
+@pytest.mark.matrix  # as tests/integration/test_index.py, with a join before it
 def test_solr_away(thread: Thread) -> None:
     """Solr dies and stays away for 20 s: HBase keeps the backlog, and the index catches up unaided."""
     with thread.live_traffic() as more:

@@ -223,7 +223,7 @@ def test_late_commits_and_shared_timestamps_lose_nothing(
 
 
 @pytest.mark.long
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None, max_examples=30)  # the machine may be busy
 @given(
     seeds,
     limits,
@@ -240,7 +240,7 @@ def test_a_clock_that_steps_back_loses_nothing(
 
 
 @pytest.mark.long
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None, max_examples=30)  # the machine may be busy
 @given(seeds, limits, st.integers(1, 5 * SECOND))
 def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, step: int) -> None:
     """Fingerprints are kept for longer than the window: an ordinary correction of a clock costs no duplicates."""
@@ -252,7 +252,7 @@ def test_a_step_back_within_the_window_repeats_nothing(seed: int, limit: int, st
 
 
 @pytest.mark.long
-@settings(deadline=None)  # the machine may be busy
+@settings(deadline=None, max_examples=30)  # the machine may be busy
 @given(seeds, limits)
 def test_a_row_of_the_future_hides_nothing(seed: int, limit: int) -> None:
     """One row dated 2099 does not move the window there: what is written today is still told."""
