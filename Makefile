@@ -39,10 +39,10 @@ check: $(BIN)/tailorbird ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check setup-test ## the checks, then all tests, on real servers; what CI runs
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix and not chaos" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
 
 unit: $(BIN)/tailorbird ## the tests that need no server, without most of the random cases
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not integration and not matrix and not chaos and not long" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not integration and not matrix and not chaos and not long" $(ARGS)
 
 matrix: setup ## the tests on every supported server: MySQL 5.7, 8.0, 9.x, MariaDB 10.11, 11.4 (long)
 	$(BIN)/python -m pytest -m "matrix and not chaos" $(ARGS)

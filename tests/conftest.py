@@ -45,6 +45,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         shared = "joins" if item.get_closest_marker("joins_alone") else "servers"
         group = shared if shares_servers(item) else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """What takes longest begins first, so that no worker waits for the other at the end; the sort keeps all else."""
+    if shares_servers(item):
+        return 1 if item.get_closest_marker("joins_alone") else 0
+    return 2 if "test_spark" in item.nodeid else 3
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

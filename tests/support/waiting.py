@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_for(condition: Callable[[], object], otherwise: str, seconds: float = 240) -> None:
+def wait_for(condition: Callable[[], object], otherwise: str, seconds: float = 480) -> None:
     """Wait until a condition holds; AssertionError with `otherwise` after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
