@@ -44,7 +44,9 @@ class SparkCluster:
 
     def kill_worker(self) -> None:
         """SIGKILL of the last worker; its executor ends by itself."""
-        self.processes.pop().kill()
+        worker = self.processes.pop()
+        worker.kill()
+        worker.wait(30)
 
     def close(self) -> None:
         """Stop all."""
