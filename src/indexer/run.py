@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from cdc.process.file_running import announced
 from cdc.process.verdict import Standing
 from cdc.topology.topology import Index, Topology
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
@@ -91,15 +92,19 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
     index = choose_index(topology, index_name)
     _quiet_libraries()
     stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    with announced(topology.name, f"index {index.name}", metrics_port):
+        _index(topology, index, IndexMetrics(index.name, metrics_port), stopped)
+
+
+def _index(topology: Topology, index: Index, metrics: IndexMetrics, stopped: threading.Event) -> None:
     failures: list[TailorbirdError] = []
 
     def failed(error: TailorbirdError) -> None:
         failures.append(error)
         stopped.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    metrics = IndexMetrics(index.name, metrics_port)
     client = connect(topology.hbase.zookeeper)
     try:
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))

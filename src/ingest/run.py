@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
+from cdc.process.file_running import announced
 from cdc.process.file_topology import load_topology
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
@@ -51,11 +52,12 @@ def run(file: str, source_name: str | None, *, metrics_port: int = 0) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     reports = _reports(topology, source)
-    if metrics_port:
-        serve_operation(metrics_port, reports.verdict)
-        if source.poll is None:
-            reports.watch(MySqlSource(source).head, stop)
-    capture(topology, source, stopped=stop.is_set, wait=stop.wait, reports=reports)
+    with announced(topology.name, f"capture {source.name}", metrics_port):
+        if metrics_port:
+            serve_operation(metrics_port, reports.verdict)
+            if source.poll is None:
+                reports.watch(MySqlSource(source).head, stop)
+        capture(topology, source, stopped=stop.is_set, wait=stop.wait, reports=reports)
 
 
 def _reports(topology: Topology, source: Source) -> Reports:

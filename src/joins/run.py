@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from cdc.process.file_running import announced
 from cdc.process.file_topology import home, load_topology
 from cdc.topology.topology import Engine, Table, Topology
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
@@ -74,8 +75,9 @@ def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_por
         logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
     topology = load_topology(file)
     table = choose_table(topology, table_name)
-    parse_query(topology, table)
-    _Join(topology, table, stop, rebuild=rebuild, metrics=JoinMetrics(table.name, metrics_port)).run()
+    with announced(topology.name, f"join {table.name}", metrics_port):
+        parse_query(topology, table)
+        _Join(topology, table, stop, rebuild=rebuild, metrics=JoinMetrics(table.name, metrics_port)).run()
 
 
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdc.topology.reader import read_topology
 from console.provision.stores import PeerSpec
-from console.status.index_status import IndexStatus, index_statuses
+from console.status.index_status import IndexStatus, index_statuses, told
 
 TOPOLOGY = read_topology(
     """
@@ -22,7 +22,9 @@ def peer(name: str, *, enabled: bool = True, table: str = "t:wide") -> PeerSpec:
     return PeerSpec(id=name, cluster_key="k", tables=(table,), serial=True, enabled=enabled)
 
 
-def statuses(*peers: PeerSpec, processes: dict[str, list[str]] | None = None) -> dict[str, IndexStatus]:
+def statuses(
+    *peers: PeerSpec, processes: dict[str, list[str]] | None = None, lacks: int | None = None
+) -> dict[str, IndexStatus]:
     found = index_statuses(
         TOPOLOGY,
         {each.id: each for each in peers},
@@ -30,6 +32,7 @@ def statuses(*peers: PeerSpec, processes: dict[str, list[str]] | None = None) ->
         announced=lambda name: (processes or {}).get(name, []),
         collections=lambda name, live: (live,),
         visible_ms=lambda collection: 1000 if collection == "t_main" else None,
+        missing=lambda index: lacks,
         now_ms=3500,
     )
     return {each.peer: each for each in found}
@@ -39,6 +42,16 @@ def test_an_index_that_is_served_tells_how_far_it_is() -> None:
     """From the barriers that queries see."""
     found = statuses(peer("t_main_2"), peer("t_other_1"), processes={"t_main_2": ["a,1,1"], "t_other_1": ["a,2,1"]})
     assert [(each.state, each.behind) for each in found.values()] == [("serving", 2.5), ("serving", None)]
+
+
+def test_an_idle_index_is_complete_and_not_behind() -> None:
+    """By what its sources have committed, not by the time since."""
+    peers, served = (peer("t_main_2"), peer("t_other_1")), {"t_main_2": ["a"], "t_other_1": ["a"]}
+    complete = statuses(*peers, processes=served, lacks=0)["t_main_2"]
+    assert (complete.behind, told(complete)) == (0.0, "complete; nothing new for 2 s")
+    behind = statuses(*peers, processes=served, lacks=3)["t_main_2"]
+    assert (behind.behind, told(behind)) == (2.5, "3 changes behind, last full cut 2.5 s ago")
+    assert told(statuses(*peers, processes=served)["t_other_1"]) == ""
 
 
 def test_idle_disabled_missing_and_stray_peers_are_told_with_their_remedy() -> None:

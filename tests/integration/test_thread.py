@@ -7,6 +7,8 @@ row by row and field by field.
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -69,6 +72,15 @@ class Thread:
             stop.set()
             writer.join()
 
+    def status(self) -> tuple[dict[str, Any], int]:
+        """What `tailorbird status --json` says, by part, and its exit code."""
+        command = [sys.executable, "-m", "console", "status", self.topology.file, "--json"]
+        done = subprocess.run(command, env=self.pipeline.environ, capture_output=True, text=True, timeout=60)
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        assert "Traceback" not in done.stderr
+        names = {one["part"] if one["kind"] == "process" else f"index {one['index']}, served": one for one in told}
+        return names, done.returncode
+
     def must_be_equal(self) -> None:
         """Every change committed so far is visible, and both far ends equal the near end."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
@@ -109,6 +121,28 @@ def test_live_changes_arrive(thread: Thread) -> None:
     with thread.live_traffic() as more:
         more(300)
     thread.must_be_equal()
+
+
+def test_status_names_what_stands_still(thread: Thread) -> None:
+    """All moves: exit 0, and complete however long nothing has happened. A process stopped by a signal, one that was
+    killed: exit 1, named with its remedy; both go on where they were."""
+    found, code = thread.status()
+    assert code == 0, found
+    assert {one["state"] for one in found.values()} == {"moving", "serving"}
+    assert (found["index orders, served"]["missing_changes"], found["index orders, served"]["behind"]) == (0, 0.0)
+
+    pid = found["join orders_wide"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    found, code = thread.status()
+    os.kill(pid, signal.SIGCONT)
+    assert (code, found["join orders_wide"]["state"]) == (1, "stopped")
+    assert found["join orders_wide"]["remedy"] == f"kill -CONT {pid}"
+    thread.pipeline.kill("capture crm")
+    found, code = thread.status()
+    thread.pipeline.start_part("capture crm")
+    assert (code, found["capture crm"]["state"]) == (1, "down")
+    assert "was killed" in found["capture crm"]["reason"]
+    wait_for(lambda: thread.status()[1] == 0, "it does not move again", 120)
 
 
 @pytest.mark.matrix  # as tests/integration/test_join.py does it to a join alone

@@ -154,7 +154,7 @@ def check_everything(topology: Topology) -> None:
         assert choose_index(topology, name).name == name
     index_statuses(
         topology, {}, generation=lambda _: 1, announced=lambda _: [], collections=lambda _, live: (live,),
-        visible_ms=lambda _: None, now_ms=0,
+        visible_ms=lambda _: None, missing=lambda _: None, now_ms=0,
     )  # fmt: skip
 
 

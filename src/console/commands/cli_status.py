@@ -1,33 +1,111 @@
-"""`tailorbird status`: a topology's indexes, and the peers that make HBase keep logs."""
+"""`tailorbird status`: every process of a topology, its indexes, and the peers that make HBase keep logs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
 
+from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
-from cdc.words.errors import Retriable
+from cdc.topology.topology import Index, Topology
+from cdc.words.errors import Retriable, TailorbirdError
+from console.status.index_status import IndexStatus, index_statuses, missing_changes, told
+from console.status.kafka_positions import CapturedPosition, captured_positions
+from console.status.part_status import PartStatus, lines_of, part_statuses
+
+_WATCH_EVERY = 2.0
+_CLEAR = "\x1b[H\x1b[2J"
 
 
 def status(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per index, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
 ) -> None:
-    """Say of each index who serves it and how far behind it is, and which replication peers lie idle.
+    """Say of each process whether it moves, and of each index who serves it and what it lacks.
 
-    Exit code 1 when an index is not served, or a peer belongs to none.
+    Exit code 1 when something that should move does not: a process of this machine that is down, stopped, stuck or
+    away, an index that is not served, a peer that belongs to none. A process that neither runs nor failed on this
+    machine is told as `elsewhere`.
 
-    Example: tailorbird status topologies/shop.yml
+    Example: tailorbird status topologies/shop.yml --watch
     """
+    topology = load_topology(file)
+    while True:
+        if watch and not as_json:
+            typer.echo(_CLEAR, nl=False)
+        well = _told(topology, as_json=as_json)
+        if not watch:
+            break
+        time.sleep(_WATCH_EVERY)
+    if not well:
+        raise typer.Exit(1)
+
+
+def _told(topology: Topology, *, as_json: bool) -> bool:
+    """Print the processes at once, then what HBase, Kafka and Solr know; whether all is well."""
+    parts = asked_parts(topology)
+    for part in parts:
+        if as_json:
+            typer.echo(json.dumps({"kind": "process", **dataclasses.asdict(part)}))
+        else:
+            typer.echo("\n".join(lines_of(part)))
+    well = all(part.moves for part in parts)
+    try:
+        indexes = _indexes(topology)
+    except TailorbirdError as error:  # the processes are told all the same
+        typer.echo(f"away     indexes: {error}", err=True)
+        return False
+    for each in indexes:
+        if as_json:
+            typer.echo(json.dumps({"kind": "index", **dataclasses.asdict(each)}))
+        else:
+            _print_index(each)
+    return well and all(each.state == "serving" for each in indexes)
+
+
+def asked_parts(topology: Topology) -> list[PartStatus]:
+    """Each process of this machine, asked for its health, all at a time."""
+    # imported here: the parser of metrics costs what `--help` should not
+    from console.status.http_metrics import read_health, read_metrics
+
+    found = running(topology.name)
+    ports = sorted({one.port for one in found if one.port and not one.frozen})
+    with ThreadPoolExecutor(max(1, 2 * len(ports))) as pool:
+        health = list(pool.map(read_health, ports))
+        figures = list(pool.map(read_metrics, ports))
+    return part_statuses(
+        topology,
+        found,
+        ended(topology.name),
+        {port: answer for port, answer in zip(ports, health, strict=True) if answer is not None},
+        dict(zip(ports, figures, strict=True)),
+        now_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def _print_index(each: IndexStatus) -> None:
+    name = f"index {each.index}" if each.index else "peer"
+    far = f", {told(each)}" if told(each) else ""
+    typer.echo(f"{each.state:<9}{name}  (peer {each.peer}, {len(each.processes)} processes{far})")
+    if each.remedy:
+        typer.echo(f"         {each.remedy}")
+
+
+def _indexes(topology: Topology) -> list[IndexStatus]:
     from console.provision.hbase_admin import HBaseAdmin
-    from console.status.index_status import index_statuses
+    from console.status.solr_barriers import visible_sequences
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
     from indexer.solr.solr_collection import visible_stamp
+    from indexer.solr.solr_http import reading_session
+
+    captured = _captured(topology)
 
     def visible_ms(collection: str) -> int | None:
         try:
@@ -37,27 +115,36 @@ def status(
             typer.echo(str(error), err=True)
             return None
 
-    topology = load_topology(file)
+    def missing(index: Index) -> int | None:
+        if captured is None or index.table not in topology.tables:
+            return None
+        visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
+        return missing_changes(_sources(topology, index), captured, visible)
+
     hbase = topology.hbase
     with session(hbase.zookeeper) as client, HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
         generations = Generations(client)
-        found = index_statuses(
+        return index_statuses(
             topology,
             admin.peers(),
             generation=lambda index: generations.current(topology.name, index),
             announced=generations.announced,
             collections=lambda peer, live: StoredTargets(client, peer, collection=live).read().collections,
             visible_ms=visible_ms,
+            missing=missing,
             now_ms=time.time_ns() // 1_000_000,
         )
-    for each in found:
-        if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(each)))
-            continue
-        behind = "" if each.behind is None else f", last full cut {each.behind:.1f} s ago"
-        name = f"index {each.index}" if each.index else "peer"
-        typer.echo(f"{each.state:<9}{name}  (peer {each.peer}, {len(each.processes)} processes{behind})")
-        if each.remedy:
-            typer.echo(f"         {each.remedy}")
-    if any(each.state != "serving" for each in found):
-        raise typer.Exit(1)
+
+
+def _captured(topology: Topology) -> dict[str, CapturedPosition] | None:
+    try:
+        return captured_positions(topology)
+    except Retriable as error:
+        typer.echo(str(error), err=True)
+        return None
+
+
+def _sources(topology: Topology, index: Index) -> frozenset[str]:
+    from joins.query.sql import tables_of
+
+    return frozenset(table.source for table in tables_of(topology, topology.tables[index.table]))

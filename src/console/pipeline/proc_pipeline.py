@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import structlog
 
+from cdc.process.file_running import ended
 from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, UsageError
 
@@ -26,6 +28,7 @@ _log = structlog.get_logger()
 _PR_SET_PDEATHSIG = 1
 _USAGE = UsageError.exit_code
 _LONGEST_PAUSE = 30.0
+_SAME_REASON = 3  # times in a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +68,18 @@ class Pipeline:
     """Starts and watches the parts; use as a context manager, which stops what still runs.
 
     `check` restarts a part that died of a passing fault, after a pause that doubles up to 30 s; a part that says that
-    it is used wrongly (exit 2) is not restarted: Fatal.
+    it is used wrongly (exit 2) is not restarted: Fatal. One that ended three times in a row for the same Fatal reason
+    stays `down`, with that reason: to start it again repeats what nobody has mended.
     """
 
     def __init__(
         self, topology: Topology, *, home: Path, page_port: int = 0, environ: dict[str, str] | None = None
     ) -> None:
         self.parts = parts(topology, home=home, page_port=page_port)
+        self.down: dict[str, str] = {}
+        self._topology, self._home = topology.name, home
+        self._ends: dict[str, tuple[str, int]] = {}
+        self._seen = {name: end.at_ms for name, end in ended(topology.name, home).items()}
         self.environ = {**os.environ, "TAILORBIRD_HOME": str(home), **(environ or {})}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._pauses: dict[str, float] = {}
@@ -132,7 +140,12 @@ class Pipeline:
                 continue
             if code == _USAGE:
                 raise Fatal(f"{name} can not run: {self.last_words(name)}", f"see {self.part(name).log}")
+            if name in self.down:
+                continue
             if name not in self._due:
+                if self._repeats(name):
+                    _log.error("part stays down", part=name, said=self.down[name], log=str(self.part(name).log))
+                    continue
                 pause = self._pauses.get(name, 0.5)
                 self._pauses[name] = min(pause * 2, _LONGEST_PAUSE)
                 self._due[name] = now + pause
@@ -140,6 +153,21 @@ class Pipeline:
             elif now >= self._due[name]:
                 del self._due[name]
                 self.start_part(name)
+
+    def _repeats(self, name: str) -> bool:
+        """Whether a part that has just ended is one that stays down from now on."""
+        end = ended(self._topology, self._home).get(name)
+        # one that was killed leaves the error of an earlier end behind
+        if end is None or end.kind != Fatal.__name__ or end.at_ms == self._seen.get(name):
+            self._ends.pop(name, None)
+            return False
+        self._seen[name] = end.at_ms
+        reason = re.sub(r"\d+", "#", end.said)  # a position in it may have moved on
+        before, times = self._ends.get(name, (reason, 0))
+        self._ends[name] = reason, (times + 1 if before == reason else 1)
+        if self._ends[name][1] >= _SAME_REASON:
+            self.down[name] = end.said
+        return name in self.down
 
     def last_words(self, name: str) -> str:
         """The last line of a part's log."""

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+
+
+def read_health(port: int) -> dict[str, Any] | None:
+    """What `/health` answers, moving or not; None where nobody answers within a second."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/health")
+    try:
+        with urllib.request.urlopen(request, timeout=1) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:  # 503 has the reason in its body
+        with error:
+            text = error.read()
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return None
+    try:
+        told: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return None
+    return told
 
 
 def read_metrics(port: int) -> dict[str, float]:
     """Sum over the labels of every sample, by name; empty while the process does not serve yet."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1) as answer:
             text = answer.read().decode()
     except (urllib.error.URLError, TimeoutError, ConnectionError):
         return {}

@@ -1,0 +1,135 @@
+"""Which processes of a topology run on this machine, and how those ended that do not: files beside what they keep.
+
+Every process says that it is there, whoever started it, and why it ended if it did so by an error of ours; `status` and
+`run` read it. A process that was killed leaves its file behind: its process number tells that it is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from cdc.process.file_topology import home
+from cdc.words.errors import TailorbirdError
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A process that has said that it is there: its part (`capture shop`), and where `/health` is (0: nowhere).
+
+    `began_ms` is when it began. `frozen`: it lives, but was stopped by a signal (SIGSTOP). `dead`:
+    it was killed before it could say that it ends.
+    """
+
+    part: str
+    pid: int
+    port: int
+    began_ms: int
+    frozen: bool = False
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The last error that ended a process of a part: its class (`Fatal`, …), its words, and when."""
+
+    part: str
+    kind: str
+    said: str
+    at_ms: int
+
+
+@contextmanager
+def announced(topology: str, part: str, port: int) -> Iterator[None]:
+    """This process is a part of a topology while the block runs; an error of ours that ends it is written down.
+
+    Where the folder can not be written the process goes on, unseen by `status`, and says so in its log.
+    """
+    folder = folder_of(topology)
+    told = {"part": part, "pid": os.getpid(), "port": port, "began_ms": _now_ms(), "ticks": _stat(os.getpid())[1]}
+    file = folder / f"{_name(part)}.{os.getpid()}.json"
+    _forget_dead(topology, part)
+    _write(file, told)
+    try:
+        yield
+    except TailorbirdError as error:
+        end = {"part": part, "kind": type(error).__name__, "said": str(error), "at_ms": _now_ms()}
+        _write(folder / f"{_name(part)}.end.json", end)
+        raise
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def running(topology: str, at: Path | None = None) -> list[Running]:
+    """The parts that run here or were killed here, the oldest first; several processes may serve one index."""
+    found = []
+    for told in _read(folder_of(topology, at), "*.[0-9]*.json"):
+        state, ticks = _stat(told["pid"])
+        dead = ticks is None or ticks != told["ticks"] or state in "ZX"
+        names = ("part", "pid", "port", "began_ms")
+        found.append(Running(**{name: told[name] for name in names}, frozen=state in "Tt", dead=dead))
+    return sorted(found, key=lambda one: one.began_ms)
+
+
+def ended(topology: str, at: Path | None = None) -> dict[str, Ended]:
+    """How each part ended that ever ended by an error of ours."""
+    return {told["part"]: Ended(**told) for told in _read(folder_of(topology, at), "*.end.json")}
+
+
+def folder_of(topology: str, at: Path | None = None) -> Path:
+    """Where a topology's processes say what they do; `at` is their TAILORBIRD_HOME where it is not ours."""
+    return (at or home()) / "run" / topology
+
+
+def _forget_dead(topology: str, part: str) -> None:
+    """A process that begins stands for those of its part that were killed."""
+    for one in running(topology):
+        if one.part == part and one.dead:
+            (folder_of(topology) / f"{_name(part)}.{one.pid}.json").unlink(missing_ok=True)
+
+
+def _read(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    found = []
+    for file in sorted(folder.glob(pattern)):
+        with suppress(OSError, ValueError):  # it ends while we look
+            found.append(json.loads(file.read_text(encoding="utf-8")))
+    return found
+
+
+def _write(file: Path, value: object) -> None:
+    fresh = file.with_suffix(".new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(json.dumps(value), encoding="utf-8")
+        fresh.replace(file)
+    except OSError as error:
+        log.warning("status does not see this process", folder=str(file.parent), reason=str(error))
+
+
+def _name(part: str) -> str:
+    return re.sub(r"[^\w.-]", "-", part)
+
+
+def _stat(pid: object) -> tuple[str, int | None]:
+    """A process's state, a letter, and when it began, in ticks since boot; None where it is gone (`man 5 proc`)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "X", None
+    return fields[0], int(fields[19])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

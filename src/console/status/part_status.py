@@ -1,0 +1,153 @@
+"""What `tailorbird status` and `run` say of a topology's processes: which move, which do not, and since when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.process.file_running import Ended, Running
+from cdc.topology.topology import Topology
+
+# what commands start the parts, by stage
+_STARTS = {
+    "capture": "tailorbird capture {file} --source {name}",
+    "join": "tailorbird join {file} --table {name}",
+    "index": "tailorbird index {file} --index {name}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartStatus:
+    """One process that a topology needs.
+
+    `state`: `moving`, `starting`, `stuck` and `away` as its `/health` says; `silent`: it lives and does not answer;
+    `stopped`: a signal has stopped it; `unknown`: it runs without a port to ask; `down`: it ran here, and does not now;
+    `elsewhere`: it does not run here, and nothing tells that it should. `reason` says why in words, `seconds` since when
+    it runs (None: it does not), `error` is the last one that ended it, `remedy` a command. `more`: what its health and
+    metrics tell beside, e.g. position, restarts, dead letters, lag.
+    """
+
+    part: str
+    state: str
+    reason: str
+    pid: int | None
+    seconds: float | None
+    error: str
+    remedy: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def moves(self) -> bool:
+        """Whether nothing needs to be done about it; one that begins anew behind an error does not move yet."""
+        return self.state in ("moving", "unknown", "elsewhere") or (self.state == "starting" and not self.error)
+
+
+def parts_of(topology: Topology) -> list[str]:
+    """The parts that must run, in the order of the flow."""
+    captures = [f"capture {name}" for name in topology.sources]
+    return [*captures, *(f"join {name}" for name in topology.tables), *(f"index {name}" for name in topology.indexes)]
+
+
+def part_statuses(
+    topology: Topology,
+    running: Sequence[Running],
+    ended: Mapping[str, Ended],
+    health: Mapping[int, Mapping[str, Any]],
+    figures: Mapping[int, Mapping[str, float]],
+    *,
+    now_ms: int,
+) -> list[PartStatus]:
+    """Of each process of each part, and of each part that has none. `health` and `figures` are answers by port."""
+    found = []
+    for part in parts_of(topology):
+        processes = [one for one in running if one.part == part and not one.dead]
+        for one in processes:
+            answers = health.get(one.port), figures.get(one.port, {})
+            found.append(_of_process(one, ended.get(part), *answers, now_ms))
+        if not processes:
+            found.append(_down(topology, part, running, ended.get(part), now_ms))
+    return found
+
+
+def _down(topology: Topology, part: str, running: Sequence[Running], end: Ended | None, now_ms: int) -> PartStatus:
+    stage, _, name = part.partition(" ")
+    start = _STARTS[stage].format(file=topology.file, name=name)
+    killed = [one.pid for one in running if one.part == part]
+    state, remedy = "down", f"{start}, or tailorbird run {topology.file}"
+    if killed:
+        reason = f"process {killed[-1]} was killed"
+    elif end is not None:
+        reason = f"it ended {_ago(now_ms - end.at_ms)} ago"
+    else:
+        state, reason, remedy = "elsewhere", "it does not run on this machine, and did not fail here", ""
+    error = "" if end is None or killed else end.said
+    return PartStatus(part=part, state=state, reason=reason, pid=None, seconds=None, error=error, remedy=remedy)
+
+
+def _of_process(
+    one: Running,
+    end: Ended | None,
+    health: Mapping[str, Any] | None,
+    figures: Mapping[str, float],
+    now_ms: int,
+) -> PartStatus:
+    remedy = ""
+    if one.frozen:
+        state, reason, remedy = "stopped", "a signal has stopped it", f"kill -CONT {one.pid}"
+    elif not one.port:
+        state, reason = "unknown", "it was started without --metrics-port, so it tells no health"
+    elif health is None:
+        state, reason = "silent", f"it does not answer on port {one.port}"
+        remedy = f"see its log; `kill {one.pid}`, and it goes on where it was"
+    else:
+        state, reason = str(health.get("status", "silent")), str(health.get("reason", ""))
+    more = {name: value for name, value in (health or {}).items() if name not in ("status", "reason")}
+    for name, figure in _FIGURES.items():
+        if name in figures and (figures[name] or figure in _ALWAYS):
+            more[figure] = figures[name]
+    seconds = max(0.0, (now_ms - one.began_ms) / 1000)
+    recent = end is not None and now_ms - end.at_ms < _RECENT_MS
+    error = end.said if end is not None and recent else ""
+    return PartStatus(
+        part=one.part, state=state, reason=reason, pid=one.pid, seconds=seconds, error=error, remedy=remedy, more=more
+    )
+
+
+_RECENT_MS = 600_000
+_ALWAYS = ("lag_seconds",)
+_FIGURES = {
+    "tailorbird_capture_restarts_total": "restarts",
+    "tailorbird_quarantined_total": "quarantined",
+    "tailorbird_dead_letters_total": "dead_letters",
+    "debezium_metrics_SnapshotRunning": "snapshot_running",
+    "tailorbird_join_batch": "batch",
+    "tailorbird_join_lag_changes": "lag_changes",
+    "tailorbird_join_lag_seconds": "lag_seconds",
+}
+
+
+def _ago(milliseconds: float) -> str:
+    seconds = max(0.0, milliseconds / 1000)
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def lines_of(one: PartStatus) -> list[str]:
+    """The status for a person: a line, and below it the last error and the remedy where there are any."""
+    since = "" if one.seconds is None else f" (for {_ago(1000 * one.seconds)})"
+    told = [(name.replace("_", " "), _shown(value)) for name, value in one.more.items() if name != "head"]
+    more = "".join(f", {name} {value}" for name, value in told)
+    lines = [f"{one.state:<9}{one.part}{since}: {one.reason}{more}"]
+    if one.error:
+        lines.append(f"         last error: {one.error}")
+    if one.remedy:
+        lines.append(f"         {one.remedy}")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    if isinstance(value, Mapping):
+        return ":".join(str(each) for name, each in value.items() if name in ("file", "pos")) or str(dict(value))
+    return str(value)

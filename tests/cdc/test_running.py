@@ -1,0 +1,69 @@
+"""What processes say of themselves to `status`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc.process.file_running import announced, ended, running
+from cdc.words.errors import Fatal
+from tests.support.waiting import wait_for
+
+CHILD = """
+import time
+from cdc.process.file_running import announced
+with announced("t", "join wide", 9):
+    print("here", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+
+
+def test_a_process_is_there_while_it_runs() -> None:
+    """Whoever has started it; and its error is kept when it is gone."""
+    with announced("t", "capture shop", 0):
+        assert [(one.part, one.pid, one.port) for one in running("t")] == [("capture shop", os.getpid(), 0)]
+        assert running("other") == []
+    assert running("t") == []
+    assert ended("t") == {}
+    with pytest.raises(Fatal), announced("t", "capture shop", 0):
+        raise Fatal("the position is purged", "position_lost: resnapshot")
+    told = ended("t")["capture shop"]
+    assert (told.kind, told.said) == ("Fatal", "the position is purged; position_lost: resnapshot")
+
+
+def test_a_killed_process_is_gone_and_a_stopped_one_is_told() -> None:
+    """SIGKILL leaves the file; SIGSTOP leaves the process, which does nothing."""
+    child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "here\n"
+    assert [(one.part, one.frozen) for one in running("t")] == [("join wide", False)]
+    os.kill(child.pid, signal.SIGSTOP)
+    wait_for(lambda: [one.frozen for one in running("t")] == [True], "it is not told to be stopped", 20)
+    child.kill()
+    child.wait(20)
+    child.stdout.close()
+    assert [(one.part, one.dead) for one in running("t")] == [("join wide", True)]
+    with announced("t", "join wide", 0):
+        assert [(one.pid, one.dead) for one in running("t")] == [(os.getpid(), False)]
+    assert running("t") == []
+
+
+def test_a_later_process_with_the_same_number_is_another(tmp_path: Path) -> None:
+    """A process number is given again after a restart of the machine."""
+    (tmp_path / "run" / "t").mkdir(parents=True)
+    file = tmp_path / "run" / "t" / f"join-x.{os.getpid()}.json"
+    file.write_text(f'{{"part": "join x", "pid": {os.getpid()}, "port": 0, "began_ms": 1, "ticks": 1}}')
+    assert [one.dead for one in running("t")] == [True]
+    file.unlink()
+    (tmp_path / "run" / "t" / "join-y.1.json").write_text("{")
+    assert running("t") == []

@@ -1,0 +1,95 @@
+"""Which parts of a pipeline are started again, and which stay down."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc.process.file_running import ended
+from cdc.topology.reader import read_topology
+from console.pipeline import proc_pipeline
+from console.pipeline.proc_pipeline import Pipeline
+from tests.support.waiting import wait_for
+
+TOPOLOGY = read_topology(
+    """
+name: t
+sources: {s: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [a], server_id: 1}}
+tables: {wide: {query: SELECT a.id FROM s.a a, row_key: [id]}}
+""",
+    file="t.yml",
+    environ={},
+)
+PART = """
+import sys
+from pathlib import Path
+from cdc.process.file_running import announced
+from cdc.words.errors import Fatal, Retriable
+tries = Path(sys.argv[1])
+number = len(tries.read_text()) if tries.exists() else 0
+tries.write_text("x" * (number + 1))
+with announced("t", "capture s", 0):
+    RAISE
+"""
+
+
+def pipeline_of(folder: Path, statement: str, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline whose capture ends at once in its own way; its join runs on."""
+    monkeypatch.setattr(proc_pipeline, "_LONGEST_PAUSE", 0.01)
+    made = Pipeline(TOPOLOGY, home=folder)
+    made._pauses["capture s"] = 0.01
+    capture = (sys.executable, "-c", PART.replace("RAISE", statement), str(folder / "tries"))
+    join = (sys.executable, "-c", "import time; time.sleep(100)")
+    made.parts = [replace(made.part("capture s"), command=capture), replace(made.part("join wide"), command=join)]
+    return made
+
+
+def tries(folder: Path) -> int:
+    file = folder / "tries"
+    return len(file.read_text()) if file.exists() else 0
+
+
+def checked(pipeline: Pipeline, condition: Callable[[], object], otherwise: str) -> None:
+    """Watch over the pipeline until a condition holds."""
+
+    def holds() -> object:
+        pipeline.check()
+        return condition()
+
+    wait_for(holds, otherwise, 60)
+
+
+def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever position stands in it; the rest of the pipeline runs on, and the reason is there for `status`."""
+    statement = 'raise Fatal(f"purged behind {number}", "position_lost: resnapshot")'
+    with pipeline_of(tmp_path, statement, monkeypatch) as pipeline:
+        pipeline.start()
+        checked(pipeline, lambda: pipeline.down, "it is started again and again")
+        assert pipeline.down == {"capture s": "purged behind 2; position_lost: resnapshot"}
+        for _ in range(20):
+            pipeline.check()
+        assert tries(tmp_path) == 3
+        assert pipeline.alive("join wide")
+        assert ended("t", tmp_path)["capture s"].kind == "Fatal"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'raise Retriable("Kafka is away")',
+        'raise Fatal("abcdefghi"[number % 9])',
+        'raise Fatal("same") if number % 3 else Retriable("other")',
+        "sys.exit(1)",
+    ],
+)
+def test_what_may_pass_is_started_again(statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is away, another reason each time, a crash: the next start may be the one that goes well."""
+    with pipeline_of(tmp_path, statement, monkeypatch) as pipeline:
+        pipeline.start()
+        checked(pipeline, lambda: tries(tmp_path) >= 5, "it is not started again")
+        assert pipeline.down == {}
