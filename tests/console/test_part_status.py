@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdc.process.file_running import Ended, Running
+from cdc.process.file_running import PartEnd, RunningPart
 from cdc.topology.reader import read_topology
 from console.status.index_status import missing_changes
 from console.status.kafka_positions import CapturedPosition
@@ -26,15 +26,15 @@ NOW = 10_000_000
 MOVING = {"status": "moving", "reason": "takes what comes"}
 
 
-def process(part: str, **more: Any) -> Running:
-    return Running(part=part, pid=7, port=1, began_ms=NOW - 5000, **more)
+def process(part: str, **more: Any) -> RunningPart:
+    return RunningPart(part=part, pid=7, port=1, began_ms=NOW - 5000, **more)
 
 
 ALL = [process("capture s"), process("join wide"), process("index main")]
 
 
 def statuses(
-    running: list[Running], health: dict[str, Any] | None = None, end: Ended | None = None, **figures: float
+    running: list[RunningPart], health: dict[str, Any] | None = None, end: PartEnd | None = None, **figures: float
 ) -> dict[str, PartStatus]:
     told = {} if health is None else {1: health}
     found = part_statuses(TOPOLOGY, running, {end.part: end} if end else {}, told, {1: figures}, now_ms=NOW)
@@ -62,7 +62,7 @@ def test_all_that_moves_is_well() -> None:
         (process("join wide", dead=True), None, "down", "process 7 was killed"),
     ],
 )
-def test_what_does_not_move_is_named(one: Running, health: dict[str, Any] | None, state: str, told: str) -> None:
+def test_what_does_not_move_is_named(one: RunningPart, health: dict[str, Any] | None, state: str, told: str) -> None:
     """With the reason, and what helps."""
     found = statuses([ALL[0], one], health)["join wide"]
     assert (found.state, found.moves) == (state, False)
@@ -71,14 +71,14 @@ def test_what_does_not_move_is_named(one: Running, health: dict[str, Any] | None
 
 def test_a_part_that_ends_again_and_again_is_not_well() -> None:
     """Neither in the pause before it is restarted, nor while it begins anew; later the error is forgotten."""
-    end = Ended(part="capture s", kind="Fatal", said="purged; position_lost: resnapshot", at_ms=NOW - 20_000)
+    end = PartEnd(part="capture s", kind="Fatal", said="purged; position_lost: resnapshot", at_ms=NOW - 20_000)
     paused = statuses(ALL[1:], MOVING, end)["capture s"]
     assert (paused.state, paused.moves, paused.reason) == ("down", False, "it ended 20 s ago")
     assert "last error: purged; position_lost: resnapshot" in " ".join(lines_of(paused))
     starting = {"status": "starting", "reason": "nothing is committed yet"}
     assert not statuses(ALL, starting, end)["capture s"].moves
     assert statuses(ALL, starting)["capture s"].moves
-    old = Ended(part="capture s", kind="Fatal", said="x", at_ms=NOW - 3_600_000)
+    old = PartEnd(part="capture s", kind="Fatal", said="x", at_ms=NOW - 3_600_000)
     assert statuses(ALL, starting, old)["capture s"].moves
 
 

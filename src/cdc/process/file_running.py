@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningPart:
     """A process that has said that it is there: its part (`capture shop`), and where `/health` is (0: nowhere).
 
     `began_ms` is when it began. `frozen`: it lives, but was stopped by a signal (SIGSTOP). `dead`:
@@ -41,7 +41,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class PartEnd:
     """The last error that ended a process of a part: its class (`Fatal`, …), its words, and when."""
 
     part: str
@@ -72,20 +72,20 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
             file.unlink(missing_ok=True)
 
 
-def running(topology: str, at: Path | None = None) -> list[Running]:
+def running(topology: str, at: Path | None = None) -> list[RunningPart]:
     """The parts that run here or were killed here, the oldest first; several processes may serve one index."""
     found = []
     for told in _read(folder_of(topology, at), "*.[0-9]*.json"):
         state, ticks = _stat(told["pid"])
         dead = ticks is None or ticks != told["ticks"] or state in "ZX"
         names = ("part", "pid", "port", "began_ms")
-        found.append(Running(**{name: told[name] for name in names}, frozen=state in "Tt", dead=dead))
+        found.append(RunningPart(**{name: told[name] for name in names}, frozen=state in "Tt", dead=dead))
     return sorted(found, key=lambda one: one.began_ms)
 
 
-def ended(topology: str, at: Path | None = None) -> dict[str, Ended]:
+def ended(topology: str, at: Path | None = None) -> dict[str, PartEnd]:
     """How each part ended that ever ended by an error of ours."""
-    return {told["part"]: Ended(**told) for told in _read(folder_of(topology, at), "*.end.json")}
+    return {told["part"]: PartEnd(**told) for told in _read(folder_of(topology, at), "*.end.json")}
 
 
 def folder_of(topology: str, at: Path | None = None) -> Path:

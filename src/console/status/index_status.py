@@ -109,7 +109,13 @@ def index_statuses(
                 remedy=remedy,
             )
         )
-    current = {each.peer for each in found}
+    return found + _strays(topology, peers, {each.peer for each in found}, announced)
+
+
+def _strays(
+    topology: Topology, peers: Mapping[str, PeerSpec], current: set[str], announced: Callable[[str], list[str]]
+) -> list[IndexStatus]:
+    found = []
     for name in sorted(peers):
         # names of other topologies may begin likewise, but their peers ship other tables
         ours = any(table.startswith(f"{topology.name}:") for table in peers[name].tables)

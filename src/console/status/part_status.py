@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.process.file_running import Ended, Running
+from cdc.process.file_running import PartEnd, RunningPart
 from cdc.topology.topology import Topology
 
 # what commands start the parts, by stage
@@ -23,7 +23,7 @@ class PartStatus:
 
     `state`: `moving`, `starting`, `stuck` and `away` as its `/health` says; `silent`: it lives and does not answer;
     `stopped`: a signal has stopped it; `unknown`: it runs without a port to ask; `down`: it ran here, and does not now;
-    `elsewhere`: it does not run here, and nothing tells that it should. `reason` says why in words, `seconds` since when
+    `elsewhere`: it does not run here, and nothing tells that it should. `reason` says why, `seconds` since when
     it runs (None: it does not), `error` is the last one that ended it, `remedy` a command. `more`: what its health and
     metrics tell beside, e.g. position, restarts, dead letters, lag.
     """
@@ -51,8 +51,8 @@ def parts_of(topology: Topology) -> list[str]:
 
 def part_statuses(
     topology: Topology,
-    running: Sequence[Running],
-    ended: Mapping[str, Ended],
+    running: Sequence[RunningPart],
+    ended: Mapping[str, PartEnd],
     health: Mapping[int, Mapping[str, Any]],
     figures: Mapping[int, Mapping[str, float]],
     *,
@@ -70,7 +70,9 @@ def part_statuses(
     return found
 
 
-def _down(topology: Topology, part: str, running: Sequence[Running], end: Ended | None, now_ms: int) -> PartStatus:
+def _down(
+    topology: Topology, part: str, running: Sequence[RunningPart], end: PartEnd | None, now_ms: int
+) -> PartStatus:
     stage, _, name = part.partition(" ")
     start = _STARTS[stage].format(file=topology.file, name=name)
     killed = [one.pid for one in running if one.part == part]
@@ -86,8 +88,8 @@ def _down(topology: Topology, part: str, running: Sequence[Running], end: Ended 
 
 
 def _of_process(
-    one: Running,
-    end: Ended | None,
+    one: RunningPart,
+    end: PartEnd | None,
     health: Mapping[str, Any] | None,
     figures: Mapping[str, float],
     now_ms: int,
