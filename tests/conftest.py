@@ -1,12 +1,11 @@
 """What tests share: the real servers, started once for all integration tests, and names that no other test has.
 
-The servers are a stack of their own (ports + 10000, in `.tailorbird/tests-gw0`), which tests may kill beside a stack
+The servers are a stack of their own (ports + 10000, in `.tailorbird/tests`), which tests may kill beside a stack
 in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack instead, which saves its start while one
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` has two workers. One runs what needs whole pipelines, one test after the other. The other one has what needs
-no server, and behind it what a join alone needs (`joins_alone`): Kafka and HBase of its own, ports + 12000.
+`make test` has two workers: one runs all tests that need these servers, one after the other, the other all that do not.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from console.stack.proc_stack import Stack
-from console.stack.settings import SERVICES, ServiceName
+from console.stack.settings import SERVICES
 from tests.support.servers import Servers, named
 
 # The machine may be busy: no test fails because one of its examples took long.
@@ -29,7 +28,6 @@ settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
 SERVERS = Servers(ROOT)
-OF_A_JOIN: tuple[ServiceName, ...] = ("kafka", "hbase", "thrift")
 OWN_SERVERS = "tests/ingest/binlog/"  # tests there change global settings, of servers that they start themselves
 
 
@@ -42,8 +40,7 @@ def shares_servers(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the same servers is one group, for one worker; of the others each file is one."""
     for item in items:
-        shared = "joins" if item.get_closest_marker("joins_alone") else "servers"
-        group = shared if shares_servers(item) else item.nodeid.partition("::")[0]
+        group = "servers" if shares_servers(item) else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_turn)
 
@@ -51,8 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _turn(item: pytest.Item) -> int:
     """What takes longest begins first, so that no worker waits for the other at the end; the sort keeps all else."""
     if shares_servers(item):
-        return 1 if item.get_closest_marker("joins_alone") else 0
-    return 2 if "test_spark" in item.nodeid else 3
+        return 0
+    return 1 if "test_spark" in item.nodeid else 2
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -66,8 +63,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Every integration test has its servers, whether it names them or not."""
     if shares_servers(item):
-        services = OF_A_JOIN if item.get_closest_marker("joins_alone") else SERVICES
-        SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), services))
+        SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), SERVICES))
 
 
 def pytest_sessionfinish() -> None:

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.integration, pytest.mark.joins_alone, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 JOIN = [sys.executable, "-m", "joins"]
 DYING = [sys.executable, "-m", "tests.support.dying_join"]
 

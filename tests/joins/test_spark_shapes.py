@@ -151,7 +151,6 @@ def test_shape_at_a_million_changes(spark: SparkSession, name: str, tmp_path: Pa
 
 
 @pytest.mark.integration
-@pytest.mark.joins_alone
 @pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
 def test_shape_of_six_tables(spark: SparkSession, engine: str, tmp_path: Path) -> None:
     """Q5 (six tables, four levels, a condition across branches) on both engines, with WHERE and expressions."""

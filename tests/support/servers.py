@@ -10,12 +10,12 @@ from console.stack.bars import telling
 from console.stack.proc_stack import Stack
 from console.stack.settings import SERVICES, ServiceName, StackSettings
 
-# Behind the default ports and below those that the system gives away, so that a worker meets neither.
-_OFFSETS = {"gw0": 10_000, "gw1": 12_000}
+# behind the default ports and below those that the system gives away
+_OFFSET = 10_000
 
 
 class Servers:
-    """One worker's stack; the environment leads every topology and child process to it while it is there."""
+    """One stack; the environment leads every topology and child process to it while it is there."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -41,12 +41,10 @@ class Servers:
 
     def _made(self) -> Stack:
         own = {name: value for name, value in os.environ.items() if not name.startswith("TAILORBIRD_PORT")}
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
-        home, offset = Path(f".tailorbird/tests-{worker}"), _OFFSETS[worker]
         settings = (
             StackSettings.from_environ(os.environ, self._root)
             if self._shared
-            else StackSettings.from_environ(own, self._root, home=home, port_offset=offset)
+            else StackSettings.from_environ(own, self._root, home=Path(".tailorbird/tests"), port_offset=_OFFSET)
         )
         self._stack = Stack(settings)
         if not self._shared:
