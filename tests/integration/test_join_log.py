@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from cdc.words.errors import UsageError
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
+from joins.stores.proc_patience import patiently
 from tests.integration.conftest import servers
 from tests.integration.test_join import FACT, History, Joined, joined, oracle
 from tests.integration.test_join_failures import DYING, JOIN, kill_group, settles
@@ -177,13 +178,14 @@ def test_what_the_watch_refuses(unique: Callable[[str], str]) -> None:
         found = Reading(
             committed={topic: {0: at}}, settled={topic: {0: settled}}, target={topic: {0: at}}, topics=ids
         )  # fmt: skip
-        watch.check(found, now)
+        patiently(lambda: watch.check(found, now), lambda error, pause: None, lambda: False)
 
     now = time.time_ns() // 1_000_000
     make()
     written(9)
     watch = LogWatch(servers(), [topic], lag=30 * DAY, remedy="do this")
-    settled, counts, ids = watch.beginning({topic: {0: 10}}, now + 8 * DAY, lambda: False)
+    began = lambda: watch.beginning({topic: {0: 10}}, now + 8 * DAY, lambda: False)  # noqa: E731
+    settled, counts, ids = patiently(began, lambda error, pause: None, lambda: False)  # the topic is just made
     assert (settled, counts) == ({topic: {0: 10}}, {topic: {0: 10}})
     check(0, settled=10)
     check(10)

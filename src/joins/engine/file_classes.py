@@ -19,6 +19,8 @@ def archive_of(jars: Sequence[Path], spark: Path) -> Path:
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java") or ""
     release = Path(os.path.realpath(java)).parents[1] / "release"
     parts = [version("pyspark"), str(spark), *map(str, jars), release.read_text() if release.exists() else str(java)]
+    # a JVM refuses the archive of jars that were installed anew, although all names are the same
+    parts += [str(jar.stat().st_mtime_ns) for jar in [*jars, *sorted((spark / "jars").glob("spark-core*.jar"))]]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return cache_folder(os.environ) / "classes" / f"{digest}.jsa"
 
