@@ -8,8 +8,8 @@ import pytest
 
 from cdc.process.file_running import PartEnd, RunningPart
 from cdc.topology.reader import read_topology
+from console.status.captured_position import CapturedPosition
 from console.status.index_status import missing_changes
-from console.status.kafka_positions import CapturedPosition
 from console.status.part_status import PartStatus, lines_of, part_statuses
 
 TOPOLOGY = read_topology(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.status.kafka_positions import CapturedPosition
+from console.status.captured_position import CapturedPosition
 from console.status.snapshot_progress import SnapshotProgress, bars, progress_of, shown
 
 

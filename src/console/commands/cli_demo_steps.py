@@ -17,8 +17,9 @@ from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop, ShopTransaction
 from console.demo.solr_freshness import FreshnessMeter
 from console.pipeline.proc_pipeline import Pipeline
+from console.status.captured_position import CapturedPosition
 from console.status.http_metrics import read_metrics
-from console.status.kafka_positions import CapturedPosition, PositionsReader
+from console.status.kafka_positions import PositionsReader
 from console.status.solr_barriers import visible_sequences
 from console.verify.compare import Difference, Row, compare, keyed
 from console.verify.mysql_tables import SourceTable, read_tables

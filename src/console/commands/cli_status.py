@@ -14,8 +14,8 @@ from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Index, Topology
 from cdc.words.errors import Retriable, TailorbirdError
+from console.status.captured_position import CapturedPosition
 from console.status.index_status import IndexStatus, index_statuses, missing_changes, told
-from console.status.kafka_positions import CapturedPosition, captured_positions
 from console.status.part_status import PartStatus, lines_of, part_statuses
 
 _WATCH_EVERY = 2.0
@@ -137,6 +137,8 @@ def _indexes(topology: Topology) -> list[IndexStatus]:
 
 
 def _captured(topology: Topology) -> dict[str, CapturedPosition] | None:
+    from console.status.kafka_positions import captured_positions
+
     try:
         return captured_positions(topology)
     except Retriable as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cdc.topology.topology import Index, Topology
 from cdc.words.naming import peer
 from console.provision.stores import PeerSpec
-from console.status.kafka_positions import CapturedPosition
+from console.status.captured_position import CapturedPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

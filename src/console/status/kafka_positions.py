@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -13,21 +11,7 @@ from kafka.errors import KafkaError
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
 from cdc.words.naming import positions_topic, transactional_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturedPosition:
-    """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
-
-    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
-    the tables some rows of which are held back until they are mended.
-    """
-
-    gtid_set: str
-    sequence: int
-    snapshot: str
-    snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    mending: tuple[str, ...] = ()
+from console.status.captured_position import CapturedPosition
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from console.status.kafka_positions import CapturedPosition
+from console.status.captured_position import CapturedPosition
 
 PATIENCE = 10.0  # seconds until a snapshot that was asked for must have begun
 

@@ -1,0 +1,22 @@
+"""What is known of how far a source's capture has come. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedPosition:
+    """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
+
+    `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
+    the tables some rows of which are held back until they are mended.
+    """
+
+    gtid_set: str
+    sequence: int
+    snapshot: str
+    snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    mending: tuple[str, ...] = ()
