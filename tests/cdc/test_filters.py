@@ -72,3 +72,17 @@ tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
     assert [source.captures(table(name)) for name in ("logs", "users", "others")] == [False, True, True]
     with pytest.raises(TopologyError, match="sha256"):
         read_topology(text.replace("sha256(x)", "md5"), file="t.yml", environ={})
+
+
+@pytest.mark.parametrize("tables", ["", ", tables: []", ", tables: {}"])
+def test_accept_without_a_list_captures_all_tables(tables: str) -> None:
+    """As a filter that nothing is listed in has it: every table of the database, and none of another."""
+    text = f"""
+name: t
+sources:
+  s: {{type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, filter_policy: accept{tables}}}
+tables: {{w: {{query: SELECT o.id FROM s.orders o, row_key: [id]}}}}
+"""
+    source = read_topology(text, file="t.yml", environ={}).sources["s"]
+    assert source.captures(table("orders"))
+    assert not source.captures(table("orders", "elsewhere"))

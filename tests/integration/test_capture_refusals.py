@@ -212,4 +212,5 @@ def test_a_purged_position_is_reported(capture: Callable[..., Any]) -> None:
     code, line = captured.end_of(captured.start())
     assert code == 1
     assert "purged" in line
+    assert "position_lost: resnapshot" in line
     assert "binlog_expire_logs_seconds" in line

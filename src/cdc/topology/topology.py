@@ -76,7 +76,7 @@ class Source:
 
     def captures(self, table: TableId) -> bool:
         """Whether a table's rows are captured."""
-        if not self.rules:
+        if not self.rules and self.filter_policy == "drop":
             return table in self.tables
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
@@ -219,3 +219,18 @@ class Topology:
         splits = [(".".join(parts[:n]), ".".join(parts[n:])) for n in range(1, len(parts))]
         wanted = (TableId(source=name, database=d, table=t) for d, t in [(source.database, rest), *splits] if d and t)
         return next((table for table in wanted if source.captures(table)), None)
+
+    def tables_meant(self, text: str, among: str | None = None) -> list[TableId]:
+        """The captured tables that a person may mean by `table`, `database.table`, or as in `table_named`.
+
+        A name that begins with its source is that one table. `among` names the one source to look at.
+        """
+        sources = [source for name, source in self.sources.items() if among in (None, name)]
+        named = self.table_named(text)
+        if named is not None and among in (None, named.source):
+            return [named]
+        database, dot, table = text.partition(".")
+        wanted = [TableId(source=one.name, database=one.database, table=text) for one in sources]
+        if dot and database and table:
+            wanted += [TableId(source=one.name, database=database, table=table) for one in sources]
+        return [one for one in wanted if self.sources[one.source].captures(one)]

@@ -42,7 +42,7 @@ _LOG_REFUSED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _LOG_REMEDIES = {
     "server_id": "give each reader of the server a server_id of its own",
     "max_allowed_packet": "raise max_allowed_packet at the server",
-    "purged": "raise binlog_expire_logs_seconds, then start over under a new topology name to take a new snapshot",
+    "purged": "raise binlog_expire_logs_seconds, and set `position_lost: resnapshot` to have all tables read again",
 }
 
 

@@ -64,7 +64,7 @@ def head(connection: Connection, source: Source) -> Position:
 
 def check_position(connection: Connection, source: Source, position: Position) -> None:
     """PositionLost when the server's log no longer continues a position, or never was the log that was read."""
-    over = "start over under a new topology name to take a new snapshot"
+    over = f"set `position_lost: resnapshot` at source {source.name}: its capture then reads all tables again by itself"
     gtid_set = position.gtid_set
     if not gtid_set or re.fullmatch(r"[\d,-]+", gtid_set):  # MariaDB's server compares its own
         _check_file(connection, source, position, over)

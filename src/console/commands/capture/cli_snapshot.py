@@ -9,14 +9,17 @@ import typer
 
 if TYPE_CHECKING:
     from cdc.topology.topology import Topology
+    from cdc.words.schema import TableId
     from console.status.snapshot_progress import SnapshotProgress
 
 
 def snapshot(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     tables: Annotated[
-        list[str] | None, typer.Argument(metavar="[TABLE...]", help="source.table or source.database.table.")
+        list[str] | None, typer.Argument(metavar="[TABLE...]", help="table, database.table, or either behind source.")
     ] = None,
+    more: Annotated[list[str] | None, typer.Option("--table", help="The same, as an option.")] = None,
+    among: Annotated[str | None, typer.Option("--source", help="Whose tables they are; else it is found.")] = None,
     where: Annotated[str, typer.Option("--where", help="Read only rows for which this SQL condition holds.")] = "",
     stop: Annotated[bool, typer.Option("--stop", help="Give up the snapshots of these tables instead.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Show the progress until all snapshots are done.")] = False,
@@ -24,8 +27,9 @@ def snapshot(
 ) -> None:
     """Read tables again while everything else goes on: sends a signal to the captures, which obey within a second.
 
-    Without a table it tells how far the snapshots under way are, the first ones too. Live changes win over the rows
-    that are read. The signal is Debezium's `execute-snapshot` in the topic `…signals`.
+    A table's source need not be named where only one has it. Without a table it tells how far the snapshots under way
+    are, the first ones too. Live changes win over the rows that are read. The signal is Debezium's `execute-snapshot` in
+    the topic `…signals`.
 
     Example: tailorbird snapshot topologies/shop.yml shop.orders --where "status = 'open'" --follow
     """
@@ -35,14 +39,15 @@ def snapshot(
     from ingest.log.kafka_signals import send
 
     topology = load_topology(file)
+    if among is not None and among not in topology.sources:
+        raise UsageError(f"{file} has no source {among}", "--source " + " | ".join(topology.sources))
+    tables = [*(tables or ()), *(more or ())]
     if not tables:
         _report(topology, follow, as_json)
         return
     by_source: dict[str, list[str]] = {}
     for name in tables:
-        found = topology.table_named(name)
-        if found is None:
-            raise UsageError(f"{name} is no captured table of {file}", "write source.table, e.g. shop.orders")
+        found = _meant(topology, name, among)
         by_source.setdefault(found.source, []).append(f"{found.database}.{found.table}")
     kind = "stop-snapshot" if stop else "execute-snapshot"
     for source, names in by_source.items():
@@ -50,6 +55,19 @@ def snapshot(
         typer.echo(f"{source}: {kind} of {', '.join(names)} sent")
     if follow:
         _report(topology, follow, as_json)
+
+
+def _meant(topology: Topology, name: str, among: str | None) -> TableId:
+    from cdc.words.errors import UsageError
+
+    found = topology.tables_meant(name, among)
+    if not found:
+        known = ", ".join(str(table) for source in topology.sources.values() for table in source.tables)
+        raise UsageError(f"{name} is no captured table of {topology.file}", f"name one: {known}" if known else "")
+    if len(found) > 1:
+        several = ", ".join(str(table) for table in found)
+        raise UsageError(f"{name} may be {several}", f"say which, e.g. {found[0]}, or --source {found[0].source}")
+    return found[0]
 
 
 def _report(topology: Topology, follow: bool, as_json: bool) -> None:
