@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cdc.topology.reader import read_topology
@@ -181,6 +183,18 @@ def test_refused_once_schemas_are_known(query: str, row_key: str, says: str) -> 
     """What only the tables' columns show: unknown names, joins off the primary key, row keys that are none, types."""
     with pytest.raises(TopologyError, match=says):
         compiled(query, row_key)
+
+
+def test_a_column_of_a_type_that_is_not_captured_is_named_where_it_is_used() -> None:
+    """A query that does not use it compiles, `*` goes without it; one that names it learns why it is not there."""
+    schemas = {**SCHEMAS, ORDERS: replace(SCHEMAS[ORDERS], left_out=(("place", "geometry"),))}
+    made = topology(f"SELECT * {FROM}")
+    outputs = compile_plan(made, made.tables["wide"], schemas).finish.outputs
+    assert [output.name for output in outputs] == ["id", "customer_id", "code", "rate"]
+    for name in ("o.place", "place"):
+        made = topology(f"SELECT o.id,\n {name} {FROM}")
+        with pytest.raises(TopologyError, match=r"shape.yml:9: .*shop.shop.orders.place has type geometry, which is"):
+            compile_plan(made, made.tables["wide"], schemas)
 
 
 def test_plan_reads_only_what_it_uses() -> None:

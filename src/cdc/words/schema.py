@@ -68,6 +68,8 @@ class TableSchema:
 
     `former`: columns that it has no more but had, as they were last, each with the name of the one that stood before it
     (empty: it was the first). Only who reads the past knows them; they are not stored.
+
+    `left_out`: names and types of columns that are not captured since their type is not, such as `geometry`.
     """
 
     table_id: TableId
@@ -75,6 +77,7 @@ class TableSchema:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     former: tuple[tuple[str, Column], ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
 
     def column(self, name: str) -> Column | None:
         """The column of that name, one that it had where it has none, or None."""
@@ -89,7 +92,7 @@ class TableSchema:
 
     def to_json(self) -> dict[str, Any]:
         """The value of a record in the topic `…schemas`; inverse of `schema_from_json`."""
-        return {
+        value: dict[str, Any] = {
             "format": 1,
             "source": self.table_id.source,
             "database": self.table_id.database,
@@ -98,6 +101,9 @@ class TableSchema:
             "columns": [column.to_json() for column in self.columns],
             "primary_key": list(self.primary_key),
         }
+        if self.left_out:
+            value["left_out"] = [list(one) for one in self.left_out]
+        return value
 
 
 def schema_from_json(value: dict[str, Any]) -> TableSchema:
@@ -109,4 +115,5 @@ def schema_from_json(value: dict[str, Any]) -> TableSchema:
         version=value["version"],
         columns=tuple(column_from_json(column) for column in value["columns"]),
         primary_key=tuple(value["primary_key"]),
+        left_out=tuple((name, column_type) for name, column_type in value.get("left_out", ())),
     )

@@ -246,6 +246,7 @@ def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
         captured = _published(source, table)
     except Skippable as error:
         found.append(Finding(subject=subject, check=table.name, status="fault", found=error.message, remedy=error.hint))
+    found += _left_out(subject, table.name, captured)
     for name, collation in _loose(captured):
         found.append(
             Finding(
@@ -281,6 +282,15 @@ def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
             )
         )
     return found or [Finding(subject=subject, check=table.name, status="ok", found="readable, with a key")]
+
+
+def _left_out(subject: str, name: str, schema: TableSchema | None) -> list[Finding]:
+    if schema is None or not schema.left_out:
+        return []
+    names = ", ".join(column for column, _ in schema.left_out)
+    shown = ", ".join(f"{column} ({kind})" for column, kind in schema.left_out)
+    what, remedy = f"left out, since its type is not captured: {shown}", f"`ignored_columns: [{names}]` silences this"
+    return [Finding(subject=subject, check=name, status="warning", found=what, remedy=remedy)]
 
 
 def published_schemas(source: Source, tables: Sequence[TableFacts]) -> dict[TableId, TableSchema]:

@@ -233,6 +233,7 @@ class Follower:
         refused, quarantined = transactions.refused + self._snapshots.refused, transactions.quarantined
         session.observer.refused(refused - self._refused, quarantined - self._quarantined)
         self._refused, self._quarantined = refused, quarantined
+        session.observer.left_out(transactions.tables.take_left_out())
         for why, table in self._mends.told():
             session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)
         session.observer.mended(self._mends.counted(), self._mends.waiting)

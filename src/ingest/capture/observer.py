@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cdc.words.event import Position
+from cdc.words.schema import TableSchema
 from ingest.records.seams import Checkpoint
 
 
@@ -19,6 +20,17 @@ class Observer:
 
     def phase(self, what: str, **details: object) -> None:
         """The session begins something: a snapshot, the stream."""
+
+    def left_out(self, schemas: Iterable[TableSchema]) -> None:
+        """Columns of these tables are not captured, since their types are not; it is told once for each table."""
+        for schema in schemas:
+            names = [name for name, _ in schema.left_out]
+            self.phase(
+                "columns are left out: their types are not captured",
+                table=str(schema.table_id),
+                columns=", ".join(f"{name} {kind}" for name, kind in schema.left_out),
+                remedy=f"`ignored_columns: [{', '.join(names)}]` of the table in `tables:` silences this",
+            )
 
     def captured(self, changes: int) -> None:
         """So many changes were committed."""

@@ -87,6 +87,7 @@ class Session:
             tables.restore(recovered.history, checkpoint.position)
             checkpoint = self.tidy(checkpoint, recovered.history, tables, mends)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
+        self.observer.left_out(tables.take_left_out())
         with self.source.chunks() as chunks:
             while True:
                 began = list(self.committed)

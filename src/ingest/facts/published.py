@@ -15,20 +15,10 @@ from ingest.ddl.catalog import Key
 def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) -> TableSchema:
     """The schema of the records of a table with these keys, of which the topology says `rule`.
 
-    Skippable, with the reason and the remedy, where its rows can not be told: a type that is not captured, nothing that
-    identifies a row, or a key that the topology hides.
+    Columns whose type is not captured are left out, and named in `left_out` unless the topology ignores them.
+    Skippable, with the reason and the remedy, where its rows can not be told: nothing that identifies a row, a key
+    whose type is not captured, or one that the topology hides.
     """
-    unseen = rule.ignored_columns if rule else ()
-    for column in schema.columns:
-        if column.name in unseen:
-            continue
-        try:
-            _ = column.type
-        except ValueError as error:
-            raise Skippable(
-                f"table {schema.table_id}: column {column.name} has type {column.column_type}, which is not captured",
-                "leave its table out of `tables:`",
-            ) from error
     key = (rule.message_key_columns if rule else ()) or schema.primary_key or _unique_key(schema, keys)
     if not key:
         raise Skippable(
@@ -40,6 +30,18 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
         raise Skippable(
             f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"
         )
+    untyped = not_captured(schema)
+    if shut := [column for column in untyped if column.name in key]:
+        raise Skippable(
+            f"table {schema.table_id}: column {shut[0].name} of its key has type {shut[0].column_type}, which is not "
+            "captured",
+            "name other columns that identify a row (message_key_columns), or leave its table out of `tables:`",
+        )
+    if untyped:
+        unseen = rule.ignored_columns if rule else ()
+        left_out = tuple((column.name, column.column_type) for column in untyped if column.name not in unseen)
+        kept = tuple(column for column in schema.columns if column not in untyped)
+        schema = replace(schema, columns=kept, left_out=left_out)
     if rule is None or rule.empty:
         return replace(schema, primary_key=key) if key != schema.primary_key else schema
     if hidden := set(key) & {*rule.ignored_columns, *rule.masks}:
@@ -47,6 +49,17 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
             f"table {schema.table_id}: {sorted(hidden)[0]} is part of its key", "neither ignore nor mask it"
         )
     return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
+
+
+def not_captured(schema: TableSchema) -> list[Column]:
+    """The columns whose type has no logical type: spatial ones, vectors, what a newer server brings."""
+    found = []
+    for column in schema.columns:
+        try:
+            _ = column.type
+        except ValueError:  # no error: who calls leaves the column out, and says so
+            found.append(column)
+    return found
 
 
 def _unique_key(schema: TableSchema, keys: Iterable[Key]) -> tuple[str, ...]:

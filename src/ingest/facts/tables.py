@@ -24,7 +24,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.ddl.follow import Followed, adopted, begun, catalog_at, follow, told
 from ingest.facts.columns import same_columns
 from ingest.facts.facts import Row, StatementLogged, TableDescribed
-from ingest.facts.published import published
+from ingest.facts.published import not_captured, published
 
 _WORD = re.compile(r"[\w$]+")
 _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
@@ -63,6 +63,7 @@ class Tables:
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
         self.written = 0  # records of the history since it was last read or restated
+        self._untold, self._told = True, dict[TableId, tuple[str, ...]]()
 
     def begin(self, catalog: Catalog) -> TablesChanged:
         """Take what the server shows now as the beginning of the history."""
@@ -74,6 +75,7 @@ class Tables:
         """Take the history that a log holds, and stand where the position is."""
         self.history = history_from_records(found, self.source)
         self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
+        self._untold = True
 
     def forget(self, position: Position) -> None:
         """Nobody returns to a place before the position any more."""
@@ -130,9 +132,20 @@ class Tables:
         return name in self.catalog.tables or name in self.catalog.unknown
 
     def shape(self, table: TableId) -> Callable[[Row], None] | None:
-        """What takes ignored columns away and masks others, in place; None where nothing is to be done."""
+        """What takes away ignored columns and those of types that are not captured, and masks others, in place; None
+        where nothing is to be done.
+        """
+        rule = self._rules.get(table) or TableRule()
+        state = self.history.last_state(table)
+        if state is not None and state.schema is not None:
+            untyped = [column.name for column in not_captured(state.schema)]
+            rule = replace(rule, ignored_columns=(*rule.ignored_columns, *untyped))
+        return shape_of(rule)  # type: ignore[return-value]  # masks make texts, which rows hold
+
+    def hides(self, table: TableId) -> bool:
+        """Whether the topology says that columns of a table may not leave as they are."""
         rule = self._rules.get(table)
-        return shape_of(rule) if rule else None  # type: ignore[return-value]  # masks make texts, which rows hold
+        return rule is not None and shape_of(rule) is not None
 
     def where(self, table: TableId) -> str:
         """What limits the rows that a first snapshot reads; empty where nothing does."""
@@ -153,6 +166,15 @@ class Tables:
                     yield self.schema(TableId(source=self.source, database=database, table=name))
                 except Skippable:
                     continue
+
+    def take_left_out(self) -> list[TableSchema]:
+        """Schemas that leave out columns whose type is not captured, each of them once, and again when others are."""
+        if not self._untold:
+            return []
+        self._untold = False
+        before, schemas = self._told, list(self.schemas())
+        self._told = {schema.table_id: tuple(name for name, _ in schema.left_out) for schema in schemas}
+        return [s for s in schemas if s.left_out and self._told[s.table_id] != before.get(s.table_id)]
 
     def statement(self, fact: StatementLogged, position: Position) -> TablesChanged:
         """Fold a statement; `position` is the one behind it, with the number it takes if it changes anything."""
@@ -188,6 +210,7 @@ class Tables:
         return self._changed(followed.change) if followed.change else TablesChanged()
 
     def _changed(self, change: SchemaChange) -> TablesChanged:
+        self._untold = True
         schemas: list[TableSchema] = []
         refused: dict[TableId, str] = {}
         for state in change.tables:

@@ -62,6 +62,7 @@ class PollSession:
     idle_commit: float = 60.0
     look_again: float = 10.0
     _schemas: dict[TableId, TableSchema] = field(default_factory=dict, init=False)
+    _left_out: dict[TableId, tuple[tuple[str, str], ...]] = field(default_factory=dict, init=False)
     _windows: dict[TableId, Window] = field(default_factory=dict, init=False)
     _sequence: int = field(default=0, init=False)
     _ts_ms: int = field(default=0, init=False)
@@ -100,7 +101,9 @@ class PollSession:
 
     def _look_at_tables(self) -> None:
         found = self.reader.schemas(self._schemas)
+        self.observer.left_out(s for t, s in found.items() if s.left_out and self._left_out.get(t) != s.left_out)
         for table, schema in found.items():
+            self._left_out[table] = schema.left_out
             if self._schemas.get(table) != schema:
                 self._append(self.recorder.schema(schema))
             self._schemas[table] = schema

@@ -114,11 +114,22 @@ class SqlReader:
         ignored = self._source.rules[table].ignored_columns if table in self._source.rules else ()
         if needed := {*key, self._poll.cursor} & set(ignored):
             raise UsageError(f"table {table}: {', '.join(needed)} cannot be ignored", "keys and cursors are needed")
-        columns = tuple(_column(table, column) for column in described.columns if column.name not in ignored)
-        if known is not None and known.columns == columns and known.primary_key == key:
+        shown = [column for column in described.columns if column.name not in ignored]
+        left_out = tuple((str(c.name), str(c.type)) for c in shown if column_type(c.type) is None)
+        if shut := {*key, self._poll.cursor} & {name for name, _ in left_out}:
+            raise UsageError(
+                f"table {table}: column {min(shut)} has type {dict(left_out)[min(shut)]}, which is not captured",
+                "poll a view or table with another key and cursor, or leave the table out of `tables:`",
+            )
+        columns = tuple(found for column in shown if (found := _column(column)) is not None)
+        if known is not None and (known.columns, known.primary_key, known.left_out) == (columns, key, left_out):
             return known
         schema = TableSchema(
-            table_id=table, version=known.version + 1 if known else 1, columns=columns, primary_key=key
+            table_id=table,
+            version=known.version + 1 if known else 1,
+            columns=columns,
+            primary_key=key,
+            left_out=left_out,
         )
         check_cursor(schema, self._poll, self._source)
         return schema
@@ -154,14 +165,9 @@ class SqlReader:
         return self._tables[schema.table_id].c[self._poll.cursor]
 
 
-def _column(table: TableId, column: sa.Column[Any]) -> Column:
+def _column(column: sa.Column[Any]) -> Column | None:
     kind = column_type(column.type)
-    if kind is None:
-        raise UsageError(
-            f"table {table}: column {column.name} has type {column.type!r}, which is not captured",
-            "poll a view or table without it, or leave the table out of `tables:`",
-        )
-    return Column(name=str(column.name), column_type=kind, nullable=bool(column.nullable))
+    return None if kind is None else Column(name=str(column.name), column_type=kind, nullable=bool(column.nullable))
 
 
 def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any, ...]) -> Image:

@@ -239,7 +239,7 @@ class Transactions:
         if self._skip:
             self._skip -= 1
             return []
-        if self.tables.shape(fact.table):
+        if self.tables.hides(fact.table):
             raise Fatal(
                 f"rows of {fact.table} cannot be decoded ({fact.why}), and its ignored or masked columns may not leave",
                 "`tailorbird schema set`, or a new snapshot without them",

@@ -164,6 +164,7 @@ class _Flattener:
             if name in (former := self.former.get(column.table, {})):
                 return former[name]
             if name not in columns:
+                self._refuse_left_out([column.table], name, place)
                 self.refuse(place, f"unknown column {text}", "one of " + ", ".join(columns))
             return columns[name]
         scope = self.scope
@@ -172,9 +173,20 @@ class _Flattener:
             scope = self.former
             owners = [alias for alias, columns in scope.items() if name in columns]
         if not owners:
+            self._refuse_left_out(list(self.scope), name, place)
             known = dict.fromkeys(name for columns in self.scope.values() for name in columns)
             self.refuse(place, f"unknown column {name}", "one of " + ", ".join(known))
         if len(owners) > 1:
             what = f"column {name} is in {' and '.join(owners)}"
             self.refuse(place, what, " or ".join(f"{owner}.{name}" for owner in owners))
         return scope[owners[0]][name]
+
+    def _refuse_left_out(self, aliases: list[str], name: str, place: Place) -> None:
+        """A column that its table has but nobody captures: `*` goes without it, who names it is told why."""
+        for alias in aliases:
+            relation = self.flat.relations.get(self.prefix + alias)
+            schema = self.schemas[relation.table_id] if relation and relation.table_id else None
+            kind = dict(schema.left_out).get(name) if schema else None
+            if schema and kind is not None:
+                what = f"column {schema.table_id}.{name} has type {kind}, which is not captured"
+                self.refuse(place, what, "a query without it")

@@ -1,0 +1,96 @@
+"""Columns whose type is not captured are left out by themselves, and told once; the rest of their table is captured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdc.words.errors import Skippable
+from cdc.words.event import Position
+from cdc.words.filters import TableRule
+from cdc.words.schema import Column, TableId, TableSchema, schema_from_json
+from ingest.capture.observer import Observer
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
+from ingest.ddl.dialect import dialect_of
+from ingest.facts.facts import StatementLogged
+from ingest.facts.published import published
+from ingest.facts.tables import Tables
+
+TABLE = TableId(source="s", database="d", table="t")
+SCHEMA = TableSchema(
+    table_id=TABLE,
+    version=1,
+    columns=(
+        Column(name="id", column_type="int", nullable=False),
+        Column(name="place", column_type="point", nullable=False),
+        Column(name="v", column_type="vector(3)"),
+    ),
+    primary_key=("id",),
+)
+
+
+class Lines(Observer):
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+
+    def phase(self, what: str, **details: object) -> None:
+        self.told.append(details)
+
+
+def test_columns_of_other_types_are_left_out_and_named() -> None:
+    """The published schema says which they were, so that a query that names one learns why it is not there."""
+    found = published(SCHEMA, (), None)
+    assert [column.name for column in found.columns] == ["id"]
+    assert found.left_out == (("place", "point"), ("v", "vector(3)"))
+    assert schema_from_json(found.to_json()) == found
+    ignored = published(SCHEMA, (), TableRule(ignored_columns=("v", "place")))
+    assert (ignored.left_out, ignored.columns) == ((), found.columns)
+    assert "left_out" not in ignored.to_json()
+
+
+def test_a_key_must_be_told() -> None:
+    """Nothing identifies the rows of a table whose key has such a type."""
+    with pytest.raises(Skippable, match=r"column place of its key has type point.*message_key_columns"):
+        published(replace(SCHEMA, primary_key=("place",)), (), None)
+
+
+def tables(rule: TableRule | None = None) -> Tables:
+    known = Tables(
+        "s", ["d"], lambda *name: name == ("d", "t"), dialect_of("mysql"), rules={TABLE: rule} if rule else {}
+    )
+    columns = tuple(
+        ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=None)
+        for c in SCHEMA.columns[:2]
+    )
+    table = TableDefinition(columns=columns, keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),))
+    known.begin(Catalog(default_charset="utf8mb4", databases={"d": "utf8mb4"}, tables={("d", "t"): table}))
+    return known
+
+
+def test_images_lose_them_and_each_table_is_told_once() -> None:
+    """Nothing of the column leaves; one line per table names it with the remedy, and another when others come."""
+    known, lines = tables(), Lines()
+    shape = known.shape(TABLE)
+    assert shape is not None
+    row: Any = {"id": 1, "place": "AAAA"}
+    shape(row)
+    assert row == {"id": 1}
+    assert not known.hides(TABLE)  # so rows that cannot be decoded go to the quarantine, and do not end the capture
+    assert [c.name for c in known.read_schema(TABLE).columns] == ["id"]
+    for _ in range(3):
+        lines.left_out(known.take_left_out())
+    ((told),) = lines.told
+    assert (told["table"], told["columns"]) == ("s.d.t", "place point")
+    assert "ignored_columns: [place]" in told["remedy"]
+    known.statement(
+        StatementLogged("d", "ALTER TABLE t ADD COLUMN area POLYGON", 1, 0),
+        Position(file="f", pos=9, gtid_set="", sequence=1),
+    )
+    lines.left_out(known.take_left_out())
+    assert lines.told[1]["columns"] == "place point, area polygon"
+    silent = tables(TableRule(ignored_columns=("place",)))
+    assert silent.take_left_out() == []
