@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import struct
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cdc.stored.cells import LAYOUT, Barrier, RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words.errors import Skippable
 from cdc.words.types import Canonical, parse_type
 from indexer.index.collapse import RowChange
-from indexer.index.mapping import Field, Mapper, barrier_document, fields_of, stub
+from indexer.index.mapping import Field, Mapper, barrier_document, fields_of, solr_value, stub
 
 TYPES: dict[str, tuple[Canonical, str, object, str | None, object]] = {
     # type: value, field type, stored, query field type, query value
@@ -23,9 +26,9 @@ TYPES: dict[str, tuple[Canonical, str, object, str | None, object]] = {
     "uint64": (2**64 - 1, "string", "18446744073709551615", None, None),
     "decimal(38,10)": ("-12345678901234567890.1234567890", "string", "-12345678901234567890.1234567890", "pdouble",
                        -12345678901234567890.1234567890),
-    "float32": (0.5, "pdouble", 0.5, None, None),
+    "float32": (1.100000023841858, "pdouble", 1.1, None, None),
     "float64": (0.1, "pdouble", 0.1, None, None),
-    "date": ("0999-12-31Z", "string", "0999-12-31Z", "pdate", "0999-12-31T00:00:00Z"),
+    "date": ("0999-12-31Z", "string", "0999-12-31", "pdate", "0999-12-31T00:00:00Z"),
     "datetime": ("2026-11-21T10:12:00.123456Z", "string", "2026-11-21T10:12:00.123456Z", "pdate",
                  "2026-11-21T10:12:00.123Z"),
     "timestamp": ("2026-11-21T10:12:00Z", "string", "2026-11-21T10:12:00Z", "pdate", "2026-11-21T10:12:00Z"),
@@ -50,7 +53,7 @@ def change(stored: Layout, **values: Canonical) -> RowChange:
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_each_type_has_its_exact_field_and_its_query_field(type_: str) -> None:
-    """The stored field holds the canonical value; what it can not be asked, its query field can."""
+    """The stored field holds the value as people write it; what it can not be asked, its query field can."""
     value, field_type, stored, query_type, query_value = TYPES[type_]
     one = layout(c=type_)
     wanted = [Field(name="c", type=field_type, stored=True)]
@@ -85,6 +88,21 @@ def test_numbers_that_json_lacks_are_not_lost(value: float, stored: str) -> None
     """A writer of JSON turns them into null, which would read as NULL."""
     one = layout(k="float64")
     assert Mapper(one, ()).document(change(one, k=value), now_ms=0)["k"] == stored
+
+
+@given(st.floats(width=32))
+@example(3.4028234663852886e38)
+@example(1.401298464324817e-45)
+@example(-0.0)
+def test_a_float_is_told_by_its_shortest_number_and_stays_the_same(value: float) -> None:
+    """Whoever reads the index gets the very FLOAT back, in no more digits than tell it from its neighbours."""
+    shown = solr_value("float32", value)
+    if not math.isfinite(value):
+        assert shown in ("NaN", "Infinity", "-Infinity")
+        return
+    assert isinstance(shown, float)
+    assert struct.pack(">f", shown) == struct.pack(">f", value)
+    assert len(f"{shown:.9g}") <= len(f"{value:.9g}")
 
 
 @pytest.mark.parametrize(

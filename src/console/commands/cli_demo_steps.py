@@ -24,8 +24,10 @@ from console.status.solr_barriers import visible_sequences
 from console.verify.compare import Difference, Row, compare, keyed
 from console.verify.mysql_tables import SourceTable, read_tables
 from console.verify.sql_oracle import answer
+from indexer.index.mapping import indexed_row
 from indexer.solr.solr_http import reading_session
 from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_rows import scan_rows
 
 COUNTERS = {
@@ -173,8 +175,11 @@ def verdict(topology: Topology, index_name: str) -> Comparison:
         {name: document.get(name) for name in columns}
         for document in all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
     ]
+    layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
+    kinds = {column.name: column.type.kind for column in layout.columns} if layout else {}
+    indexed = keyed([indexed_row(kinds, row) for row in expected.values()], table.row_key)
     return Comparison(
         rows=len(expected),
         hbase=compare(expected, keyed(stored, table.row_key)),
-        solr=compare(expected, keyed(shown, table.row_key)),
+        solr=compare(indexed, keyed(shown, table.row_key)),
     )

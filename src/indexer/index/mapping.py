@@ -12,7 +12,9 @@
     string                          exact (any length; solr/configset/conf/managed-schema.xml)
     json bytes                      stored (shown, never filtered by)
 
-The stored field holds the canonical value (cdc.words.types); NULL is a field that is absent. Columns of `search` are
+The stored field holds the canonical value (cdc.words.types), but a date without its `Z`, and a float32 as the shortest
+number that is read back as the same one (1.1, where the canonical value is 1.100000023841858). NULL is a field that is
+absent. Columns of `search` are
 analysed as words too (`_t_<column>`).
 """
 
@@ -21,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cdc.stored import fields
@@ -94,8 +96,32 @@ def _float(value: Canonical) -> Value:
     return value  # type: ignore[return-value]  # NULL never comes here
 
 
-# str: Solr's JSON reader would round a number beyond 2^63
-_EXACT: dict[Kind, Callable[[Canonical], Value]] = {"float32": _float, "float64": _float, "uint64": str}
+_SINGLE = struct.Struct(">f")
+
+
+def _shortest(value: Canonical) -> Value:
+    # what people wrote: nine digits tell all float32 apart, fewer do for most
+    if not isinstance(value, float) or not math.isfinite(value):
+        return _float(value)
+    bits = _SINGLE.pack(value)
+    for digits in range(6, 9):
+        short = float(f"{value:.{digits}g}")
+        if abs(short) <= _GREATEST and _SINGLE.pack(short) == bits:
+            return short
+    return float(f"{value:.9g}")
+
+
+_GREATEST = _SINGLE.unpack(b"\x7f\x7f\xff\xff")[0]
+
+
+def _day(value: Canonical) -> Value:
+    return str(value).removesuffix("Z")
+
+
+# uint64 as str: Solr's JSON reader would round a number beyond 2^63
+_EXACT: dict[Kind, Callable[[Canonical], Value]] = {
+    "float32": _shortest, "float64": _float, "uint64": str, "date": _day,
+}  # fmt: skip
 _LONG = struct.Struct(">q").unpack
 
 Writer = Callable[[Document, bytes], None]
@@ -117,7 +143,8 @@ def _writer(column: LayoutColumn) -> Writer:
         document[query] = float(text)
 
     def date(document: Document, stored: bytes) -> None:
-        document[name] = text = str(decode(stored))
+        text = str(decode(stored))
+        document[name] = exact(text) if exact else text
         document[query] = _solr_date(text)
 
     if kind in _QUERY_TYPES:
@@ -134,6 +161,14 @@ def solr_value(kind: Kind, value: Canonical) -> Value:
     """A canonical value, not NULL, as its field holds it."""
     exact = _EXACT.get(kind)
     return exact(value) if exact else value  # type: ignore[return-value]  # NULL never comes here
+
+
+def indexed_row(kinds: Mapping[str, Kind], row: Mapping[str, Canonical]) -> dict[str, Value | None]:
+    """A row of canonical values as its document tells it; columns without a kind stay as they are."""
+    return {
+        name: solr_value(kinds[name], value) if value is not None and name in kinds else value
+        for name, value in row.items()
+    }
 
 
 class Mapper:

@@ -287,9 +287,9 @@ def _told(image: Image) -> dict[str, Any]:
 def _table_named(data: bytes, at: int) -> tuple[str, str]:
     """Database and table of a TABLE_MAP, whose names begin at `at`."""
     size = data[at]
-    database = data[at + 1 : at + 1 + size].decode()
+    database = data[at + 1 : at + 1 + size].decode(errors="replace")
     at += size + 2
-    return database, data[at + 1 : at + 1 + data[at]].decode()
+    return database, data[at + 1 : at + 1 + data[at]].decode(errors="replace")
 
 
 def _sql_mode(status: bytes) -> int:
