@@ -9,6 +9,7 @@ from console.commands import (
     cli_dashboard,
     cli_demo,
     cli_doctor,
+    cli_init,
     cli_run,
     cli_stack,
     cli_status,
@@ -48,3 +49,4 @@ app.command("snapshot")(cli_snapshot.snapshot)
 app.command("demo")(cli_demo.demo)
 app.command("ddl")(cli_ddl.ddl)
 app.command("doctor")(cli_doctor.doctor)
+app.command("init")(cli_init.init)

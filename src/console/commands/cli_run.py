@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def run(
     file: str = typer.Argument(help="The topology, e.g. topologies/shop.yml."),
+    page_port: int = typer.Option(0, "--page-port", min=0, max=65535, help="Serve the first dashboard there, too."),
 ) -> None:
     """Run every process of a topology until Ctrl-C; one that dies is restarted, unless it fails three times for the
     same reason. On a terminal the processes are shown as they stand; else what changes is a line.
@@ -35,8 +36,10 @@ def run(
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    with Pipeline(topology, home=home()) as pipeline, ExitStack() as closing:
+    with Pipeline(topology, home=home(), page_port=page_port) as pipeline, ExitStack() as closing:
         pipeline.start(lambda part: typer.echo(f"{part.name}: started, log {part.log}"))
+        if page_port and topology.dashboards:
+            typer.echo(f"page: http://127.0.0.1:{page_port}/")
         typer.echo("running; Ctrl-C stops")
         show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
         while not stopped.wait(1.0):

@@ -1,0 +1,115 @@
+"""`tailorbird init`: databases that are there → a topology to begin with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cdc.words.errors import UsageError
+
+if TYPE_CHECKING:
+    from console.starter.draft import Draft
+    from console.starter.shape import FoundServer
+
+_PAGE = 8080
+
+
+def init(
+    mysql: Annotated[
+        list[str],
+        typer.Option(
+            "--mysql", metavar="URL", help="mysql://user@host:3306/database; again for each further database."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to write; else topologies/NAME.yml. `-` prints it.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="The topology's name; else the first database's.")] = "",
+    password_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--password-env",
+            metavar="VARIABLE",
+            help="Where the password stands, for all databases or one for each; else SOURCE_PASSWORD.",
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option("--tables", min=1, max=50, help="So many joined tables at most.")] = 3,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Read databases (their tables, keys, foreign keys and some rows) and write a topology that works.
+
+    Joined tables follow the foreign keys; search, facets and time are guessed; comments in the file say why each was
+    chosen and what was left out. Reads only. The password is taken from the environment, which the file names, too.
+
+    Example: tailorbird init --mysql mysql://cdc@127.0.0.1:3307/shop --out topologies/mine.yml
+    """
+    from console.starter.guess import guess
+    from console.starter.mysql_shape import read_shape
+    from console.starter.naming import snake
+    from console.starter.settle import settled
+
+    addressed = _servers(mysql, password_env or [])
+    name = name or snake(addressed[0][0].database or "mine")
+    file = out or (Path("topologies") if Path("topologies").is_dir() else Path()) / f"{name}.yml"
+    if str(file) != "-" and file.exists() and not force:
+        raise UsageError(f"{file} is there already", "name another --out, or say --force")
+    servers = [read_shape(server, password) for server, password in addressed]
+    draft, text = settled(guess(name, servers, most), str(file))
+    if str(file) == "-":
+        typer.echo(text, nl=False)
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: {error}", "name a file that can be written: --out") from error
+    for line in _told(draft, file):
+        typer.echo(line)
+
+
+def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundServer, str]]:
+    """Each database with a source's name of its own, and its password."""
+    from console.starter.mysql_shape import address_of
+    from console.starter.naming import snake, untaken
+
+    if len(variables) not in (0, 1, len(urls)):
+        raise UsageError(
+            f"{len(variables)} --password-env for {len(urls)} --mysql",
+            "one for all databases, or one for each, in order",
+        )
+    found: list[tuple[FoundServer, str]] = []
+    taken: set[str] = set()
+    for number, url in enumerate(urls):
+        server, password = address_of(url)
+        source = untaken(snake(server.database or "source"), taken)
+        taken.add(source)
+        variable = variables[number % len(variables)] if variables else f"{source.upper()}_PASSWORD"
+        if password is None:
+            password = os.environ.get(variable)
+        if password is None:
+            raise UsageError(
+                f"no password for {server.username} at {server.hostname}:{server.port}",
+                f"export {variable}=…, or name the variable that has it: --password-env",
+            )
+        found.append((replace(server, source=source, password_env=variable), password))
+    return found
+
+
+def _told(draft: Draft, file: Path) -> Iterable[str]:
+    """What was written, and what to type next."""
+    for table in draft.tables:
+        yield f"{table.name}: {table.why}; {len(table.joins) - 1} joins, {len(table.columns)} columns"
+    yield from draft.notes
+    yield f"wrote {file}: read its comments, they say why each was chosen and what was left out"
+    yield "next:"
+    variables = dict.fromkeys(source.server.password_env for source in draft.sources)
+    if missing := [variable for variable in variables if variable not in os.environ]:
+        yield "  export " + " ".join(f"{variable}=…" for variable in missing)
+    yield f"  tailorbird doctor {file}"
+    yield f"  tailorbird apply {file}"
+    yield f"  tailorbird run {file} --page-port {_PAGE}   # its page: http://127.0.0.1:{_PAGE}/"

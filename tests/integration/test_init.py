@@ -1,0 +1,106 @@
+"""`tailorbird init` on a real MySQL: databases of the shapes that people try first become topologies that are right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cdc.process.file_topology import load_topology
+from console.cli import app
+from console.starter.guess import guess
+from console.starter.mysql_shape import address_of, read_shape
+from console.starter.settle import settled
+from tests.integration.conftest import connection
+from tests.support.schemas_made import SHAPES, Made
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def made(stack: Any, unique: Callable[[str], str], request: pytest.FixtureRequest) -> Callable[[Made], str]:
+    """Makes a database of a shape; the URL of it. It is dropped at the end."""
+
+    def make(shape: Made) -> str:
+        name = unique(shape.name)
+        with connection() as connected, connected.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE `{name}` DEFAULT CHARSET utf8mb4")
+            request.addfinalizer(lambda: dropped(name))
+            cursor.execute(f"USE `{name}`")
+            cursor.execute("SET foreign_key_checks = 0")
+            for statement in shape.statements():
+                cursor.execute(statement)
+        return f"mysql://cdc@127.0.0.1:{os.environ['TAILORBIRD_PORT_MYSQL_SHOP']}/{name}"
+
+    return make
+
+
+def dropped(name: str) -> None:
+    with connection() as connected, connected.cursor() as cursor:
+        cursor.execute("SET foreign_key_checks = 0")
+        cursor.execute(f"DROP DATABASE `{name}`")
+
+
+def told(*words: str) -> str:
+    """What a command prints; it must succeed."""
+    result = CliRunner().invoke(app, [*words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_database_becomes_a_topology(
+    made: Callable[[Made], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    """What is read of a server is what the shape says, and what is written validates; its source is in order."""
+    monkeypatch.setenv("MINE", "cdc")
+    url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
+    said = told("init", "--mysql", url, "--out", str(file), "--name", "mine", "--password-env", "MINE")
+    assert f"tailorbird run {file} --page-port 8080" in said
+    assert "cdc" not in file.read_text().replace("username: cdc", "")
+    assert f"{file} is right: 1 sources" in told("validate", str(file))
+    server, _ = address_of(url)
+    topology = load_topology(str(file))
+    (source,) = topology.sources.values()
+    assert source.database == server.database
+    # the same as of the shape itself, but for the database's name
+    found = SHAPES[shape]().found(source.name)
+    drafted, _ = settled(guess("mine", [found], 3), "mine.yml")
+    assert list(topology.tables) == [table.name for table in drafted.tables]
+    for table in drafted.tables:
+        assert topology.tables[table.name].row_key == tuple(table.row_key)
+        assert list(topology.dashboards[table.name].columns)
+    assert {t.table for t in source.tables} == {t.name for s in drafted.sources for t in drafted.captured(s)}
+
+
+def test_two_databases_and_what_is_wrong(
+    made: Callable[[Made], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source for each; a wrong password, a database that is not there and a server that is away are one line."""
+    first, second = made(SHAPES["music"]()), made(SHAPES["trade"]())
+    file = tmp_path / "both.yml"
+    with_password = [url.replace("cdc@", "cdc:cdc@") for url in (first, second)]
+    words = ["init", "--mysql", with_password[0], "--mysql", with_password[1], "--out", str(file)]
+    said = told(*words)
+    assert "export " in said  # the file's variables are not set yet
+    assert "cdc:cdc" not in said + file.read_text()
+    runner = CliRunner()
+    nowhere = first.rpartition("/")[0] + "/nowhere"
+    away = "mysql://cdc:cdc@127.0.0.1:1/shop"
+    for wrong, reason in (
+        ([*words], "is there already"),
+        (["init", "--mysql", first, "--out", str(tmp_path / "a.yml")], "no password for cdc"),
+        (["init", "--mysql", first.replace("cdc@", "cdc:no@"), "--out", "-"], "Access denied"),
+        (["init", "--mysql", nowhere.replace("cdc@", "cdc:cdc@"), "--out", "-"], "no database nowhere"),
+        (["init", "--mysql", away, "--out", "-"], "127.0.0.1:1"),
+    ):
+        result = runner.invoke(app, wrong)
+        assert reason in str(result.exception)
+        assert getattr(result.exception, "exit_code", None) == 2, result.exception
+        assert getattr(result.exception, "hint", "")
+    server, password = address_of(with_password[0])
+    assert {t.name: t.count for t in read_shape(server, password or "").tables}.keys() == set(SHAPES["music"]().tables)
