@@ -57,6 +57,16 @@ def test_facts_are_what_nothing_refers_to() -> None:
     assert begun(trade())[0].tables[0].name == "select"
 
 
+def test_each_database_is_read() -> None:
+    """Whoever names two databases sees both, however few tables he wants; one that has nothing is told of."""
+    bare = Made(name="bare", tables={"Notes": "Said TEXT"})
+    servers = [made.found(snake(made.name)) for made in (rental(), music(), bare)]
+    draft, text = settled(guess("all", servers, 1), "all.yml")
+    assert [each.name for each in draft.tables] == ["payment", "invoice_line"]
+    assert [each.server.source for each in draft.sources] == ["rental", "music"]
+    assert "# bare is left out: no joined table reads any of its tables" in text
+
+
 def test_joins_follow_the_keys_from_near_to_far() -> None:
     """Each table by the shortest way, once; twice where one row names two of it; a circle ends."""
     draft = begun(rental())[0]

@@ -92,15 +92,21 @@ def _unusable(model: Model, reference: Reference) -> str:
 def facts(model: Model, most: int) -> list[tuple[FoundTable, str]]:
     """The tables whose rows the joined tables' rows are, best first, with the reason; at most so many.
 
-    One that stands in the joins of a better one already is none, nor is one that only others refer to.
+    One that stands in the joins of a better one already is none, nor is one that only others refer to. But each source
+    has one, as long as nothing else reads it.
     """
     found: list[FoundTable] = []
     inside: set[TableId] = set()
-    for table in sorted(model.tables.values(), key=lambda table: _rank(model, table)):
+    ranked = sorted(model.tables.values(), key=lambda table: _rank(model, table))
+    firsts = {table.table_id.source: table for table in reversed(ranked)}
+    for table in [*firsts.values(), *ranked]:
+        source = table.table_id.source
+        first = table is firsts[source] and all(each.source != source for each in inside)
         looked_up = not _parents(model, table) and model.to(table.table_id)
-        if len(found) < most and table.table_id not in inside and not (looked_up and found):
+        if first or (len(found) < most and table.table_id not in inside and not looked_up):
             found.append(table)
             inside |= {join.table.table_id for join in _joins(model, table)[0]}
+    found.sort(key=ranked.index)
     return [(table, _why(model, table)) for table in found]
 
 

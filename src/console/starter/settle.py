@@ -27,16 +27,24 @@ def settled(draft: Draft, file: str) -> tuple[Draft, str]:
     last: TopologyError | None = None
     for table in draft.tables:
         try:
-            kept.append(_simplified(replace(draft, tables=(table,)), table, file))
+            kept.append(_simplified(draft, table, file))
         except TopologyError as error:
             lost.append(f"{table.name} is left out: {error.what}, expected {error.expected}")
             last = error
     if last is not None and not kept:
         raise last
-    draft = replace(draft, tables=tuple(kept), notes=(*draft.notes, *lost))
+    draft = _without_idle_sources(replace(draft, tables=tuple(kept), notes=(*draft.notes, *lost)))
     text = text_of(draft)
     checked(draft, text, file)
     return draft, text
+
+
+def _without_idle_sources(draft: Draft) -> Draft:
+    """Sources are there to be read; one that nothing reads is left out, and that is said."""
+    idle = [source for source in draft.sources if not any(draft.captured(source))]
+    notes = [f"{each.server.database} is left out: no joined table reads any of its tables" for each in idle]
+    used = tuple(source for source in draft.sources if source not in idle)
+    return replace(draft, sources=used, notes=(*draft.notes, *notes))
 
 
 def text_of(draft: Draft) -> str:
@@ -67,10 +75,10 @@ def _simplified(draft: Draft, table: DraftTable, file: str) -> DraftTable:
     """The table with fewer joins, then fewer columns, until it compiles; TopologyError if nothing helps."""
     key = set(table.row_key)
     while True:
-        draft = replace(draft, tables=(table,))
+        alone = _without_idle_sources(replace(draft, tables=(table,)))
         try:
-            topology = checked(draft, text_of(draft), file)
-            return replace(table, warnings=_warnings(topology, topology.tables[table.name], schemas_of(draft)))
+            topology = checked(alone, text_of(alone), file)
+            return replace(table, warnings=_warnings(topology, topology.tables[table.name], schemas_of(alone)))
         except TopologyError as error:
             spare = [column.output for column in table.columns if column.output not in key]
             if len(table.joins) > 1:
