@@ -1,4 +1,4 @@
-"""`python -m joins TOPOLOGY [--table NAME]` and `spark-submit src/joins/__main__.py TOPOLOGY [--table NAME]`."""
+"""`python -m joins TOPOLOGY [--table NAME]…` and `spark-submit src/joins/__main__.py TOPOLOGY [--table NAME]…`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from cdc.words.extras import extras_named  # noqa: E402  # as above
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one join until it is stopped; the exit code: 0 stopped, 1 failed, 2 used wrongly."""
+    """Run joins until they are stopped; the exit code: 0 stopped, 1 failed, 2 used wrongly."""
     parser = argparse.ArgumentParser(
         prog="python -m joins",
-        description="Keep one joined table of HBase equal to its SELECT over the sources.",
+        description="Keep joined tables of HBase equal to their SELECTs over the sources, in one Spark application.",
         epilog="Example: python -m joins topologies/shop.yml --table orders_wide",
     )
     parser.add_argument("topology", help="the topology's YAML file")
-    parser.add_argument("--table", help="which table; not needed where there is one")
+    parser.add_argument("--table", action="append", default=[], help="which table, again for more; else all of them")
     parser.add_argument("--rebuild", action="store_true", help="forget the state and read the log from its beginning")
-    parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus on 127.0.0.1 (0 = not)")
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        action="append",
+        default=[],
+        help="serve Prometheus on 127.0.0.1 (0 = not), a table each",
+    )
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:
         with extras_named("joins"):
             from joins.run import run
 
-            run(options.topology, options.table, rebuild=options.rebuild, metrics_port=options.metrics_port)
+            run(options.topology, options.table, rebuild=options.rebuild, ports=options.metrics_port)
     except TailorbirdError as error:
         print(f"tailorbird join: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,59 +1,29 @@
-"""Wires one join process: a topology's query → schemas, plan, Spark, HBase; until SIGTERM."""
+"""Wires a process of joins: the tables of a topology that it is given, one Spark application; until SIGTERM."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import signal
 import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
-import structlog
-
-from cdc.process.file_running import announced
 from cdc.process.file_topology import home, load_topology
-from cdc.topology.topology import Engine, Table, Topology
-from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
-from cdc.words.naming import hbase_table, layouts_table, upsert_topic
-from joins.engine.causes import cause_of, remedy_for
-from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
+from cdc.topology.topology import Table, Topology
+from cdc.words.errors import UsageError
 from joins.engine.held import Held, described, keys_of
-from joins.engine.http_metrics import JoinMetrics
-from joins.engine.progress import mean_milliseconds, progress_of
-from joins.kernel.program import Settled
+from joins.process.file_state import checkpoint_folder, forget_state
+from joins.process.proc_tables import TableJoins, join_table
+from joins.process.spark_application import Application
 from joins.query.compiler import compile_plan
-from joins.query.drift import drifts
-from joins.query.plan import Plan
-from joins.query.sql import parse_query, tables_of
-from joins.steps.cuts import merged
-from joins.stores.compaction import Reading
-from joins.stores.hbase_sink import HBaseTarget
-from joins.stores.hbase_table import HBaseConnection, JoinedTable
-from joins.stores.kafka_compaction import LogWatch
-from joins.stores.kafka_log import end_offsets
-from joins.stores.kafka_positions import PositionsLog
-from joins.stores.kafka_schemas import SchemaFollower, read_schemas
-from joins.stores.kafka_sink import KafkaTarget
-from joins.stores.kafka_table import UpsertTopic
-from joins.stores.proc_patience import patiently
-from joins.stores.seams import Target
+from joins.query.sql import tables_of
+from joins.stores.kafka_schemas import read_schemas
 
-_TELL_EVERY = 10.0
-_START = "start"  # under which the main thread waits (cdc.process.verdict.Standing)
-_FOLLOW_EVERY = 0.2
 _INSPECT_PATIENCE = 15.0
-_REBUILDS = "reads the log again from its beginning and replaces every row"
-T = TypeVar("T")
-
-log = structlog.get_logger()
 
 
 def choose_table(topology: Topology, name: str | None) -> Table:
-    """The table that a process serves: the named one, or the only one; UsageError otherwise."""
+    """The table that a command means: the named one, or the only one; UsageError otherwise."""
     known = ", ".join(topology.tables)
     if name is None and len(topology.tables) == 1:
         return next(iter(topology.tables.values()))
@@ -63,10 +33,12 @@ def choose_table(topology: Topology, name: str | None) -> Table:
     return topology.tables[name]
 
 
-def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_port: int = 0) -> None:
-    """Join until SIGTERM or SIGINT; raises TailorbirdError when it can not start or must not go on.
+def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequence[int] = ()) -> None:
+    """Join tables (none named: all) until SIGTERM or SIGINT, each with a port for its metrics (none: nowhere).
 
-    However it ends, the next start goes on with the batch that was not committed, and writes the same cells again.
+    Raises TailorbirdError when a table that is alone can not start or must not go on, and as `TableJoins.run` does
+    where there are many. However it ends, the next start goes on with each batch that was not committed, and writes the
+    same cells again.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,10 +46,24 @@ def run(file: str, table_name: str | None, *, rebuild: bool = False, metrics_por
     for library in ("py4j", "thriftpy2", "happybase", "sqlglot"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
     topology = load_topology(file)
-    table = choose_table(topology, table_name)
-    with announced(topology.name, f"join {table.name}", metrics_port):
-        parse_query(topology, table)
-        _Join(topology, table, stop, rebuild=rebuild, metrics=JoinMetrics(table.name, metrics_port)).run()
+    tables = [choose_table(topology, name) for name in dict.fromkeys(names)] or list(topology.tables.values())
+    if ports and len(ports) != len(tables):
+        raise UsageError(f"{len(ports)} metrics ports for {len(tables)} tables", "give each table one, or none")
+    served = dict(zip((table.name for table in tables), ports or [0] * len(tables), strict=True))
+    if rebuild:
+        forget_state(topology, tables)
+    together = len(tables) > 1
+    scratch = home() / "spark" / topology.name / ("-together" if together else tables[0].name)
+    name = topology.name if together else f"{topology.name}.{tables[0].name}"
+    spark = Application(name, engines={table.engine for table in tables}, scratch=scratch, together=together)
+    try:
+        if together:
+            TableJoins(topology, served, stop, spark=spark).run()
+        else:
+            join_table(topology, tables[0], stop, spark=spark, port=served[tables[0].name])
+    finally:
+        if not stop.is_set():  # else its JVM got the signal as well
+            spark.close()
 
 
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
@@ -89,7 +75,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
 
     topology = load_topology(file)
     table = choose_table(topology, table_name)
-    checkpoint = home() / "checkpoints" / topology.name / table.name / "spark"
+    checkpoint = checkpoint_folder(topology, table) / "spark"
     if table.engine != "jvm" or not (checkpoint / "state").is_dir():
         raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
     servers, wanted = topology.log.bootstrap_servers, tables_of(topology, table)
@@ -108,269 +94,3 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
         return described(entries(spark, checkpoint, keys), keys)
     finally:
         close_session(spark)
-
-
-def target_of(topology: Topology, table: Table) -> Target:
-    """Where a table's rows go."""
-    if table.sink == "kafka":
-        log_ = topology.log
-        topic = upsert_topic(topology.name, table.name)
-        return KafkaTarget(
-            UpsertTopic(log_.bootstrap_servers, topic, partitions=log_.partitions, replication=log_.replication_factor)
-        )
-    joined = JoinedTable(
-        HBaseConnection(topology.hbase.thrift),
-        table=hbase_table(topology.name, table.name),
-        layouts=layouts_table(topology.name),
-        name=table.name,
-        family=table.family,
-        buckets=table.salt_buckets,
-    )
-    return HBaseTarget(joined, topology.log.bootstrap_servers)
-
-
-class _Join:
-    def __init__(
-        self, topology: Topology, table: Table, stop: threading.Event, *, rebuild: bool, metrics: JoinMetrics
-    ) -> None:
-        self.topology, self.table, self.stop, self.metrics = topology, table, stop, metrics
-        self.scratch = home() / "spark" / topology.name / table.name
-        self.checkpoint = QueryCheckpoint(home() / "checkpoints" / topology.name / table.name)
-        if rebuild:
-            self.checkpoint.clear()
-        self.target = target_of(topology, table)
-        self.drifted = frozenset[str]()
-
-    def run(self) -> None:
-        self.target.check(self.topology.file)
-        servers = self.topology.log.bootstrap_servers
-        tables = tables_of(self.topology, self.table)
-        schemas = read_schemas(servers, self.topology.name, tables, self._teller(), self.stop.is_set)
-        if self.stop.is_set():
-            return
-        plan = compile_plan(self.topology, self.table, schemas)
-        self._warn(drifts(plan, schemas))
-        self.log = LogWatch(
-            servers,
-            plan.topics,
-            lag=round(1000 * self.topology.log.min_compaction_lag),
-            remedy=f"`tailorbird join {self.topology.file} --table {self.table.name} --rebuild` {_REBUILDS}",
-        )
-        record = self._record(plan)
-        ends = end_offsets(servers, plan.topics, self._teller(), self.stop.is_set)
-        if self.stop.is_set():
-            return
-        self._check_log(record)
-        layout = self.target.settle_layout(plan.layout(1), self.table.schema_change_behavior)
-        log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=record.complete)
-        self._stream(plan, ends, record, layout)
-        log.info("stopped", table=self.table.name)
-
-    def _record(self, plan: Plan) -> QueryRecord:
-        """The run to go on with, or a new one where there is no checkpoint."""
-        record = self.checkpoint.record()
-        if record is None:
-            record = self._begun(plan)
-        elif record.fingerprint != plan.fingerprint():
-            raise UsageError(
-                f"the query of {self.table.name}, or a column it uses, is not what its state was made for",
-                f"`tailorbird join … --rebuild` {_REBUILDS}",
-            )
-        elif (wanted := self.table.state_partitions) not in (None, record.partitions):
-            raise UsageError(
-                f"the state of {self.table.name} has {record.partitions} partitions, the topology says {wanted}",
-                f"set state_partitions back, or `tailorbird join … --rebuild` {_REBUILDS}",
-            )
-        return record
-
-    def _begun(self, plan: Plan) -> QueryRecord:
-        """A run that begins: with an empty state, at the log's beginning."""
-        servers, stopped = self.topology.log.bootstrap_servers, self.stop.is_set
-        ends = end_offsets(servers, plan.topics, self._teller(), stopped)
-        found = self._patiently(lambda: self.log.beginning(ends, _now_ms(), stopped)) if ends else ({}, {}, {})
-        record = QueryRecord(
-            id=str(uuid.uuid4()),
-            fingerprint=plan.fingerprint(),
-            partitions=self.table.state_partitions or _partitions(self.table.engine),
-            first_stamp=self._patiently(lambda: self.target.first_stamp(_now_ms())),
-            target=ends,
-            complete=False,
-            settled=found[0],
-            counts=found[1],
-            topics=found[2],
-        )
-        if not stopped():  # else it is not known whole
-            self.checkpoint.clear()
-            self.checkpoint.store(record)
-        return record
-
-    def _check_log(self, record: QueryRecord) -> None:
-        """UsageError with the remedy if the log has lost what the run has yet to read (`joins.stores.compaction`)."""
-        self._patiently(lambda: self.log.check(self._reading(record), _now_ms()))
-
-    def _reading(self, record: QueryRecord) -> Reading:
-        return Reading(
-            committed=merged(self.checkpoint.committed()),
-            settled=record.settled,
-            target=record.target,
-            topics=record.topics,
-        )
-
-    def _patiently(self, action: Callable[[], T]) -> T:
-        try:
-            return patiently(action, lambda error, _: self._tell_waiting(str(error)), self.stop.is_set)
-        finally:
-            self.metrics.health.goes_on(_START)
-
-    def _sink(self, plan: Plan, record: QueryRecord, layout: Any) -> Any:
-        from joins.engine.spark_query import BatchSink  # as in `_stream`
-
-        return BatchSink(
-            plan=plan,
-            target=self.target,
-            layout=layout,
-            record=record,
-            checkpoint=self.checkpoint,
-            positions=PositionsLog(self.topology.log.bootstrap_servers, self.topology.name, frozenset(plan.topics)),
-            thinned=lambda: self.log.thinned(record.settled, record.counts, self.stop.is_set),
-            clock_ms=_now_ms,
-            metrics=self.metrics,
-            stopped=self.stop.is_set,
-        )
-
-    def _stream(self, plan: Plan, ends: Settled, record: QueryRecord, layout: Any) -> None:
-        # imported here: pyspark costs a second, which a mistake found above should not
-        from joins.cluster.spark_executors import check_executors
-        from joins.engine.spark_query import start_query
-        from joins.engine.spark_session import close_session, is_local, jvm_exit_code, open_session, spark_log
-
-        schemas = SchemaFollower(self.topology.log.bootstrap_servers, self.topology.name, plan)
-        sink = self._sink(plan, record, layout)
-        name = f"{self.topology.name}.{self.table.name}"
-        spark = open_session(name, partitions=record.partitions, scratch=self.scratch, engine=self.table.engine)
-        try:
-            if not is_local(str(spark.sparkContext.master)):
-                check_executors(spark, self.checkpoint.spark)
-            while not self.stop.is_set():
-                if sink.void:
-                    record = self._begun(plan)
-                    sink = self._sink(plan, record, layout)
-                    log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=False)
-                    continue  # it may have been stopped meanwhile
-                sink.begin()
-                query = start_query(
-                    spark,
-                    plan,
-                    record.settled,
-                    servers=self.topology.log.bootstrap_servers,
-                    partitions=record.partitions,
-                    checkpoint=str(self.checkpoint.spark),
-                    sink=sink,
-                    ends=ends,
-                    engine=self.table.engine,
-                    max_changes=self.table.max_changes_per_batch,
-                    tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
-                )
-                self.metrics.health.goes_on(_START)
-                self.metrics.health.ready()
-                self._watch(query, sink, schemas)
-        except TailorbirdError:
-            if not self.stop.is_set():  # a server that is away while we stop is no failure of ours
-                raise
-        except Exception as error:
-            if self.stop.is_set():  # the JVM got the signal as well, and went before us
-                log.info("stopped while busy", reason=cause_of(error))
-                return
-            if (code := jvm_exit_code(spark, patience=2.0)) is not None:
-                hint = f"see {spark_log(self.scratch)}; 3 is want of memory: a lower max_changes_per_batch needs less"
-                raise Fatal(f"Spark's JVM ended with exit code {code}", hint) from error
-            if sink.failure is None:
-                with contextlib.suppress(Retriable):  # who is away tells nothing: then Spark's own words must do
-                    self.log.check(self._reading(sink.record), _now_ms())
-            raise sink.failure or Fatal(f"Spark: {cause_of(error)}", remedy_for(error)) from error
-        finally:
-            schemas.close()
-            if not self.stop.is_set():
-                close_session(spark)
-
-    def _warn(self, drifted: Sequence[str]) -> None:
-        """Tell each thing that schemas say of used columns once."""
-        for one in sorted(set(drifted) - self.drifted):
-            log.warning("schema changed", table=self.table.name, what=one)
-        self.drifted = frozenset(drifted)
-        self.metrics.drifted(len(drifted))
-
-    def _watch(self, query: Any, sink: Any, schemas: SchemaFollower) -> None:
-        """Wait for the end, telling now and then how it goes; pyspark's exception if the query fails.
-
-        It ends as well where the query must be started anew.
-        """
-        from joins.engine.spark_query import reports  # as in `_stream`
-
-        told, batch = time.monotonic(), -1
-        while not self.stop.is_set() and not sink.ends:
-            try:
-                if query.awaitTermination(_FOLLOW_EVERY):
-                    return
-            except Exception:
-                if sink.ends:  # the batch behind a marker was begun, and left to the next query
-                    return
-                raise
-            sink.follow_positions()
-            self.metrics.lag(sink.lags())
-            if (drifted := schemas.news()) is not None:
-                self._warn(drifted)
-            if time.monotonic() - told < _TELL_EVERY:
-                continue
-            told = time.monotonic()
-            self._check_log(sink.record)
-            if found := reports(query, batch):
-                batch = found[-1]["batchId"]
-                self._tell(found, sink)
-        query.stop()
-
-    def _tell(self, found: Sequence[Mapping[str, Any]], sink: Any) -> None:
-        """Log and count the newest batch; `batches` and their mean `milliseconds` are of all since it was last told."""
-        told = progress_of(found[-1], sink.state)
-        self.metrics.progress(told)
-        log.info(
-            "batch",
-            table=self.table.name,
-            number=told.batch,
-            changes=told.changes,
-            rows_put=sink.total.rows_put,
-            rows_deleted=sink.total.rows_gone,
-            dead_letters=sink.total.refused,
-            changes_per_second=round(told.changes_per_second),
-            behind=told.behind,
-            state_rows=sum(operator.rows or 0 for operator in told.operators),
-            state_bytes=sum(operator.bytes for operator in told.operators),
-            batches=len(found),
-            milliseconds=mean_milliseconds(found),
-        )
-
-    def _tell_waiting(self, reason: str) -> None:
-        self.metrics.health.waits(_START, reason, time.monotonic())
-        log.info("waiting", table=self.table.name, reason=reason)
-
-    def _teller(self) -> Callable[[str], None]:
-        """A function that logs what is waited for: at once, when it changes, and every ten seconds."""
-        last = [("", 0.0)]
-
-        def tell(what: str) -> None:
-            self.metrics.health.waits(_START, what, time.monotonic())
-            if what != last[0][0] or time.monotonic() - last[0][1] > _TELL_EVERY:
-                log.info("waiting", table=self.table.name, reason=what, remedy="is `tailorbird capture` running?")
-                last[0] = (what, time.monotonic())
-
-        return tell
-
-
-def _partitions(engine: Engine) -> int:
-    """How many partitions the state has, for good: a Python one costs half a core in small batches."""
-    cores = os.cpu_count() or 1
-    return max(2, cores // 2) if engine == "jvm" else max(1, cores // 2)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

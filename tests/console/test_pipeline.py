@@ -11,8 +11,8 @@ import pytest
 
 from cdc.process.file_running import ended
 from cdc.topology.reader import read_topology
-from console.pipeline import proc_pipeline
-from console.pipeline.proc_pipeline import Pipeline
+from cdc.words.errors import Fatal
+from console.pipeline.proc_pipeline import Pipeline, parts
 from tests.support.waiting import wait_for
 
 TOPOLOGY = read_topology(
@@ -37,11 +37,10 @@ with announced("t", "capture s", 0):
 """
 
 
-def pipeline_of(folder: Path, statement: str, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+def pipeline_of(folder: Path, statement: str) -> Pipeline:
     """A pipeline whose capture ends at once in its own way; its join runs on."""
-    monkeypatch.setattr(proc_pipeline, "_LONGEST_PAUSE", 0.01)
     made = Pipeline(TOPOLOGY, home=folder)
-    made._pauses["capture s"] = 0.01
+    made._restarts.longest = 0.01
     capture = (sys.executable, "-c", PART.replace("RAISE", statement), str(folder / "tries"))
     join = (sys.executable, "-c", "import time; time.sleep(100)")
     made.parts = [replace(made.part("capture s"), command=capture), replace(made.part("join wide"), command=join)]
@@ -63,10 +62,10 @@ def checked(pipeline: Pipeline, condition: Callable[[], object], otherwise: str)
     wait_for(holds, otherwise, 60)
 
 
-def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path) -> None:
     """Whatever position stands in it; the rest of the pipeline runs on, and the reason is there for `status`."""
     statement = 'raise Fatal(f"purged behind {number}", "position_lost: resnapshot")'
-    with pipeline_of(tmp_path, statement, monkeypatch) as pipeline:
+    with pipeline_of(tmp_path, statement) as pipeline:
         pipeline.start()
         checked(pipeline, lambda: pipeline.down, "it is started again and again")
         assert pipeline.down == {"capture s": "purged behind 2; position_lost: resnapshot"}
@@ -87,9 +86,51 @@ def test_three_times_the_same_fatal_reason_and_it_stays_down(tmp_path: Path, mon
         "sys.exit(1)",
     ],
 )
-def test_what_may_pass_is_started_again(statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_pass_is_started_again(statement: str, tmp_path: Path) -> None:
     """A server that is away, another reason each time, a crash: the next start may be the one that goes well."""
-    with pipeline_of(tmp_path, statement, monkeypatch) as pipeline:
+    with pipeline_of(tmp_path, statement) as pipeline:
         pipeline.start()
         checked(pipeline, lambda: tries(tmp_path) >= 5, "it is not started again")
         assert pipeline.down == {}
+
+
+def test_who_is_used_wrongly_stays_down_and_the_others_run_on(tmp_path: Path) -> None:
+    """Exit 2: to start it again repeats the mistake. Whoever can do nothing without it asks `must_run`."""
+    with pipeline_of(tmp_path, "print('no such table'); sys.exit(2)") as pipeline:
+        pipeline.start()
+        checked(pipeline, lambda: pipeline.down, "it is started again and again")
+        for _ in range(20):
+            pipeline.check()
+        assert (tries(tmp_path), pipeline.down) == (1, {"capture s": "no such table"})
+        assert pipeline.alive("join wide")
+        with pytest.raises(Fatal, match="capture s can not run: no such table"):
+            pipeline.must_run()
+
+
+@pytest.mark.parametrize(("isolation", "names"), [("shared", ["joins"]), ("process", ["join narrow", "join wide"])])
+def test_tables_share_a_process_unless_told_otherwise(isolation: str, names: list[str], tmp_path: Path) -> None:
+    """A port for each table either way, by which `status` finds it under its own name."""
+    topology = read_topology(
+        f"""
+name: t
+sources: {{s: {{type: mysql, hostname: h, username: u, password: p, database: d, tables: [a], server_id: 1}}}}
+joins: {{isolation: {isolation}}}
+tables:
+  narrow: {{query: SELECT a.id FROM s.a a, row_key: [id]}}
+  wide: {{query: SELECT a.id FROM s.a a, row_key: [id]}}
+""",
+        file="t.yml",
+        environ={},
+    )
+    joins = [part for part in parts(topology, home=tmp_path) if part.stage == "join"]
+    assert [part.name for part in joins] == names
+    served = [name for part in joins for name in part.serves]
+    assert served == ["join narrow", "join wide"]
+    for part in joins:
+        asked = list(part.command)
+        assert [asked[n + 1] for n, word in enumerate(asked) if word == "--table"] == [
+            name.removeprefix("join ") for name in part.serves
+        ]
+        assert [asked[n + 1] for n, word in enumerate(asked) if word == "--metrics-port"] == [
+            str(port) for port in part.serves.values()
+        ]

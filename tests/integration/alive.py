@@ -23,13 +23,12 @@ from confluent_kafka.admin import AdminClient
 from pymysql.constants import ER
 
 from cdc.process.file_topology import load_topology
-from cdc.words.errors import Fatal
 from cdc.words.naming import change_topic, dead_letter_topic
 from cdc.words.schema import TableId
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import verdict, wait_until_quiet
 from console.demo.mysql_demo import MySqlShop
-from console.pipeline.proc_pipeline import Pipeline
+from console.pipeline.proc_pipeline import Part, Pipeline
 from console.stack.settings import LOAD_LOGIN
 from console.status.http_metrics import read_metrics
 from tests.support.waiting import wait_for
@@ -115,7 +114,7 @@ tables:
         def more(changes: int) -> None:
             wanted = done[0] + changes
             wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic stands still", 120)
-            self.pipeline.check()
+            self.pipeline.must_run()
             assert not failed
 
         writer = threading.Thread(target=write, name="traffic")
@@ -139,15 +138,21 @@ tables:
 
     def planned(self) -> bool:
         """Whether the joins know their tables, and where the log ends that their first version must show."""
-        self.pipeline.check()
-        logs = [self.pipeline.part(f"join {table}").log for table in self.engines]
-        return all(log.exists() and "event=joining" in log.read_text() for log in logs)
+        self.pipeline.must_run()
+        log = self._join.log
+        told = log.read_text() if log.exists() else ""
+        return all(f"event=joining table={table} " in told for table in self.engines)
 
     def joining(self) -> bool:
         """Whether the join has written rows."""
-        self.pipeline.check()
-        joins = [part for part in self.pipeline.parts if part.stage == "join"]
-        return all(read_metrics(part.metrics_port).get("tailorbird_joined_rows_total", 0) for part in joins)
+        self.pipeline.must_run()
+        ports = self._join.serves.values()
+        return all(read_metrics(port).get("tailorbird_joined_rows_total", 0) for port in ports)
+
+    @property
+    def _join(self) -> Part:
+        (join,) = [part for part in self.pipeline.parts if part.stage == "join"]
+        return join
 
     def joined(self, *options: str, more: str | None = None) -> None:
         """Start the join again with options; `more`: with further columns, which all that follows knows of."""
@@ -169,12 +174,10 @@ tables:
         """What the join says that ends by itself, as one that is used wrongly; other ends are tried again."""
         deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
-            try:
-                self.pipeline.check()
-            except Fatal as error:
-                if not error.message.startswith("join wide can not run"):
-                    raise
-                return self.pipeline.last_words("join wide")
+            self.pipeline.check()
+            if self.pipeline.down:
+                assert list(self.pipeline.down) == ["join wide"]
+                return self.pipeline.down["join wide"]
             time.sleep(0.2)
         raise AssertionError("the join goes on")
 

@@ -25,7 +25,8 @@ def test_columns_come_change_and_go_under_traffic(
 
     def metrics() -> dict[str, float]:
         (join,) = [part for part in one.pipeline.parts if part.stage == "join"]
-        return read_metrics(join.metrics_port)
+        (port,) = join.serves.values()
+        return read_metrics(port)
 
     try:
         one.sql("shop", "ALTER TABLE products ADD COLUMN short_lived INT")

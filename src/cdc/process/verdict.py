@@ -33,12 +33,17 @@ class Standing:
     patience: float = 30.0
     longest: float = 600.0
     _ready: bool = field(default=False, init=False)
+    _down: str = field(default="", init=False)
     _begun: float | None = field(default=None, init=False)
     _waits: dict[Hashable, tuple[float, str]] = field(default_factory=dict, init=False)
 
     def ready(self) -> None:
         """It has all that it needs, and takes what comes from now on."""
         self._ready = True
+
+    def down(self, why: str) -> None:
+        """It does not go on before somebody has mended what is wrong."""
+        self._down = why
 
     def waits(self, key: Hashable, why: str, now: float) -> None:
         """A server is away; told again and again while it is."""
@@ -59,6 +64,8 @@ class Standing:
 
     def judge(self, now: float) -> Verdict:
         """Whether data moves or could, and why not."""
+        if self._down:
+            return Verdict(status="stuck", reason=self._down)
         waits = sorted(self._waits.values())
         if waits and now - waits[0][0] > self.patience:
             since, why = waits[0]

@@ -16,7 +16,7 @@ from cdc.topology.reader_foreign import foreign_table
 from cdc.topology.reader_names import check_names
 from cdc.topology.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
 from cdc.topology.reader_rules import read_rule
-from cdc.topology.reader_servers import read_hbase, read_log, read_solr
+from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
 from cdc.topology.topology import Dashboard, Index, SnapshotMode, Source, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
 from cdc.words.filters import FilterPolicy, TableRule
@@ -47,6 +47,7 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
     log = top.take("log", read_log, read_log(None))
     hbase = top.take("hbase", read_hbase, read_hbase(None))
     solr = top.take("solr", read_solr, read_solr(None))
+    joins = top.take("joins", read_joins, read_joins(None))
     no_tables: Mapping[str, Table] = {}
     tables = top.take("tables", lambda v: _tables(v, sources), no_tables if foreign else REQUIRED)
     no_indexes: Mapping[str, Index] = {}
@@ -65,6 +66,7 @@ def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topolo
         indexes=indexes,
         dashboards=dashboards,
         foreign_tables=foreign,
+        joins=joins,
         lines=reader.lines,
     )
     _check_references(topology)

@@ -1,10 +1,10 @@
-"""Reads `log:`, `hbase:` and `solr:` of a topology file; `cdc.topology.reader` has the rest and the errors' form."""
+"""Reads `log:`, `hbase:`, `solr:`, `joins:` of a topology file; the rest, and its errors: `cdc.topology.reader`."""
 
 from __future__ import annotations
 
 import re
 
-from cdc.topology.topology import HBase, Log, Solr
+from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
 from cdc.topology.values import Value
 
 
@@ -61,3 +61,13 @@ def read_solr(value: Value | None) -> Solr:
     )
     s.end()
     return solr
+
+
+def read_joins(value: Value | None) -> Joins:
+    """`joins:`, or its defaults."""
+    if value is None:
+        return Joins()
+    s = value.section()
+    isolation: Isolation = s.take("isolation", lambda v: v.one_of("shared", "process"), "shared")
+    s.end()
+    return Joins(isolation=isolation)

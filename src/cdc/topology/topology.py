@@ -17,6 +17,7 @@ SinkKind = Literal["hbase", "kafka"]
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
 PollMode = Literal["updated_at", "feed"]
+Isolation = Literal["shared", "process"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,13 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Joins:
+    """How the tables' joins run: all in one Spark application (`shared`), or each in a process of its own."""
+
+    isolation: Isolation = "shared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
     """A Solr collection over an aggregated table; `search` are the columns found by words, `commit_within` seconds.
 
@@ -185,6 +193,7 @@ class Topology:
     indexes: Mapping[str, Index]
     dashboards: Mapping[str, Dashboard]
     foreign_tables: Mapping[str, ForeignTable] = field(default_factory=dict)
+    joins: Joins = Joins()
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def line(self, path: str) -> int:

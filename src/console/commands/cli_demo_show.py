@@ -142,7 +142,7 @@ class _Demo:
             with _bar(self._console) as bar:
                 task = bar.add_task("the first snapshot, beside live traffic", total=orders)
                 while (found := counts(pipeline))["indexed"] == 0 and not self._stop.wait(0.3):
-                    pipeline.check()
+                    pipeline.must_run()
                     bar.update(task, completed=min(found["captured"], orders))
             begun = changes()
         self._console.print(f"{begun:,} changes were made beside the first snapshot")
@@ -185,7 +185,7 @@ class _Demo:
                 sampler.committed(change, self._shop.apply(change))
                 found.kinds[change.kind] = found.kinds.get(change.kind, 0) + 1
                 if line.is_due():
-                    self._pipeline.check()
+                    self._pipeline.must_run()
                     numbers = {"changes": sum(found.kinds.values()), **counts(self._pipeline)}
                     line.say(_line(numbers, freshness.samples_ms(), page))
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.kinds.items()))

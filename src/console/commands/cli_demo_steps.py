@@ -58,10 +58,10 @@ def counts(pipeline: Pipeline) -> dict[str, int]:
     for part in pipeline.parts:
         if part.stage not in {stage for stage, _ in COUNTERS.values()}:
             continue
-        metrics = read_metrics(part.metrics_port)
-        for name, (stage, counter) in COUNTERS.items():
-            if part.stage == stage:
-                totals[name] += int(metrics.get(counter, 0))
+        for metrics in map(read_metrics, part.serves.values()):
+            for name, (stage, counter) in COUNTERS.items():
+                if part.stage == stage:
+                    totals[name] += int(metrics.get(counter, 0))
     return totals
 
 
@@ -130,7 +130,7 @@ def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, wa
     deadline = time.monotonic() + _STANDSTILL
     with PositionsReader(topology) as positions:
         while time.monotonic() < deadline:
-            pipeline.check()
+            pipeline.must_run()
             if (now := counts(pipeline)) != seen:
                 seen, deadline = now, time.monotonic() + _STANDSTILL
             try:

@@ -19,8 +19,9 @@ def run(
     file: str = typer.Argument(help="The topology, e.g. topologies/shop.yml."),
     page_port: int = typer.Option(0, "--page-port", min=0, max=65535, help="Serve the first dashboard there, too."),
 ) -> None:
-    """Run every process of a topology until Ctrl-C; one that dies is restarted, unless it fails three times for the
-    same reason. On a terminal the processes are shown as they stand; else what changes is a line.
+    """Run every process of a topology until Ctrl-C; one that dies is restarted, unless it is used wrongly or fails
+    three times for the same reason; the others run on. On a terminal the processes are shown as they stand; else what
+    changes is a line.
 
     Example: tailorbird run topologies/shop.yml
     """
@@ -44,6 +45,8 @@ def run(
         show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
         while not stopped.wait(1.0):
             pipeline.check()
+            if len(pipeline.down) == len(pipeline.parts):
+                pipeline.must_run()
             show(asked_parts(topology))
 
 

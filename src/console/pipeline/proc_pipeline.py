@@ -1,4 +1,4 @@
-"""The processes of one topology: capture per source, join per table, index per index; started, watched, stopped.
+"""The processes of one topology: one per source, one for all joins, one per index; started, watched, stopped.
 
 Every child gets SIGTERM when this process dies, however it dies (Linux's PR_SET_PDEATHSIG), so that no second capture
 or join is left behind.
@@ -8,82 +8,94 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from cdc.process.file_running import ended
+from cdc.process.restarts import Restarts
 from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, UsageError
 
 _log = structlog.get_logger()
 _PR_SET_PDEATHSIG = 1
 _USAGE = UsageError.exit_code
-_LONGEST_PAUSE = 30.0
-_SAME_REASON = 3  # times in a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One process of a pipeline: its name (`capture shop`), how it starts, where it logs, its metrics port or 0."""
+    """One process of a pipeline: its name (`capture shop`), how it starts, where it logs.
+
+    `serves`: as what `status` knows it, with the metrics port of each (`join orders_wide`); most serve one thing, by
+    their own name.
+    """
 
     name: str
     stage: str
     command: tuple[str, ...]
     log: Path
-    metrics_port: int
+    serves: Mapping[str, int]
 
 
 def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
     """Every process that a topology needs, in the order of the flow; its first dashboard too if given a port."""
-    found: list[tuple[str, str, tuple[str, ...]]] = []
-    for source in topology.sources:
-        found.append(("capture", source, ("ingest", topology.file, "--source", source)))
-    for table in topology.tables:
-        found.append(("join", table, ("joins", topology.file, "--table", table)))
-    for index in topology.indexes:
-        found.append(("index", index, ("indexer", topology.file, "--index", index)))
-    logs = home / "logs" / topology.name
-    result = []
-    for stage, name, arguments in found:
-        port = _free_port()
-        command = (sys.executable, "-m", *arguments, "--metrics-port", str(port))
-        log = logs / f"{stage}-{name}.log"
-        result.append(Part(name=f"{stage} {name}", stage=stage, command=command, log=log, metrics_port=port))
+    found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+    found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in topology.sources]
+    tables = list(topology.tables)
+    shared = [tables] if topology.joins.isolation == "shared" and tables else [[name] for name in tables]
+    for names in shared:
+        asked = [word for name in names for word in ("--table", name)]
+        found.append(("join", tuple(names), ("joins", topology.file, *asked)))
+    found += [("index", (name,), ("indexer", topology.file, "--index", name)) for name in topology.indexes]
+    result = [_part(stage, names, arguments, home / "logs" / topology.name) for stage, names, arguments in found]
     if page_port and topology.dashboards:
         command = (sys.executable, "-m", "console", "dashboard", topology.file, "--port", str(page_port))
-        result.append(Part(name="page", stage="page", command=command, log=logs / "page.log", metrics_port=0))
+        log = home / "logs" / topology.name / "page.log"
+        result.append(Part(name="page", stage="page", command=command, log=log, serves={}))
     return result
+
+
+def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path) -> Part:
+    serves = {f"{stage} {name}": _free_port() for name in names}
+    ports = [word for port in serves.values() for word in ("--metrics-port", str(port))]
+    return Part(
+        name=f"{stage} {names[0]}" if len(names) == 1 else f"{stage}s",
+        stage=stage,
+        command=(sys.executable, "-m", *arguments, *ports),
+        log=logs / (f"{stage}-{names[0]}.log" if len(names) == 1 else f"{stage}s.log"),
+        serves=serves,
+    )
 
 
 class Pipeline:
     """Starts and watches the parts; use as a context manager, which stops what still runs.
 
-    `check` restarts a part that died of a passing fault, after a pause that doubles up to 30 s; a part that says that
-    it is used wrongly (exit 2) is not restarted: Fatal. One that ended three times in a row for the same Fatal reason
-    stays `down`, with that reason: to start it again repeats what nobody has mended.
+    `check` restarts a part that died of a passing fault, after a pause that doubles up to 30 s. One that says that it
+    is used wrongly (exit 2), or that ended three times in a row for the same Fatal reason, stays `down`, with that
+    reason: to start it again repeats what nobody has mended. The others run on.
     """
 
     def __init__(
         self, topology: Topology, *, home: Path, page_port: int = 0, environ: dict[str, str] | None = None
     ) -> None:
         self.parts = parts(topology, home=home, page_port=page_port)
-        self.down: dict[str, str] = {}
         self._topology, self._home = topology.name, home
-        self._ends: dict[str, tuple[str, int]] = {}
+        self._restarts = Restarts()
         self._seen = {name: end.at_ms for name, end in ended(topology.name, home).items()}
         self.environ = {**os.environ, "TAILORBIRD_HOME": str(home), **(environ or {})}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._pauses: dict[str, float] = {}
-        self._due: dict[str, float] = {}
+
+    @property
+    def down(self) -> dict[str, str]:
+        """The parts that are not started again, and why."""
+        return self._restarts.down
 
     def __enter__(self) -> Pipeline:
         return self
@@ -102,6 +114,8 @@ class Pipeline:
         """Start one part; its output is appended to its log."""
         part = self.part(name)
         part.log.parent.mkdir(parents=True, exist_ok=True)
+        self._restarts.began(name, time.monotonic())
+        self.down.pop(name, None)
         with part.log.open("ab") as log:
             self._running[name] = subprocess.Popen(
                 part.command,
@@ -125,6 +139,10 @@ class Pipeline:
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
+    def pid(self, name: str) -> int:
+        """The process of a part that was started; KeyError for another."""
+        return self._running[name].pid
+
     def kill(self, name: str) -> None:
         """SIGKILL a part and all its children, as a crash would."""
         process = self._running.pop(name)
@@ -132,42 +150,36 @@ class Pipeline:
         process.wait()
 
     def check(self) -> None:
-        """Restart what died; call it now and then. Fatal when a part can not run as it is configured."""
+        """Restart what died; call it now and then."""
         now = time.monotonic()
         for name, process in list(self._running.items()):
             code = process.poll()
-            if code is None:
+            if code is None or name in self.down or self._restarts.waits(name):
                 continue
+            said = self.last_words(name)
             if code == _USAGE:
-                raise Fatal(f"{name} can not run: {self.last_words(name)}", f"see {self.part(name).log}")
+                self._restarts.stays_down(name, said)
+            elif self._restarts.ended(name, now, fatal=self._fatal(name)):
+                _log.warning("part ended, to be restarted", part=name, code=code, said=said)
             if name in self.down:
-                continue
-            if name not in self._due:
-                if self._repeats(name):
-                    _log.error("part stays down", part=name, said=self.down[name], log=str(self.part(name).log))
-                    continue
-                pause = self._pauses.get(name, 0.5)
-                self._pauses[name] = min(pause * 2, _LONGEST_PAUSE)
-                self._due[name] = now + pause
-                _log.warning("part ended, to be restarted", part=name, code=code, said=self.last_words(name))
-            elif now >= self._due[name]:
-                del self._due[name]
-                self.start_part(name)
+                _log.error("part stays down", part=name, said=self.down[name], log=str(self.part(name).log))
+        for name in self._restarts.due(now):
+            self.start_part(name)
 
-    def _repeats(self, name: str) -> bool:
-        """Whether a part that has just ended is one that stays down from now on."""
-        end = ended(self._topology, self._home).get(name)
-        # one that was killed leaves the error of an earlier end behind
-        if end is None or end.kind != Fatal.__name__ or end.at_ms == self._seen.get(name):
-            self._ends.pop(name, None)
-            return False
-        self._seen[name] = end.at_ms
-        reason = re.sub(r"\d+", "#", end.said)  # a position in it may have moved on
-        before, times = self._ends.get(name, (reason, 0))
-        self._ends[name] = reason, (times + 1 if before == reason else 1)
-        if self._ends[name][1] >= _SAME_REASON:
-            self.down[name] = end.said
-        return name in self.down
+    def must_run(self) -> None:
+        """`check`; Fatal where a part stays down, for whoever can do nothing without it."""
+        self.check()
+        for name, said in self.down.items():
+            raise Fatal(f"{name} can not run: {said}", f"see {self.part(name).log}")
+
+    def _fatal(self, name: str) -> str | None:
+        """What a part that has just ended said, where that is Fatal; one killed leaves an older end behind."""
+        ends = ended(self._topology, self._home)
+        fresh = [end for one in self.part(name).serves if (end := ends.get(one)) and end.at_ms != self._seen.get(one)]
+        for end in fresh:
+            self._seen[end.part] = end.at_ms
+        last = max(fresh, key=lambda end: end.at_ms, default=None)
+        return last.said if last is not None and last.kind == Fatal.__name__ else None
 
     def last_words(self, name: str) -> str:
         """The last line of a part's log."""

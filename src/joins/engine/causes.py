@@ -16,6 +16,8 @@ _HEADING = re.compile(
     r"(?P<name>[A-Z]\w*(?:Error|Exception|Failure|Throwable)|Fatal|Retriable)"
     r"(?::\s*(?P<said>.*))?$"
 )
+# what Spark puts around a query's failure, with an id that is another at every start
+_WRAPPED = re.compile(r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: | SQLSTATE: \w{5}")
 _SNAPSHOT = "first `tailorbird snapshot TOPOLOGY source.table` of the topic's table, then `tailorbird join … --rebuild`"
 _REMEDIES = (
     (
@@ -35,7 +37,7 @@ _REMEDIES = (
 
 def cause_of(error: BaseException) -> str:
     """The innermost cause in one line: the exception's name and what it says."""
-    return _cause(str(error)) or type(error).__name__
+    return _cause(_WRAPPED.sub("", str(error))) or type(error).__name__
 
 
 def remedy_for(error: BaseException) -> str:

@@ -6,6 +6,7 @@ Works both ways: `python -m joins`, which starts the JVM itself, and `spark-subm
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -72,9 +73,17 @@ def spark_log(scratch: Path) -> Path:
     return scratch / "spark.log"
 
 
-def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine, jvm: str = "") -> SparkSession:
+def open_session(
+    name: str,
+    *,
+    partitions: int,
+    scratch: Path,
+    engine: Engine,
+    jvm: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
     """A session that can read Kafka and run an engine; `partitions` of every shuffle, `scratch` for Spark's files that
-    need not last, `jvm` more options for a JVM that it starts.
+    need not last, `jvm` more options for a JVM that it starts, `settings` more of Spark's.
 
     UsageError when the connector's jars or Java are missing.
     """
@@ -85,7 +94,8 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine, j
     empty_folder(scratch)
     given = _submitted_settings() if submitted else {}
     builder = SparkSession.builder.appName(name)
-    for key, value in STREAMING.items():
+    memory = {} if submitted else {"spark.driver.memory": "1g"}
+    for key, value in {**STREAMING, **memory, **(settings or {})}.items():
         builder = builder.config(key, given.get(key, value))
     if not submitted:
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
@@ -103,7 +113,6 @@ def open_session(name: str, *, partitions: int, scratch: Path, engine: Engine, j
         for jar in jars:
             session.sql(f"ADD JAR '{jar}'")
     else:
-        builder = builder.config("spark.driver.memory", "1g")
         if local:
             # Hadoop makes its file systems before Spark has added any jar, and only this path's classes are archived
             builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars_of("jvm"))))

@@ -1,4 +1,4 @@
-"""`tailorbird join`: keep one joined table."""
+"""`tailorbird join`: keep joined tables."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import typer
 def join(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     table: Annotated[
-        str | None, typer.Option("--table", help="Which table; may be left out when there is one only.")
+        list[str] | None, typer.Option("--table", help="Which table; again for more. Left out: all of them.")
     ] = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Forget the state, read the log from its beginning, replace every row.")
     ] = False,
     metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve /metrics and /health here on 127.0.0.1; 0: nowhere.")
-    ] = 0,
+        list[int] | None,
+        typer.Option("--metrics-port", help="Serve /metrics and /health here on 127.0.0.1, a port for each table."),
+    ] = None,
 ) -> None:
-    """Keep one joined table in HBase equal to its SELECT over the sources; `tailorbird apply` comes first.
+    """Keep joined tables in HBase equal to their SELECTs over the sources; `tailorbird apply` comes first.
 
-    Runs until SIGTERM or Ctrl-C. However it ends, the next start goes on from its checkpoint. One process per table.
+    Runs until SIGTERM or Ctrl-C. However it ends, the next start goes on from the checkpoints. Several tables share one
+    Spark application; no two processes may have the same table.
 
     Example: tailorbird join topologies/shop.yml --table orders_wide
     """
@@ -31,4 +33,4 @@ def join(
     with extras_named("joins"):
         from joins.run import run
 
-        run(file, table, rebuild=rebuild, metrics_port=metrics_port)
+        run(file, table or [], rebuild=rebuild, ports=metrics_port or [])

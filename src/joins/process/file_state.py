@@ -1,0 +1,25 @@
+"""The folder in which a table's join keeps what it has read, and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from cdc.process.file_topology import home
+from cdc.topology.topology import Table, Topology
+from joins.engine.file_checkpoint import QueryCheckpoint
+
+
+def checkpoint_folder(topology: Topology, table: Table) -> Path:
+    """Where it is."""
+    return home() / "checkpoints" / topology.name / table.name
+
+
+def forget_state(topology: Topology, tables: Iterable[Table]) -> None:
+    """Have the next joins read the log from its beginning; UsageError where one of them runs."""
+    for table in tables:
+        checkpoint = QueryCheckpoint(checkpoint_folder(topology, table))
+        try:
+            checkpoint.clear()
+        finally:
+            checkpoint.close()

@@ -1,0 +1,100 @@
+"""The tables of one process: a thread and a query each in one Spark application; one that fails leaves the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+import structlog
+
+from cdc.process.file_running import announced
+from cdc.process.restarts import Restarts
+from cdc.topology.topology import Table, Topology
+from cdc.words.errors import Fatal, TailorbirdError, UsageError
+from joins.engine.http_metrics import JoinMetrics
+from joins.process.spark_application import Application
+from joins.process.spark_join import TableJoin
+from joins.query.sql import parse_query
+
+_LOOK_EVERY = 0.2
+
+log = structlog.get_logger()
+
+
+def join_table(topology: Topology, table: Table, stop: threading.Event, *, spark: Application, port: int) -> None:
+    """Join one table, alone in its process, until `stop`; TailorbirdError when it can not begin or must not go on."""
+    metrics = JoinMetrics(table.name, port)
+    with announced(topology.name, f"join {table.name}", port):
+        parse_query(topology, table)
+        _run(topology, table, stop, spark=spark, metrics=metrics)
+
+
+class TableJoins:
+    """Many tables in one application until `stop`: each says for itself that it runs, how it is, and why it ended.
+
+    One that ends by itself begins again, as `Restarts` says; one that is used wrongly stays down. All of them end with
+    the application's JVM, and the last that can run ends the process.
+    """
+
+    def __init__(
+        self, topology: Topology, ports: Mapping[str, int], stop: threading.Event, *, spark: Application
+    ) -> None:
+        self._topology, self._ports, self._stop, self._spark = topology, ports, stop, spark
+        self._metrics = {name: JoinMetrics(name, port) for name, port in ports.items()}
+        self._runs: dict[str, Future[None]] = {}
+        self._restarts = Restarts()
+
+    def run(self) -> None:
+        """Until `stop`. Fatal when the JVM has ended; the last table's error when none can run any more."""
+        with ThreadPoolExecutor(len(self._ports), "join") as pool:
+            try:
+                for name in self._ports:
+                    self._begin(name, pool)
+                while not self._stop.wait(_LOOK_EVERY):
+                    self._look(pool)
+            finally:
+                self._stop.set()  # the threads end, else the pool would wait for them for ever
+
+    def _begin(self, name: str, pool: Executor) -> None:
+        self._restarts.began(name, time.monotonic())
+        self._runs[name] = pool.submit(self._joined, name)
+
+    def _joined(self, name: str) -> None:
+        table = self._topology.tables[name]
+        with announced(self._topology.name, f"join {name}", self._ports[name]):
+            parse_query(self._topology, table)
+            _run(self._topology, table, self._stop, spark=self._spark, metrics=self._metrics[name])
+
+    def _look(self, pool: Executor) -> None:
+        """Judge what has ended, and begin again what is due."""
+        for name, run in self._runs.items():
+            if run.done() and name not in self._restarts.down and not self._restarts.waits(name):
+                self._judge(name, run.exception())
+        for name in self._restarts.due(time.monotonic()):
+            self._begin(name, pool)
+
+    def _judge(self, name: str, error: BaseException | None) -> None:
+        if self._stop.is_set():
+            return
+        if self._spark.exit_code() is not None or not isinstance(error, TailorbirdError):
+            # nothing in this process can go on, or we do not know what can
+            raise error or Fatal(f"the join of {name} ended without a word", "see its log, and tell us")
+        if error.exit_code == UsageError.exit_code:
+            self._restarts.stays_down(name, str(error))
+        elif self._restarts.ended(name, time.monotonic(), fatal=str(error) if isinstance(error, Fatal) else None):
+            log.warning("join ended, to be started again", table=name, said=str(error))
+            return
+        self._metrics[name].health.down(str(error))
+        log.error("join stays down", table=name, said=str(error))
+        if len(self._restarts.down) == len(self._ports):
+            raise error
+
+
+def _run(topology: Topology, table: Table, stop: threading.Event, *, spark: Application, metrics: JoinMetrics) -> None:
+    join = TableJoin(topology, table, stop, spark=spark, metrics=metrics)
+    try:
+        join.run()
+    finally:
+        join.close()

@@ -1,0 +1,30 @@
+"""Where a table's rows go."""
+
+from __future__ import annotations
+
+from cdc.topology.topology import Table, Topology
+from cdc.words.naming import hbase_table, layouts_table, upsert_topic
+from joins.stores.hbase_sink import HBaseTarget
+from joins.stores.hbase_table import HBaseConnection, JoinedTable
+from joins.stores.kafka_sink import KafkaTarget
+from joins.stores.kafka_table import UpsertTopic
+from joins.stores.seams import Target
+
+
+def target_of(topology: Topology, table: Table) -> Target:
+    """HBase's table, or the topic of a table whose `sink` is kafka."""
+    if table.sink == "kafka":
+        log = topology.log
+        topic = upsert_topic(topology.name, table.name)
+        return KafkaTarget(
+            UpsertTopic(log.bootstrap_servers, topic, partitions=log.partitions, replication=log.replication_factor)
+        )
+    joined = JoinedTable(
+        HBaseConnection(topology.hbase.thrift),
+        table=hbase_table(topology.name, table.name),
+        layouts=layouts_table(topology.name),
+        name=table.name,
+        family=table.family,
+        buckets=table.salt_buckets,
+    )
+    return HBaseTarget(joined, topology.log.bootstrap_servers)

@@ -1,0 +1,84 @@
+"""Many tables in one Spark application, on real servers: what ends one query leaves the others alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cdc.process.file_running import ended, running
+from cdc.process.file_topology import load_topology
+from console.commands.cli_apply import provision
+from tests.integration.test_join import History, Joined, oracle
+from tests.integration.test_join_failures import jvm_of
+from tests.integration.test_operation import ask
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+MORE = """
+  near: {query: 'SELECT n.id, n.name FROM shop.near n', row_key: [id]}
+  far_in_python: {query: 'SELECT f.id, r.name FROM shop.facts f JOIN crm.far r ON r.id = f.far_id', row_key: [id],
+                  engine: python}
+  misspelt: {query: 'SELECT n.id, n.nmae FROM shop.near n', row_key: [id]}
+  fails: {query: 'SELECT f.id, f.price FROM shop.facts f', row_key: [id]}
+"""
+TABLES = ("wide", "near", "far_in_python", "misspelt", "fails")
+
+
+def test_a_query_that_fails_leaves_the_others_alone(unique: Callable[[str], str], tmp_path: Path) -> None:
+    """A misspelt column and a checkpoint that can not be written put their own tables down, each with its reason; both
+    engines' other queries go on beside them, and all begin again where they were when the JVM was killed."""
+    joined = Joined(unique("many"), tmp_path)
+    joined.file.write_text(joined.file.read_text() + MORE)
+    assert list(provision(load_topology(str(joined.file))))
+    ports = {name: free_port() for name in TABLES}
+    command = [sys.executable, "-m", "joins"]
+    command += [word for name in TABLES for word in ("--table", name, "--metrics-port", str(ports[name]))]
+    history = History(random.Random(31))
+
+    def settles() -> None:
+        joined.publish(history.change(100, ids=6))
+        joined.publish_positions(history)
+        wait_for(lambda: joined.barriers_tell(history), "the barriers never come", seconds=240)
+        assert joined.live() == oracle(joined, history)
+
+    def at_work() -> set[str]:
+        return {one.part.removeprefix("join ") for one in running(joined.name, tmp_path) if not one.dead}
+
+    def down(table: str) -> str:
+        code, said = ask(ports[table], "/health")
+        return said if code == 503 and '"stuck"' in said else ""
+
+    try:
+        process = joined.start(command)
+        settles()
+        assert "nmae" in down("misspelt")
+        assert ended(joined.name, tmp_path)["join misspelt"].kind == "TopologyError"
+        assert at_work() == {"wide", "near", "far_in_python", "fails"}
+
+        commits = tmp_path / "checkpoints" / joined.name / "fails" / "spark" / "commits"
+        wait_for(lambda: any(commits.glob("[0-9]*")), "its query commits nothing")
+        commits.rename(commits.with_name("commits.away"))
+        commits.write_text("a file where Spark has a folder")
+        settles()
+        wait_for(lambda: down("fails"), f"it is started again and again: {joined.said()}", seconds=120)
+        assert at_work() == {"wide", "near", "far_in_python"}
+        settles()
+        assert ask(ports["wide"], "/health")[0] == ask(ports["far_in_python"], "/health")[0] == 200
+
+        os.kill(jvm_of(process.pid), signal.SIGKILL)
+        assert process.wait(60) == 1
+        assert "Spark's JVM ended with exit code -9; see " in joined.said().strip().splitlines()[-1]
+        commits.unlink()
+        commits.with_name("commits.away").rename(commits)
+        joined.start(command)
+        settles()
+        wait_for(lambda: at_work() == {"wide", "near", "far_in_python", "fails"}, "a mended table does not begin")
+    finally:
+        joined.close()
