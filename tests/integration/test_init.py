@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,46 +12,16 @@ from console.cli import app
 from console.starter.guess import guess
 from console.starter.mysql_shape import address_of, read_shape
 from console.starter.settle import settled
-from tests.integration.conftest import connection
-from tests.support.schemas_made import SHAPES, Made
+from tests.integration.made_databases import Makes, made, told
+from tests.support.schemas_made import SHAPES
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def made(stack: Any, unique: Callable[[str], str], request: pytest.FixtureRequest) -> Callable[[Made], str]:
-    """Makes a database of a shape; the URL of it. It is dropped at the end."""
-
-    def make(shape: Made) -> str:
-        name = unique(shape.name)
-        with connection() as connected, connected.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE `{name}` DEFAULT CHARSET utf8mb4")
-            request.addfinalizer(lambda: dropped(name))
-            cursor.execute(f"USE `{name}`")
-            cursor.execute("SET foreign_key_checks = 0")
-            for statement in shape.statements():
-                cursor.execute(statement)
-        return f"mysql://cdc@127.0.0.1:{os.environ['TAILORBIRD_PORT_MYSQL_SHOP']}/{name}"
-
-    return make
-
-
-def dropped(name: str) -> None:
-    with connection() as connected, connected.cursor() as cursor:
-        cursor.execute("SET foreign_key_checks = 0")
-        cursor.execute(f"DROP DATABASE `{name}`")
-
-
-def told(*words: str) -> str:
-    """What a command prints; it must succeed."""
-    result = CliRunner().invoke(app, [*words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+__all__ = ["made"]  # the fixture
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_database_becomes_a_topology(
-    made: Callable[[Made], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+    made: Makes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
     """What is read of a server is what the shape says, and what is written validates; its source is in order."""
     monkeypatch.setenv("MINE", "cdc")
@@ -77,9 +44,7 @@ def test_a_database_becomes_a_topology(
     assert {t.table for t in source.tables} == {t.name for s in drafted.sources for t in drafted.captured(s)}
 
 
-def test_two_databases_and_what_is_wrong(
-    made: Callable[[Made], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source for each; a wrong password, a database that is not there and a server that is away are one line."""
     first, second = made(SHAPES["music"]()), made(SHAPES["trade"]())
     file = tmp_path / "both.yml"

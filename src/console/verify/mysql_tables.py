@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +40,29 @@ def read_tables(source: Source) -> dict[TableId, SourceTable]:
                 " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
                 (table.database, table.table),
             )
-            columns = tuple((str(name), from_mysql(str(type_))) for name, type_ in cursor.fetchall())
-            names = ", ".join(f"`{name}`" for name, _ in columns)
-            cursor.execute(f"SELECT {names} FROM `{table.database}`.`{table.table}`")
+            rule = source.rules.get(table)
+            columns = tuple(_columns(cursor.fetchall(), rule.ignored_columns if rule else ()))
+            names = ", ".join(_read(name, type_) for name, type_ in columns)
+            cursor.execute(f"SELECT {names} FROM {_quoted(table.database)}.{_quoted(table.table)}")
             found[table] = SourceTable(columns=columns, rows=list(cursor.fetchall()))
     return found
+
+
+def _columns(shown: Iterable[tuple[object, object]], ignored: tuple[str, ...]) -> Iterator[tuple[str, LogicalType]]:
+    """The columns that leave the source: those of types that are not captured stay there, as ignored ones do."""
+    for name, column_type in shown:
+        if str(name) in ignored:
+            continue
+        try:
+            yield str(name), from_mysql(str(column_type))
+        except ValueError:
+            continue
+
+
+def _read(name: str, type_: LogicalType) -> str:
+    # the driver gives bits as bytes
+    return f"{_quoted(name)} + 0" if type_.kind == "bool" else _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -18,6 +18,7 @@ from console.verify.mysql_tables import SourceTable
 from joins.truth.sql_evaluate import canonical as joins_canonical
 
 _ARROW: dict[Kind, Any] = {
+    "bool": pa.bool_(),
     "int8": pa.int8(),
     "int16": pa.int16(),
     "int32": pa.int32(),
@@ -74,10 +75,19 @@ def _arrow(table: SourceTable) -> Any:
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
     return pa.table(
         {
-            name: pa.array(values, _arrow_type(type_))
+            name: pa.array(_arrow_values(values, type_), _arrow_type(type_))
             for (name, type_), values in zip(table.columns, columns, strict=True)
         }
     )
+
+
+def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
+    """What Arrow takes: MySQL has no booleans but numbers, and sets that the driver gives as sets."""
+    if type_.kind == "bool":
+        return [None if value is None else bool(value) for value in values]
+    if type_.kind == "string":
+        return [",".join(value) if isinstance(value, set | frozenset) else value for value in values]
+    return values
 
 
 def _arrow_type(type_: LogicalType) -> Any:

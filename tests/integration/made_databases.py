@@ -1,0 +1,47 @@
+"""Databases of the shapes in `tests.support.schemas_made` on the stack's server, and commands that must succeed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from console.cli import app
+from tests.integration.conftest import connection
+from tests.support.schemas_made import Made
+
+Makes = Callable[[Made], str]
+
+
+@pytest.fixture
+def made(stack: Any, unique: Callable[[str], str], request: pytest.FixtureRequest) -> Makes:
+    """Makes a database of a shape; the URL of it. It is dropped at the end."""
+
+    def make(shape: Made) -> str:
+        name = unique(shape.name)
+        with connection() as connected, connected.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE `{name}` DEFAULT CHARSET utf8mb4")
+            request.addfinalizer(lambda: dropped(name))
+            cursor.execute(f"USE `{name}`")
+            cursor.execute("SET foreign_key_checks = 0")
+            for statement in shape.statements():
+                cursor.execute(statement)
+        return f"mysql://cdc@127.0.0.1:{os.environ['TAILORBIRD_PORT_MYSQL_SHOP']}/{name}"
+
+    return make
+
+
+def dropped(name: str) -> None:
+    with connection() as connected, connected.cursor() as cursor:
+        cursor.execute("SET foreign_key_checks = 0")
+        cursor.execute(f"DROP DATABASE `{name}`")
+
+
+def told(*words: str) -> str:
+    """What a command prints; it must succeed."""
+    result = CliRunner().invoke(app, [*words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output

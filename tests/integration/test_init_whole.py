@@ -1,0 +1,87 @@
+"""From `tailorbird init` to rows in Solr: what init wrote runs as it stands, and both far ends equal the databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cdc.process.file_topology import load_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import TailorbirdError
+from console.commands.cli_apply import provision
+from console.commands.cli_demo_steps import Comparison, verdict
+from console.pipeline.proc_pipeline import Pipeline
+from tests.integration.conftest import connection
+from tests.integration.made_databases import Makes, made, told
+from tests.support.schemas_made import SHAPES
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+__all__ = ["made"]  # the fixture
+
+# What changes while it runs: rows that come, move, go, and that a foreign key changes below the log.
+CHANGES = {
+    "rental": (
+        "UPDATE payment SET amount = 77.77, customer_id = 3 WHERE payment_id IN (1, 2)",
+        "UPDATE film SET title = 'Another Title', rating = 'R' WHERE film_id < 5",
+        "DELETE FROM rental WHERE rental_id = 5",
+        "DELETE FROM payment WHERE payment_id = 9",
+    ),
+    "music": (
+        "UPDATE Employee SET ReportsTo = 2, LastName = 'Moved' WHERE EmployeeId = 3",
+        "DELETE FROM InvoiceLine WHERE InvoiceLineId < 4",
+        "UPDATE PlaylistTrack SET TrackId = 50 WHERE TrackId = 1",
+    ),
+    "trade": (
+        "UPDATE Suppliers SET No = 9 WHERE Country = 'PE' AND No = 2",
+        "DELETE FROM Employees WHERE EmployeeID = 5",
+        "UPDATE `select` SET `order` = NULL, `where` = 'nowhere' WHERE `from` = 2",
+    ),
+}
+
+
+def must_be_equal(topology: Topology, pipeline: Pipeline) -> None:
+    """HBase and Solr hold what DuckDB answers to each query over the databases."""
+    found: dict[str, Comparison | TailorbirdError] = {}
+
+    def equal() -> bool:
+        pipeline.check()
+        for index in topology.indexes:
+            try:
+                found[index] = verdict(topology, index)
+            except TailorbirdError as error:  # nothing has arrived yet
+                found[index] = error
+        return all(isinstance(each, Comparison) and each.equal for each in found.values())
+
+    try:
+        wait_for(equal, "both ends differ from the database", 300)
+    except AssertionError as error:
+        error.add_note(str(found))
+        raise
+
+
+@pytest.mark.parametrize(
+    "shape", ["rental", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("music", "trade"))]
+)
+def test_what_init_wrote_runs(
+    made: Makes, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    """Snapshot, live changes and cascades of a database that nobody prepared, equal field by field."""
+    monkeypatch.setenv("MINE", "cdc")
+    url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
+    most = "1" if shape == "rental" else "3"
+    words = ["--out", str(file), "--name", unique("init"), "--password-env", "MINE", "--tables", most]
+    told("init", "--mysql", url, *words)
+    topology = load_topology(str(file))
+    list(provision(topology))
+    database = next(iter(topology.sources.values())).database
+    with Pipeline(topology, home=tmp_path) as pipeline:
+        pipeline.start()
+
+        must_be_equal(topology, pipeline)
+        with connection(database) as connected, connected.cursor() as cursor:
+            for statement in CHANGES[shape]:
+                assert cursor.execute(statement)
+        must_be_equal(topology, pipeline)
