@@ -30,6 +30,8 @@ from joins.query.value_types import (
     time_of,
 )
 
+PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format keeps
+_MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -210,7 +212,7 @@ def _formatted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed = _argument(compiler, node, "this", _DAY)
     written = re.search(r"'(.*)'", exp.TimeToStr(this=exp.Null(), format=node.args["format"]).sql("spark"))
     pattern = written[1] if written else ""
-    if typed is None or not re.fullmatch(r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+", pattern):
+    if typed is None or not re.fullmatch(PATTERN, pattern):
         refuse(node, node.sql("spark"), "date_format(x, 'yyyy-MM-dd HH:mm:ss') or parts of that")
     sql = f"date_format(CAST({typed.sql} AS TIMESTAMP_NTZ), {escaped(pattern)})"
     return Typed(sql=sql, type=STRING, failed=typed.failed)
@@ -302,6 +304,26 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
 }
 
 
+def pattern_for(written: str) -> str:
+    """The pattern of date_format that says the same as MySQL's, or an example where there is none."""
+    found = re.sub("%.", lambda sign: _MYSQL.get(sign[0], sign[0]), written)
+    return found if re.fullmatch(PATTERN, found) else "yyyy-MM-dd HH:mm:ss"
+
+
+def _unscalar(node: exp.Expr) -> None:
+    """MySQL's ways to a value within JSON that is JSON itself: `->`, json_extract, json_unquote."""
+    if isinstance(node, exp.JSONExtract) and type(node) not in FUNCTIONS:
+        value, path = node.this.sql("spark"), node.expression.sql("spark").strip("'")
+        arrow = node.args.get("only_json_types") is not None
+        written = f"{value} -> '{path}'" if arrow else f"json_extract({value}, '{path}')"
+        what = f"{written}, whose texts keep their quotes, is not supported"
+        refuse(node, what, f"{value} ->> '{path}', or get_json_object({value}, '{path}')")
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "json_unquote":
+        refuse(
+            node, f"{node.name} is not supported", "x ->> '$.a', or get_json_object(x, '$.a'), which give plain text"
+        )
+
+
 def check_shape(node: exp.Expr) -> None:
     """Unsupported for the first thing in an expression that is never kept, as far as no type is needed to tell."""
     parts = (exp.Column, exp.Identifier, exp.Paren, exp.DataType, exp.DataTypeParam, exp.Var, exp.Interval)
@@ -311,6 +333,7 @@ def check_shape(node: exp.Expr) -> None:
             refuse(one, f"{one.sql('spark')} is not supported yet", "one row of the result per row of one table")
         if isinstance(one, exp.Query | exp.Subquery):
             refuse(one, "a subquery is not supported yet", "a table of its own under `tables:`, joined by its key")
+        _unscalar(one)
         if not (supported(one) or isinstance(one, parts + inside)):
             name = one.name if isinstance(one, exp.Anonymous) else one.sql("spark")
             refuse(one, f"{name} is not supported", "one of the functions in docs/queries.md")

@@ -13,6 +13,7 @@ the tables' columns (primary keys, types, `p.*`) is checked in `joins.query.comp
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
@@ -25,7 +26,7 @@ from sqlglot.tokenizer_core import TokenType
 from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId
 from joins.query.expressions import Unsupported
-from joins.query.functions import check_shape
+from joins.query.functions import PATTERN, check_shape, pattern_for
 
 FORM = "SELECT a.x, b.y AS z FROM source.facts a LEFT JOIN source.dimension b ON b.id = a.b_id WHERE a.x > 0"
 # What each clause that is not kept yet should become. Aggregates and unions have an issue of their own.
@@ -170,6 +171,7 @@ class _Parser:
     def _select(self) -> exp.Select:
         try:
             self._refuse_stray_commas()
+            self._refuse_patterns()
             statements = sqlglot.parse(self.table.query, dialect="spark")
         except ParseError as error:
             first = error.errors[0] if error.errors else {}
@@ -201,6 +203,27 @@ class _Parser:
                 # Spark reads '' within a text as a quote, sqlglot as the end of one text and the begin of another
                 what = f"two texts side by side: '{token.text}' '{after.text}'"
                 self.refuse_at(after.line - 1, after.col, what, "a quote as \\', texts joined by ||")
+
+    def _refuse_patterns(self) -> None:
+        """Patterns of date_format as they were written: sqlglot turns them into its own, and back into others."""
+        tokens = sqlglot.tokenize(self.table.query, read="spark")
+        for i, token in enumerate(tokens[:-1]):
+            if token.text.lower() != "date_format" or tokens[i + 1].token_type != TokenType.L_PAREN:
+                continue
+            depth, last = 0, tokens[i + 1]
+            for after in tokens[i + 1 :]:
+                depth += (after.token_type == TokenType.L_PAREN) - (after.token_type == TokenType.R_PAREN)
+                if depth == 0:
+                    break
+                last = after
+            quotes = 2 * (last.token_type == TokenType.STRING)
+            if quotes and re.fullmatch(PATTERN, last.text):
+                continue
+            expected = f"of yyyy MM dd HH mm ss and - / : . _ and blanks: '{pattern_for(last.text)}'"
+            shown = f"'{last.text}'" if quotes else last.text
+            self.refuse_at(
+                last.line - 1, last.col - len(last.text) - quotes + 1, f"pattern {shown} of date_format", expected
+            )
 
     def _relation(self, node: exp.Expr) -> Relation:
         if not isinstance(node, exp.Table):
