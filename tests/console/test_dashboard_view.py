@@ -7,6 +7,7 @@ import pytest
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import TopologyError, UsageError
+from console.dashboard.text import cell_text
 from console.dashboard.view import IndexField, choose_dashboard, heading, view_of
 
 TOPOLOGY = """\
@@ -55,6 +56,17 @@ def test_columns_look_like_their_types() -> None:
     ]
     assert view.time == "_q_sold_at"
     assert view.words == ("_t_owner",)
+
+
+def test_a_facet_of_a_set_counts_its_members() -> None:
+    """The column is shown whole, its facet asks the field that holds its members one by one."""
+    topology = fleet("sales: {index: cars, facets: [owner], columns: [owner]}")
+    members = IndexField(name="_m_owner", type="string", counted=False)
+    view = view_of(topology, topology.dashboards["sales"], {**FIELDS, "_m_owner": members})
+    assert view is not None
+    ((facet,), (column,)) = view.facets, view.columns
+    assert (facet.name, facet.counted, column.look) == ("owner", "_m_owner", "members")
+    assert cell_text("new,hot", column.look) == "new, hot"
 
 
 def test_without_columns_all_are_shown() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc.stored.cells import LAYOUT, Barrier, RowCodec
-from cdc.stored.layout import Layout, LayoutColumn
+from cdc.stored.layout import Layout, LayoutColumn, dump_layout, load_layout
 from cdc.words.errors import Skippable
 from cdc.words.types import Canonical, parse_type
 from indexer.index.collapse import RowChange
@@ -81,6 +82,19 @@ def test_a_searched_column_is_found_by_words_too() -> None:
     one = layout(k="int32", name="string")
     assert fields_of(one, ["name"])[-1] == Field(name="_t_name", type="words", stored=False)
     assert Mapper(one, ["name"]).document(change(one, k=1, name="Ada"), now_ms=0)["_t_name"] == "Ada"
+
+
+def test_members_of_a_set_stand_one_by_one() -> None:
+    """A SET stays one text for who compares, and is counted by member; no member is no field."""
+    one = layout(k="int32", tags="string")
+    one = replace(one, columns=(one.columns[0], replace(one.columns[1], members=True)))
+    assert load_layout(dump_layout(one)) == one
+    assert fields_of(one, ())[-1] == Field(name="_m_tags", type="string", stored=False, many=True)
+    mapper = Mapper(one, ())
+    document = mapper.document(change(one, k=1, tags="new,hot"), now_ms=0)
+    assert (document["tags"], document["_m_tags"]) == ("new,hot", ["new", "hot"])
+    for value in ("", None):
+        assert "_m_tags" not in mapper.document(change(one, k=1, tags=value), now_ms=0)
 
 
 @pytest.mark.parametrize(("value", "stored"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])

@@ -27,6 +27,15 @@ def test_what_does_not_change_keeps_its_layout() -> None:
         assert evolved(None, STORED, behavior).id == 1
 
 
+def test_that_a_column_is_a_set_is_noted_in_the_layout_that_there_is() -> None:
+    """It changes no stored row, so no behavior refuses it and no rebuild is needed."""
+    wanted = replace(STORED, id=1, columns=tuple(replace(c, members=c.name == "name") for c in STORED.columns))
+    for behavior in ("evolve", "lenient", "exception"):
+        noted = evolved(STORED, wanted, behavior)
+        assert (noted.id, noted.columns) == (4, wanted.columns)
+        assert evolved(noted, wanted, behavior) is noted
+
+
 def test_evolve_takes_every_change() -> None:
     """Columns come, go and change type under the next id."""
     wanted = layout(1, id="int32", price="string", extra="bool")

@@ -29,6 +29,11 @@ def words_field(column: str) -> str:
     return f"_t_{column}"
 
 
+def members_field(column: str) -> str:
+    """The field with the members of a SET one by one, to count and filter by."""
+    return f"_m_{column}"
+
+
 def barrier_id(bucket: int) -> str:
     """Unique key of a bucket's barrier; no row's id, which is hexadecimal."""
     return f"barrier-{bucket}"

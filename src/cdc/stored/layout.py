@@ -18,11 +18,15 @@ LAYOUT_QUALIFIER = b"json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutColumn:
-    """One column: its name in the query's result, its type, and the source column it comes from (for people)."""
+    """One column: its name in the query's result, its type, and the source column it comes from (for people).
+
+    `members`: its text is a list with commas between (a SET), which an index counts and filters by member.
+    """
 
     name: str
     type: LogicalType
     origin: str
+    members: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,10 @@ def dump_layout(layout: Layout) -> bytes:
             "table": layout.table,
             "id": layout.id,
             "family": layout.family,
-            "columns": [{"name": c.name, "type": str(c.type), "origin": c.origin} for c in layout.columns],
+            "columns": [
+                {"name": c.name, "type": str(c.type), "origin": c.origin, **({"members": True} if c.members else {})}
+                for c in layout.columns
+            ],
             "row_key": list(layout.row_key),
             "salt_buckets": layout.salt_buckets,
         },
@@ -95,7 +102,10 @@ def load_layout(stored: bytes) -> Layout:
         id=value["id"],
         family=value["family"],
         columns=tuple(
-            LayoutColumn(name=c["name"], type=parse_type(c["type"]), origin=c["origin"]) for c in value["columns"]
+            LayoutColumn(
+                name=c["name"], type=parse_type(c["type"]), origin=c["origin"], members=c.get("members", False)
+            )
+            for c in value["columns"]
         ),
         row_key=tuple(value["row_key"]),
         salt_buckets=value["salt_buckets"],

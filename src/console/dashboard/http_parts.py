@@ -21,6 +21,8 @@ from console.dashboard.view import PageColumn, View
 ARRIVED_MS = 3_000
 TICKS = 6
 LONGEST_HINT = 2_000
+LONGEST_WORD = 20  # of letters; a longer one is broken, so that the table needs no scrolling sideways
+MANY_COLUMNS = 12  # from here on the table is set smaller, and all words may be broken
 # A press on one bar and a release over another choose the stretch between; a click, Enter or Space one bar.
 _BRUSH_START = "(e) => { const b = e.target.closest('button'); if (b) e.currentTarget.dataset.from = b.dataset.bar; }"
 _BRUSH_MOVE = """(e) => {
@@ -46,7 +48,8 @@ _TABLE_ROW = """
 <q-tr :props="props" :key="props.row._key + '/' + props.row._version" :class="{arrived: props.row._arrived}"
       data-testid="row" :data-key="props.row._key">
   <q-td v-for="col in props.cols" :key="col.name" :props="props" :data-column="col.name" :data-heading="col.label"
-        :title="props.row._full[col.name]" :class="{nothing: props.row._full[col.name] === null}">
+        :title="props.row._full[col.name]"
+        :class="{nothing: props.row._full[col.name] === null, loose: props.row._loose.includes(col.name)}">
     <span>{{ col.value }}</span>
     <span v-if="col.name === '_changed' && props.row._latency" class="tb-latency" data-testid="row-latency"
           :data-ms="props.row._latency_ms">{{ props.row._latency }}</span>
@@ -200,6 +203,8 @@ class TablePart:
                 self._note = ui.label().classes("tb-note").props("data-testid=rows-note")
             self._table = ui.table(rows=[], columns=columns, row_key="_key").classes("tb-table")
             self._table.props("flat dense data-testid=rows no-data-label='No row matches.'")
+            if len(columns) >= MANY_COLUMNS:
+                self._table.classes("many")
             self._table.add_slot("body", _TABLE_ROW)
 
     def show(self, answer: Answer, freshness: Freshness) -> None:
@@ -219,6 +224,7 @@ class TablePart:
             **texts,
             "_key": row.key,
             "_version": row.version,
+            "_loose": [name for name, text in texts.items() if max(map(len, text.split()), default=0) > LONGEST_WORD],
             "_full": {**full, "_changed": "how long ago, and in how much time the change came from its commit to here"},
             "_changed": NOTHING if age is None else ago_text(age),
             "_latency": None if latency is None else f"in {latency_text(latency)}",

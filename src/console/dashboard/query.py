@@ -83,9 +83,9 @@ def query_params(view: View, filters: Filters, axis: Axis | None) -> Params:
                 name = f"v{i}_{j}"
                 clauses.append(f"should=$q{name}")
                 if value is None:
-                    params[f"q{name}"] = f"+*:* -{column.name}:[* TO *]"
+                    params[f"q{name}"] = f"+*:* -{column.counted}:[* TO *]"
                 else:
-                    params |= {f"q{name}": f"{{!term f={column.name} v=${name}}}", name: value_text(value)}
+                    params |= {f"q{name}": f"{{!term f={column.counted} v=${name}}}", name: value_text(value)}
             queries.append(f"{{!bool tag=f{i} {' '.join(clauses)}}}")
     if filters.window and view.time:
         start, end = solr_instant(filters.window.start), solr_instant(filters.window.end)
@@ -111,7 +111,7 @@ def _facets(view: View, filters: Filters, axis: Axis | None) -> dict[str, Any]:
     for i, column in enumerate(view.facets):
         facets[f"f{i}"] = {
             "type": "terms",
-            "field": column.name,
+            "field": column.counted,
             "limit": MANY_VALUES if column.name in filters.whole else FEW_VALUES,
             "missing": True,
             "numBuckets": True,

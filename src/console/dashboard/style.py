@@ -67,8 +67,17 @@ body, body.body--dark { background: var(--paper); color: var(--ink); font-size: 
 .tb-table th { color: var(--soft); font-weight: 500; font-size: 13px; }
 .tb-table th, .tb-table td { border-color: var(--line) !important; padding: 6px 10px !important;
   height: 36px !important; }
-.tb-table td { font-size: 14px; max-width: 240px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
+.tb-table td { font-size: 14px; max-width: 320px; overflow: hidden; white-space: normal;
   font-variant-numeric: tabular-nums; }
+.tb-table th { white-space: normal; }
+.tb-table td > span:first-child { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3;
+  overflow: hidden; }
+.tb-table td.text-right > span:first-child, .tb-table td[data-column=_changed] > span { display: inline;
+  white-space: nowrap; }
+.tb-table td.loose { overflow-wrap: anywhere; min-width: 110px; }
+.tb-table.many th, .tb-table.many td { padding: 4px 6px !important; overflow-wrap: anywhere; }
+.tb-table.many th, .tb-table.many td { font-size: 12px; }
+.tb-table.many td > span { white-space: normal !important; }
 .tb-table td.nothing span { color: var(--soft); opacity: 0.6; }
 .tb-latency { color: var(--good); font-size: 12px; margin-left: 8px; }
 .tb-table tr.arrived td { animation: tb-arrived 1.6s ease-out; }

@@ -10,7 +10,9 @@ LONGEST_TEXT = 300
 
 
 def cell_text(value: Value, look: Look) -> str:
-    """A value in the table; times without their `T`, `Z` and fraction of a second, long texts cut."""
+    """A value in the table; times without their `T`, `Z` and fraction of a second, members apart, long texts
+    cut.
+    """
     if value is None:
         return NOTHING
     if isinstance(value, bool):
@@ -18,6 +20,8 @@ def cell_text(value: Value, look: Look) -> str:
     text = str(value)
     if look == "time":
         return text.removesuffix("Z").replace("T", " ").partition(".")[0]
+    if look == "members":
+        text = text.replace(",", ", ")
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc.stored.fields import query_field, words_field
+from cdc.stored.fields import members_field, query_field, words_field
 from cdc.topology.topology import Dashboard, Topology
 from cdc.words.errors import UsageError
 
-Look = Literal["text", "number", "time"]
+Look = Literal["text", "number", "time", "members"]
 _NAME = re.compile(r"[^\W\d]\w*")
 _NUMBERS = {"pint", "plong", "pfloat", "pdouble"}
 
@@ -27,11 +27,20 @@ class IndexField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageColumn:
-    """A column of the page, how it looks, and the heading that people read."""
+    """A column of the page, how it looks, and the heading that people read.
+
+    Facets of it count `field`, the members of a SET one by one, or the column's own where it is empty.
+    """
 
     name: str
     look: Look
     heading: str
+    field: str = ""
+
+    @property
+    def counted(self) -> str:
+        """The field that a facet counts and filters by."""
+        return self.field or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,9 @@ def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Index
     def column(path: str, name: str) -> PageColumn:
         if not _NAME.fullmatch(name) or name not in plain:
             raise topology.error(path, f"unknown column {name}", "one of " + ", ".join(plain))
+        members = members_field(name)
+        if members in fields:
+            return PageColumn(name=name, look="members", heading=heading(name), field=members)
         return PageColumn(name=name, look=_look(plain[name], fields), heading=heading(name))
 
     def facet(path: str, name: str) -> PageColumn:

@@ -251,7 +251,7 @@ def _shows(held: Document | None, wanted: Document) -> bool:
         return False
     if int(held.get(fields.FENCE, 0)) > int(wanted[fields.FENCE]):
         return True
-    hidden = (fields.query_field(""), fields.words_field(""))
+    hidden = (fields.query_field(""), fields.words_field(""), fields.members_field(""))
     return all(
         held.get(name) == value
         for name, value in wanted.items()

@@ -12,6 +12,7 @@
     string                          exact (any length; solr/configset/conf/managed-schema.xml)
     json bytes                      stored (shown, never filtered by)
 
+A SET is a string whose members stand one by one in `_m_<column>` (string, several values), to count and filter by.
 The stored field holds the canonical value (cdc.words.types), but a date without its `Z`, and a float32 as the shortest
 number that is read back as the same one (1.1, where the canonical value is 1.100000023841858). NULL is a field that is
 absent. Columns of `search` are
@@ -80,6 +81,8 @@ def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
             found.append(Field(name=fields.query_field(column.name), type=_QUERY_TYPES[kind], stored=False))
         if column.name in search:
             found.append(Field(name=fields.words_field(column.name), type="words", stored=False))
+        if column.members:
+            found.append(Field(name=fields.members_field(column.name), type="string", stored=False, many=True))
     return tuple(found)
 
 
@@ -185,6 +188,7 @@ class Mapper:
         self._texts = [(c.name.encode(), c.name) for c in layout.columns if c.type.kind == "string"]
         self._others = [(c.name.encode(), _writer(c)) for c in layout.columns if c.type.kind != "string"]
         self._words = [(c.name, fields.words_field(c.name)) for c in layout.columns if c.name in wanted]
+        self._members = [(c.name, fields.members_field(c.name)) for c in layout.columns if c.members]
         self._qualifiers = [column.name.encode() for column in layout.columns]
         self._layout_id = layout.id
 
@@ -219,6 +223,9 @@ class Mapper:
             value = document.get(name)
             if value is not None:
                 document[words] = str(value)
+        for name, members in self._members:
+            if text := document.get(name):
+                document[members] = str(text).split(",")  # type: ignore[assignment]  # a list of them
         return document
 
     def _null_columns(self, bitmap: bytes) -> frozenset[bytes]:

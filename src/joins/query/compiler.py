@@ -243,7 +243,9 @@ class _PlanCompiler:
                 column = node if found is None else exp.column(found[1], table=found[0])
                 index = self.offsets[column.table] + self.nodes[column.table].columns.index(column.name)
                 origin = f"{self.schemas[node.table].table_id}.{node.name}"
-                outputs.append(Output(name=item.name, type=types[index], index=index, origin=origin))
+                read = self.schemas[node.table].column(node.name)
+                members = read is not None and read.column_type.lower().startswith("set(")
+                outputs.append(Output(name=item.name, type=types[index], index=index, origin=origin, members=members))
                 continue
             expression = self._expression(item, resolve)
             same = next((i for i, known in enumerate(computed) if known.sql == expression.sql), None)

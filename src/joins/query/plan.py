@@ -148,12 +148,16 @@ Step = KeyedJoin | Assemble
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """One column of the result: value number `index` of the flat list with the computed values behind it."""
+    """One column of the result: value number `index` of the flat list with the computed values behind it.
+
+    `members` says that it is a SET, whose text lists its members.
+    """
 
     name: str
     type: LogicalType
     index: int
     origin: str
+    members: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +215,9 @@ class Plan:
 
     def layout(self, layout_id: int) -> Layout:
         """The layout of the rows that the plan writes, under an id."""
-        columns = tuple(LayoutColumn(name=o.name, type=o.type, origin=o.origin) for o in self.finish.outputs)
+        columns = tuple(
+            LayoutColumn(name=o.name, type=o.type, origin=o.origin, members=o.members) for o in self.finish.outputs
+        )
         sink = self.sink
         return Layout(
             topology=sink.topology,

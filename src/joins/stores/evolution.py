@@ -24,7 +24,10 @@ def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavio
     if stored is None:
         return replace(wanted, id=1)
     if stored.same_shape(wanted):
-        return stored
+        members = {column.name: column.members for column in wanted.columns}
+        columns = tuple(replace(column, members=members[column.name]) for column in stored.columns)
+        # what only an index asks of a column changes no stored row
+        return stored if columns == stored.columns else replace(stored, columns=columns)
     table = f"{wanted.topology}:{wanted.table}"
     if behavior == "exception":
         raise UsageError(f"the columns of {table} would change: {differences(stored, wanted)}", _REMEDY)

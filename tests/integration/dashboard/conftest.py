@@ -42,6 +42,7 @@ COLUMNS = {
     "cost": "decimal(10,2)",
     "opened_on": "datetime",
     "remark": "string",
+    "tags": "string",
 }
 SEARCH = ("title", "remark")
 LAYOUT = Layout(
@@ -49,10 +50,12 @@ LAYOUT = Layout(
     table="tickets",
     id=1,
     family="d",
-    columns=tuple(LayoutColumn(name=n, type=parse_type(t), origin="") for n, t in COLUMNS.items()),
+    columns=tuple(LayoutColumn(name=n, type=parse_type(t), origin="", members=n == "tags") for n, t in COLUMNS.items()),
     row_key=("id",),
     salt_buckets=1,
 )
+TAGS = ["hot,new", "new", "", None]
+LONG = f"{'x' * 90} {'ever longer ' * 30}"
 MOODS = ['say "hi"', "grün & süß", "", None]
 HOSTILE = ["<img src=x onerror=\"document.title='taken'\">", "<b>bold</b>", "{{ 7*7 }}", "</td></tr><script>1</script>"]
 TOPOLOGY = """\
@@ -68,9 +71,9 @@ dashboards:
   desk:
     index: tickets
     title: Help <desk>
-    facets: [mood, urgent]
+    facets: [mood, urgent, tags]
     time: opened_on
-    columns: [id, opened_on, title, mood, urgent, cost, remark]
+    columns: [id, opened_on, title, mood, urgent, cost, remark, tags]
     refresh: 300ms
 """
 
@@ -164,7 +167,8 @@ def fill(desk: Desk) -> None:
     for i in range(121):
         desk.put(
             i,
-            title=f"Ticket {i} of Müller's",
+            title=f"Ticket {i} of Müller's" + (f" {LONG}" if i == 118 else ""),
+            tags=TAGS[i % 4],
             mood=MOODS[i % 4],
             urgent=i % 3 == 0,
             cost=f"{i}.50",

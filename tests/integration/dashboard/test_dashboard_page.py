@@ -118,6 +118,18 @@ def test_facets_refine_one_another(page: Page) -> None:
     assert page.get_by_role("checkbox", checked=True).count() == 0
 
 
+def test_a_set_is_counted_and_filtered_by_member(page: Page) -> None:
+    """Rows with several members count for each of them; the cell shows all; a choice finds all that have it."""
+    assert counts(page, "tags") == {"new": 60, "hot": 30, "(none)": 60}
+    box(page, "tags", "new").click()
+    expect(page.get_by_test_id("total")).to_have_text("60")
+    assert set(cells(page, "tags").all_inner_texts()) == {"hot, new", "new"}
+    box(page, "tags", "hot").click()
+    box(page, "tags", "new").click()
+    expect(page.get_by_test_id("total")).to_have_text("30")
+    expect(cells(page, "tags")).to_have_text(["hot, new"] * 30)
+
+
 def test_keyboard_alone_is_enough(page: Page) -> None:
     """A facet is ticked and a bar is chosen without a pointer."""
     box(page, "mood", "grün & süß").focus()
@@ -193,6 +205,20 @@ def test_nobody_looking_asks_nothing(page: Page, desk: Desk) -> None:
         return len(settled) > 40 and len(set(settled[-40:])) == 1
 
     assert eventually(quiet)
+
+
+def test_the_table_fits_a_laptops_window(browser: Browser, desk: Desk) -> None:
+    """At 1280 pixels nothing scrolls sideways, however long a text or a word: cells wrap, up to some lines."""
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(desk.url)
+    expect(page.get_by_test_id("row")).to_have_count(50)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    middle = page.locator(".tb-table .q-table__middle")
+    assert middle.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
+    heights = page.get_by_test_id("row").evaluate_all("rows => rows.map(row => row.offsetHeight)")
+    assert max(heights) < 100
+    assert page.locator("td[data-column=mood] span").evaluate_all("spans => spans.every(s => s.offsetHeight < 60)")
+    page.close()
 
 
 def test_a_narrow_window_needs_no_sideways_scrolling(browser: Browser, desk: Desk) -> None:
