@@ -5,34 +5,51 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from console.status.kafka_positions import PositionsReader
     from console.status.part_status import PartStatus
+    from console.status.snapshot_progress import SnapshotProgress
 
 
 def run(
-    file: str = typer.Argument(help="The topology, e.g. topologies/shop.yml."),
-    page_port: int = typer.Option(0, "--page-port", min=0, max=65535, help="Serve the first dashboard there, too."),
+    file: Annotated[str, typer.Argument(help="The topology, e.g. topologies/shop.yml.")],
+    page_port: Annotated[
+        int, typer.Option("--page-port", min=0, max=65535, help="Serve the first dashboard there, too.")
+    ] = 0,
+    rebuild: Annotated[
+        list[str] | None,
+        typer.Option("--rebuild", metavar="TABLE", help="Begin this table's join anew; again for more."),
+    ] = None,
 ) -> None:
     """Run every process of a topology until Ctrl-C; one that dies is restarted, unless it is used wrongly or fails
     three times for the same reason; the others run on. On a terminal the processes are shown as they stand; else what
-    changes is a line.
+    changes is a line: who moves, how far snapshots are, when the first rows are there.
 
     Example: tailorbird run topologies/shop.yml
+
+    Example: tailorbird run topologies/shop.yml --rebuild orders_wide
     """
     from cdc.process.file_topology import home, load_topology
     from console.commands.cli_apply import provision
     from console.commands.cli_status import asked_parts
     from console.doctor.validate import validate
     from console.pipeline.proc_pipeline import Pipeline
+    from console.status.kafka_positions import PositionsReader
 
     topology = load_topology(file)
     validate(topology)
+    if rebuild:
+        from joins.process.file_state import forget_state
+        from joins.run import choose_table
+
+        forget_state(topology, [choose_table(topology, name) for name in rebuild])
     list(provision(topology))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -42,40 +59,53 @@ def run(
         if page_port and topology.dashboards:
             typer.echo(f"page: http://127.0.0.1:{page_port}/")
         typer.echo("running; Ctrl-C stops")
+        positions = closing.enter_context(PositionsReader(topology))
         show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
         while not stopped.wait(1.0):
             pipeline.check()
             if len(pipeline.down) == len(pipeline.parts):
                 pipeline.must_run()
-            show(asked_parts(topology))
+            show(asked_parts(topology), _snapshots(positions))
+        typer.echo("stopping")
 
 
-def _shown_live(closing: ExitStack) -> Callable[[Sequence[PartStatus]], None]:
+def _snapshots(positions: PositionsReader) -> list[SnapshotProgress]:
+    """Those under way; none while Kafka is away, of which the parts tell."""
+    from cdc.words.errors import Retriable
+    from console.status.snapshot_progress import progress_of
+
+    try:
+        return progress_of(positions.read(), time.time() * 1000)
+    except Retriable:
+        return []
+
+
+def _shown_live(closing: ExitStack) -> Callable[[Sequence[PartStatus], Sequence[SnapshotProgress]], None]:
     """A table that stays in its place."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     from console.status.part_status import lines_of
+    from console.status.snapshot_progress import shown
 
     live = closing.enter_context(Live(refresh_per_second=4))
 
-    def show(parts: Sequence[PartStatus]) -> None:
-        live.update(Group(*(Text("\n".join(lines_of(one)), style="" if one.moves else "bold red") for one in parts)))
+    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress]) -> None:
+        lines = [Text("\n".join(lines_of(one)), style="" if one.moves else "bold red") for one in parts]
+        live.update(Group(*lines, *(Text(f"snapshot {shown(one)}", style="cyan") for one in snapshots)))
 
     return show
 
 
-def _shown_in_lines() -> Callable[[Sequence[PartStatus]], None]:
-    """A line where a part's state or error is another than before."""
-    from console.status.part_status import lines_of
+def _shown_in_lines() -> Callable[[Sequence[PartStatus], Sequence[SnapshotProgress]], None]:
+    """A line where there is something new."""
+    from console.status.milestones import Milestones
 
-    before: dict[str, tuple[str, str]] = {}
+    milestones = Milestones(time.monotonic())
 
-    def show(parts: Sequence[PartStatus]) -> None:
-        for one in parts:
-            if before.get(one.part) != (one.state, one.error):
-                before[one.part] = (one.state, one.error)
-                typer.echo("\n".join(lines_of(one)))
+    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress]) -> None:
+        for line in milestones.news(parts, snapshots, time.monotonic()):
+            typer.echo(line)
 
     return show

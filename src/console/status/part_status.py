@@ -124,6 +124,8 @@ _FIGURES = {
     "tailorbird_dead_letters_total": "dead_letters",
     "debezium_metrics_SnapshotRunning": "snapshot_running",
     "tailorbird_join_batch": "batch",
+    "tailorbird_joined_rows_total": "rows",
+    "tailorbird_indexed_documents_total": "documents",
     "tailorbird_join_lag_changes": "lag_changes",
     "tailorbird_join_lag_seconds": "lag_seconds",
 }
