@@ -13,6 +13,7 @@ from cdc.words.schema import Column
 from console.doctor.validate import judged, validate
 from console.starter.draft import Draft, DraftTable
 from console.starter.guess import guess
+from console.starter.likely import asked, believed, likely, with_references
 from console.starter.mysql_shape import address_of
 from console.starter.naming import quoted, role, scalar, snake
 from console.starter.settle import schemas_of, settled
@@ -65,6 +66,33 @@ def test_each_database_is_read() -> None:
     assert [each.name for each in draft.tables] == ["payment", "invoice_line"]
     assert [each.server.source for each in draft.sources] == ["rental", "music"]
     assert "# bare is left out: no joined table reads any of its tables" in text
+
+
+def test_names_lead_where_no_key_does() -> None:
+    """Most databases that live apart can have no foreign keys: names are believed where the values agree."""
+    shop = Made(
+        name="shop",
+        tables={
+            "orders": "id INT PRIMARY KEY, customer_id BIGINT, city_id INT, product_no INT, status_id INT, up_id INT",
+            "products": "product_no INT PRIMARY KEY, name VARCHAR(40)",
+            "city": "id VARCHAR(9) PRIMARY KEY",
+            "statuses": "id INT PRIMARY KEY, label VARCHAR(40)",
+        },
+        rows={"orders": [{"id": n, "customer_id": n, "product_no": n, "status_id": 90 + n} for n in range(10)]},
+    )
+    crm = Made(name="crm", tables={"customers": "id INT PRIMARY KEY, name VARCHAR(40)"})
+    servers = [shop.found(), crm.found()]
+    found = {str(each): each for each in likely(servers)}
+    # of another type, or of no table's name: not even likely
+    assert sorted(found) == ["orders.customer_id", "orders.product_no", "orders.status_id"]
+    assert asked(servers, found["orders.customer_id"]) == [str(n) for n in range(10)]
+    kept = [believed(each, 10, 9) for each in (found["orders.customer_id"], found["orders.product_no"])]
+    assert believed(found["orders.status_id"], 10, 0) is None
+    draft, text = settled(guess("both", with_references(servers, [each for each in kept if each]), 1), "both.yml")
+    assert [each.name for each in draft.tables] == ["orders"]
+    assert joins(draft, "orders") == {"customer": "customers", "product": "products"}
+    assert "LEFT JOIN crm.customers customer ON customer.id = orders.customer_id" in text
+    assert "orders.customer_id → customers: no foreign key says so, but its name does: 9 of 10 values" in text
 
 
 def test_joins_follow_the_keys_from_near_to_far() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 from cdc.process.file_topology import load_topology
 from console.cli import app
 from console.starter.guess import guess
-from console.starter.mysql_shape import address_of, read_shape
+from console.starter.mysql_shape import address_of, count_keys, read_shape
 from console.starter.settle import settled
 from tests.integration.made_databases import Makes, made, told
 from tests.support.schemas_made import SHAPES
@@ -68,4 +69,7 @@ def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatc
         assert getattr(result.exception, "exit_code", None) == 2, result.exception
         assert getattr(result.exception, "hint", "")
     server, password = address_of(with_password[0])
+    shown = read_shape(replace(server, source="one"), password or "")
+    (employee,) = (r for r in shown.references if str(r) == "Employee.ReportsTo")
+    assert count_keys(shown, "cdc", employee, ["1", "2", "99"]) == 2
     assert {t.name: t.count for t in read_shape(server, password or "").tables}.keys() == set(SHAPES["music"]().tables)

@@ -386,7 +386,7 @@ def trade() -> Made:
             ("Products", "SupplierCountry, SupplierNo", "Suppliers", "Country, No", "ON UPDATE CASCADE"),
             ("Products", "SupplierCode", "Suppliers", "Code", ""),
             ("Orders", "CustomerID", "Customers", "CustomerID", ""),
-            ("Orders", "EmployeeID", "Employees", "EmployeeID", ""),
+            ("Orders", "EmployeeID", "Employees", "EmployeeID", "ON DELETE SET NULL"),
             ("Orders", "ShipVia", "Shippers", "ShipperID", ""),
             ("Order Details", "OrderID", "Orders", "OrderID", "ON DELETE CASCADE"),
             ("Order Details", "ProductID", "Products", "ProductID", ""),

@@ -58,7 +58,7 @@ def init(
     file = out or (Path("topologies") if Path("topologies").is_dir() else Path()) / f"{name}.yml"
     if str(file) != "-" and file.exists() and not force:
         raise UsageError(f"{file} is there already", "name another --out, or say --force")
-    servers = [read_shape(server, password) for server, password in addressed]
+    servers = _with_likely([read_shape(server, password) for server, password in addressed], addressed)
     draft, text = settled(guess(name, servers, most), str(file))
     if str(file) == "-":
         typer.echo(text, nl=False)
@@ -98,6 +98,20 @@ def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundS
             )
         found.append((replace(server, source=source, password_env=variable), password))
     return found
+
+
+def _with_likely(servers: list[FoundServer], addressed: Sequence[tuple[FoundServer, str]]) -> list[FoundServer]:
+    """The databases with what names say of their tables, where the values agree."""
+    from console.starter.likely import asked, believed, likely, with_references
+    from console.starter.mysql_shape import count_keys
+
+    reached = {server.source: (server, password) for server, password in addressed}
+    found = []
+    for reference in likely(servers):
+        values = asked(servers, reference)
+        kept = believed(reference, len(values), count_keys(*reached[reference.parent.source], reference, values))
+        found += [kept] if kept is not None else []
+    return with_references(servers, found)
 
 
 def _told(draft: Draft, file: Path) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -56,7 +57,18 @@ def address_of(url: str) -> tuple[FoundServer, str | None]:
 
 def read_shape(server: FoundServer, password: str) -> FoundServer:
     """The same with its tables and references; UsageError where the server cannot be reached or refuses."""
-    source = Source(
+    source = _source(server, password)
+    try:
+        with connected(source) as connection, translated(source, "look at its tables"):
+            _check_database(connection, server)
+            return _shape(connection, source, server)
+    except Retriable as error:
+        raise UsageError(error.message, "start the server, or correct the address in --mysql") from error
+
+
+def _source(server: FoundServer, password: str) -> Source:
+    """What connects to it."""
+    return Source(
         name=server.source,
         type="mysql",
         hostname=server.hostname,
@@ -68,12 +80,17 @@ def read_shape(server: FoundServer, password: str) -> FoundServer:
         server_id=1,
         snapshot_mode="initial",
     )
-    try:
-        with connected(source) as connection, translated(source, "look at its tables"):
-            _check_database(connection, server)
-            return _shape(connection, source, server)
-    except Retriable as error:
-        raise UsageError(error.message, "start the server, or correct the address in --mysql") from error
+
+
+def count_keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
+    """How many of these values are keys of the table that a reference leads to; `server` is the one that has it."""
+    if not values:
+        return 0
+    source, parent, column = _source(server, password), reference.parent, _quoted(reference.referenced[0])
+    marks = ", ".join(["%s"] * len(values))
+    sql = f"SELECT COUNT(DISTINCT {column}) FROM {_table(parent)} WHERE {column} IN ({marks})"
+    with connected(source) as connection, translated(source, f"look for keys of {parent.table}"):
+        return int(query(connection, sql, *values)[0][0])
 
 
 def _check_database(connection: Connection, server: FoundServer) -> None:
@@ -130,8 +147,7 @@ def _rows(connection: Connection, schema: TableSchema) -> Rows:
             wanted.append(f"LEFT({name}, {_LONGEST})" if kind == "string" else name)
     if not names:
         return ()
-    table = f"{_quoted(schema.table_id.database)}.{_quoted(schema.table_id.table)}"
-    sql = f"SELECT {', '.join(wanted)} FROM {table} LIMIT {_ROWS}"
+    sql = f"SELECT {', '.join(wanted)} FROM {_table(schema.table_id)} LIMIT {_ROWS}"
     return tuple(dict(zip(names, map(_text, row), strict=True)) for row in query(connection, sql))
 
 
@@ -160,6 +176,10 @@ def _text(value: Any) -> str | None:
     if value is None:
         return None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _table(table: TableId) -> str:
+    return f"{_quoted(table.database)}.{_quoted(table.table)}"
 
 
 def _quoted(name: str) -> str:

@@ -23,7 +23,7 @@ Rows = tuple[Mapping[str, str | None], ...]
 class Reference:
     """Rows of `child` name a row of `parent`: `columns` hold what stands in its columns `referenced`.
 
-    `guessed` where no foreign key says so, only the names and the values read. `rules` are what a foreign key does to
+    `guessed` says why it is taken for one where no foreign key declares it. `rules` are what a foreign key does to
     the child by itself: `ON DELETE CASCADE`, …
     """
 
@@ -32,7 +32,7 @@ class Reference:
     parent: TableId
     referenced: tuple[str, ...]
     rules: tuple[str, ...] = ()
-    guessed: bool = False
+    guessed: str = ""
 
     def __str__(self) -> str:
         return f"{self.child.table}.{'+'.join(self.columns)}"

@@ -91,6 +91,8 @@ def _captured(source: DraftSource, table: FoundTable) -> Iterator[str]:
 
 def _table(table: DraftTable) -> Iterator[str]:
     yield from _comment([table.why], 2)
+    if guessed := [f"{j.by} → {j.table.name}: {j.by.guessed}" for j in table.joins if j.by and j.by.guessed]:
+        yield from _comment(["Joined by their names:", *guessed], 2)
     if table.left:
         yield from _comment(["Left out:", *table.left], 2)
     for warning in table.warnings:
