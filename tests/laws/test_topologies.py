@@ -29,6 +29,7 @@ from console.provision.apply import apply
 from console.provision.plan import plan
 from console.provision.stores import FamilySpec, Stores, TableSpec
 from console.status.index_status import index_statuses
+from console.status.part_status import parts_of
 from indexer.foreign.mapping import ForeignMapper
 from indexer.index.mapping import Field, Mapper
 from indexer.run import choose_index
@@ -142,9 +143,10 @@ def check_everything(topology: Topology) -> None:
     check_names(topology)
     check_apply(topology)
     check_pages(topology, plans)
-    wanted = len(topology.sources) + len(topology.tables) + len(topology.indexes) + bool(topology.dashboards)
     found = parts(topology, home=Path("home"), page_port=1)
-    assert len({part.name for part in found}) == len({part.log for part in found}) == wanted
+    assert len({part.name for part in found}) == len({part.log for part in found}) == len(found)
+    assert [name for part in found for name in part.serves] == parts_of(topology)
+    assert sum(part.stage == "join" for part in found) <= (1 if topology.joins.isolation == "shared" else 99)
     for source in topology.sources.values():
         assert all(statement.startswith("GRANT ") for statement in grants(source))
         assert dialect_of(source)

@@ -116,6 +116,8 @@ def topologies(draw: Draw) -> dict[str, Any]:
         if draw(st.integers(0, 3)) == 0:
             made |= {f"{name}.*": {} for name in sources}
         said["tables"] = made
+        if draw(st.booleans()):
+            said["joins"] = {"isolation": draw(mostly("shared", "process", "thread"))}
     if not sources or draw(st.booleans()):
         said["foreign_tables"] = {draw(st.one_of(st.just("theirs"), names)): draw(_foreign())}
     known = [*said.get("tables", {}), *said.get("foreign_tables", {})]

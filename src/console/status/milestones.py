@@ -1,4 +1,5 @@
-"""What `tailorbird run` tells while a topology begins: who starts, how far snapshots are, when the first rows are there.
+"""What `tailorbird run` tells while a topology begins: who starts, how far snapshots are, when first rows are there.
+
 Pure; times are seconds of a clock that never goes back.
 """
 

@@ -96,12 +96,13 @@ class TableJoin:
         elif record.fingerprint != plan.fingerprint():
             raise UsageError(
                 f"the query of {self.table.name}, or a column it uses, is not what its state was made for",
-                f"`tailorbird join … --rebuild` {_REBUILDS}",
+                f"`tailorbird run {self.topology.file} --rebuild {self.table.name}`, or `tailorbird join … --rebuild`,"
+                f" {_REBUILDS}",
             )
         elif (wanted := self.table.state_partitions) not in (None, record.partitions):
             raise UsageError(
                 f"the state of {self.table.name} has {record.partitions} partitions, the topology says {wanted}",
-                f"set state_partitions back, or `tailorbird join … --rebuild` {_REBUILDS}",
+                f"set state_partitions back, or `tailorbird run … --rebuild {self.table.name}` {_REBUILDS}",
             )
         return record
 
