@@ -35,7 +35,7 @@ def tailorbird(folder: Path, *words: str, **environ: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("command", ["fetch", "up", "down", "status", "logs", "run"])
+@pytest.mark.parametrize("command", ["fetch", "up", "mysql", "down", "status", "logs", "run"])
 def test_every_command_shows_an_example(command: str) -> None:
     """Nobody reads a manual for a command that shows how it is used."""
     shown = CliRunner().invoke(app, ["stack", command, "--help"], env={"COLUMNS": "200"})
@@ -63,6 +63,8 @@ def test_status_of_nothing_is_json_and_exit_code_1(tmp_path: Path) -> None:
         (["up", "--port", "kafak=1"], "no listener 'kafak'"),
         (["fetch", "hbse"], "no bundle 'hbse'"),
         (["up", "--port-offset", "60000"], "outside 1–65535"),
+        (["mysql", "shpo"], "no MySQL 'shpo' in the stack"),
+        (["mysql", "shop", "--user", "root"], "choose among app, cdc"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], said: str) -> None:

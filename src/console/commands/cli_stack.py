@@ -14,10 +14,19 @@ from rich.console import Console
 from rich.table import Table
 
 from cdc.process.file_topology import local_ports
+from cdc.words.errors import UsageError
 from console.stack.artefacts import BUNDLES, bundle_name
 from console.stack.bars import telling
 from console.stack.services import log_files
-from console.stack.settings import SERVICES, StackSettings, folder_of, parse_ports, service_name
+from console.stack.settings import (
+    CAPTURE_LOGIN,
+    LOAD_LOGIN,
+    SERVICES,
+    StackSettings,
+    folder_of,
+    parse_ports,
+    service_name,
+)
 
 if TYPE_CHECKING:
     from console.stack.proc_stack import ServiceStatus, Stack
@@ -76,6 +85,44 @@ def up(home: Home = None, port: PortOptions = None, port_offset: PortOffset = No
     stack = stack_of(home, port, port_offset)
     with telling() as progress:
         stack.up(progress)
+    _print_logins(stack.settings)
+
+
+@app.command()
+def mysql(
+    server: Annotated[str, typer.Argument(help="shop or crm.")],
+    execute: Annotated[str | None, typer.Option("--execute", "-e", help="Run these statements and end.")] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", "-D", help="Else the one named like the server.")
+    ] = None,
+    user: Annotated[str, typer.Option("--user", "-u", help="app, who may do all, or cdc, who captures.")] = "app",
+    home: Home = None,
+    port: PortOptions = None,
+    port_offset: PortOffset = None,
+) -> None:
+    """Speak SQL with a MySQL of the stack: prompted for, piped in, or by --execute.
+
+    Example: tailorbird stack mysql shop -e "SHOW TABLES"
+    """
+    name = server.removeprefix("mysql-")
+    if name not in ("shop", "crm"):
+        raise UsageError(f"no MySQL {server!r} in the stack", "choose among shop, crm")
+    logins = {login.user: login for login in (LOAD_LOGIN, CAPTURE_LOGIN)}
+    if user not in logins:
+        raise UsageError(f"no user {user!r} in the stack", f"choose among {', '.join(logins)}")
+    from console.stack.mysql_client import MySqlClient, opened
+
+    settings = stack_of(home, port, port_offset).settings
+    number = settings.ports.mysql_shop if name == "shop" else settings.ports.mysql_crm
+    talks = execute is None and sys.stdin.isatty()
+    with opened(settings.bind, number, logins[user], database, name) as connection:
+        client = MySqlClient(connection, sys.stdout, plain=not sys.stdout.isatty())
+        if talks:
+            import readline  # noqa: F401  # gives input() its history and arrows
+
+            client.converse(input, name, lambda text: print(text, file=sys.stderr))
+        else:
+            client.batch(sys.stdin if execute is None else [execute])
 
 
 @app.command()
@@ -147,6 +194,14 @@ def run(
     Example: tailorbird stack run hbase
     """
     stack_of(home, port, port_offset).run(service_name(service))
+
+
+def _print_logins(settings: StackSettings) -> None:
+    table = Table("MySQL", "host", "port", "user", "password", "for", box=None)
+    for name, number in (("shop", settings.ports.mysql_shop), ("crm", settings.ports.mysql_crm)):
+        for login, use in ((LOAD_LOGIN, f"all: tailorbird stack mysql {name}"), (CAPTURE_LOGIN, "capture")):
+            table.add_row(name, settings.bind, str(number), login.user, login.password, use)
+    Console().print(table)
 
 
 def _print_status(found: list[ServiceStatus]) -> None:

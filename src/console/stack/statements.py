@@ -1,0 +1,60 @@
+"""SQL as people type or pipe it → statements, parted as MySQL's own client parts them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_DELIMITER = re.compile(r"\s*delimiter\s+(\S+)\s*$", re.IGNORECASE)
+# what may hold a delimiter without ending a statement: texts, names, comments
+_WHOLE = re.compile(
+    r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|/\*.*?\*/|--(?=\s)[^\n]*|#[^\n]*", re.DOTALL
+)
+_OPEN = re.compile(r"['\"`]|/\*")
+
+
+class Statements:
+    """Takes lines and gives the statements that end in them; `pending` is what began and did not end.
+
+    `DELIMITER` changes what ends a statement, as in dumps with triggers. It is kept whole that stands in quotes or
+    comments.
+    """
+
+    def __init__(self) -> None:
+        self._delimiter, self.pending = ";", ""
+
+    def take(self, line: str) -> Iterator[str]:
+        """The statements that end with this line, without what ends them."""
+        if not self.pending.strip() and (found := _DELIMITER.match(line)):
+            self._delimiter, self.pending = found[1], ""
+            return
+        self.pending += line if line.endswith("\n") else line + "\n"
+        while (end := self._end()) is not None:
+            statement, self.pending = self.pending[:end].strip(), self.pending[end + len(self._delimiter) :]
+            if statement:
+                yield statement
+        if not _bare(self.pending):
+            self.pending = ""
+
+    def rest(self) -> str:
+        """What stands behind the last delimiter: a last statement needs none."""
+        rest, self.pending = self.pending.strip(), ""
+        return rest if _bare(rest) else ""
+
+    def _end(self) -> int | None:
+        at = 0
+        while at < len(self.pending):
+            if self.pending.startswith(self._delimiter, at):
+                return at
+            if whole := _WHOLE.match(self.pending, at):
+                at = whole.end()
+            elif _OPEN.match(self.pending, at):
+                return None  # it ends in a later line
+            else:
+                at += 1
+        return None
+
+
+def _bare(text: str) -> str:
+    """A text without comments."""
+    return re.sub(r"/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*", "", text, flags=re.DOTALL).strip()

@@ -1,0 +1,97 @@
+"""`tailorbird stack mysql` against the real servers, and what the stack's users may do there."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Retriable, UsageError
+from cdc.words.schema import TableId
+from console.doctor.doctor import grants
+from console.probes.login import Login
+from console.stack.mysql_client import MySqlClient, opened
+from console.stack.settings import LOAD_LOGIN
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+
+def port() -> int:
+    return int(os.environ["TAILORBIRD_PORT_MYSQL_SHOP"])
+
+
+@pytest.fixture
+def database(unique: Callable[[str], str]) -> Iterator[str]:
+    """A database of the test's own, made by the command itself."""
+    name = unique("sql")
+    assert said(f"CREATE DATABASE {name}") == ""
+    yield name
+    assert said(f"DROP DATABASE {name}") == ""
+
+
+def said(text: str, *options: str, code: int = 0) -> str:
+    """What the command prints for SQL that is piped into it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "console", "stack", "mysql", "shop", *options],
+        input=text, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_what_is_piped_in_is_run_in_order(database: str) -> None:
+    """A dump loads, rows come out parted by tabs; the first fault ends it, in one line with the statement."""
+    rows = "(1, 'ä;\tb', NULL), (2, '%', 0xff00)"
+    dump = f"CREATE TABLE t (id INT PRIMARY KEY, v TEXT, b VARBINARY(4));\nINSERT INTO t VALUES {rows};"
+    assert said(dump, "-D", database) == ""
+    assert said("", "-D", database, "-e", "SELECT * FROM t ORDER BY id") == "id\tv\tb\n1\tä;\\tb\tNULL\n2\t%\t0xff00\n"
+    fault = said("INSERT INTO t VALUES (3, '', ''); SELECT no;\nDELETE FROM t;", "-D", database, code=2)
+    assert "Unknown column 'no'" in fault
+    assert len(fault.strip().splitlines()) == 1
+    assert said("SELECT COUNT(*) AS n FROM t", "-D", database) == "n\n3\n"
+
+
+def test_a_conversation_goes_on_after_a_fault(database: str) -> None:
+    """At the prompt a fault is told and the next statement asked for; statements may take several lines."""
+    out, faults, asked = io.StringIO(), list[str](), list[str]()
+    lines = iter(["SELECT no;", "SELECT 'a'", "  AS x;", "exit"])
+
+    def ask(prompt: str) -> str:
+        asked.append(prompt)
+        return next(lines)
+
+    with opened("127.0.0.1", port(), LOAD_LOGIN, database, "shop") as connection:
+        MySqlClient(connection, out, plain=False).converse(ask, "shop", faults.append)
+    assert asked == ["shop> ", "shop> ", "  ->  ", "shop> "]
+    assert ["Unknown column" in fault for fault in faults] == [True]
+    assert "│ a │" in out.getvalue()
+    assert "1 row\n" in out.getvalue()
+
+
+def test_who_is_refused_learns_what_to_correct() -> None:
+    """A wrong login or database is told as that, a server that is away as that."""
+    with pytest.raises(UsageError, match="--user"):
+        opened("127.0.0.1", port(), Login(user="app", password="wrong"), None, "shop")
+    with pytest.raises(UsageError, match="--database"):
+        opened("127.0.0.1", port(), LOAD_LOGIN, "no_such_database", "shop")
+    with pytest.raises(Retriable, match="stack up"):
+        opened("127.0.0.1", 9, LOAD_LOGIN, None, "shop")
+
+
+@pytest.mark.parametrize("policy", ["drop", "accept"])
+def test_the_grants_that_doctor_prints_can_be_run(database: str, policy: str) -> None:
+    """The login that `stack up` names may give another user what capture needs."""
+    user = f"u_{database[-12:]}"
+    source = Source(
+        name="shop", type="mysql", hostname="127.0.0.1", port=port(), username=user, password="x", database=database,
+        tables=(TableId(source="shop", database=database, table="t"),), server_id=5, snapshot_mode="initial",
+        filter_policy="accept" if policy == "accept" else "drop",
+    )  # fmt: skip
+    granted = "; ".join(grants(source))
+    made = f"CREATE TABLE t (id INT PRIMARY KEY); CREATE USER '{user}'@'%' IDENTIFIED BY 'x';"
+    assert said(f"{made} {granted}; DROP USER '{user}'@'%'", "-D", database) == ""
