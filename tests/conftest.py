@@ -5,7 +5,9 @@ in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack i
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` has two workers: one runs all tests that need these servers, one after the other, the other all that do not.
+`make test` has two workers: one runs all tests that need these servers, one after the other, the other all that do not,
+or that need Kafka alone (marked `kafka`): it has one of its own. Two checkouts that are tested at a time get ports of
+their own by `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
 """
 
 from __future__ import annotations
@@ -28,12 +30,19 @@ settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
 SERVERS = Servers(ROOT)
+SMALL = "tests/test_glossary.py"
 OWN_SERVERS = "tests/ingest/binlog/"  # tests there change global settings, of servers that they start themselves
 
 
 def shares_servers(item: pytest.Item) -> bool:
     """Whether a test needs servers that others need, too."""
-    return item.get_closest_marker("integration") is not None and not item.nodeid.startswith(OWN_SERVERS)
+    own = item.nodeid.startswith(OWN_SERVERS) or needs_kafka_alone(item)
+    return item.get_closest_marker("integration") is not None and not own
+
+
+def needs_kafka_alone(item: pytest.Item) -> bool:
+    """Whether of the servers it needs no other."""
+    return item.get_closest_marker("kafka") is not None
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the groups behind us
@@ -41,15 +50,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the same servers is one group, for one worker; of the others each file is one."""
     for item in items:
         group = "servers" if shares_servers(item) else item.nodeid.partition("::")[0]
+        if needs_kafka_alone(item):
+            group = "kafka"
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_turn)
 
 
 def _turn(item: pytest.Item) -> int:
-    """What takes longest begins first, so that no worker waits for the other at the end; the sort keeps all else."""
+    """What takes longest begins first, so that no worker waits for the other at the end; the sort keeps all else.
+
+    xdist gives each worker two groups at once, and the second one waits behind the servers' tests: it is a small one.
+    """
     if shares_servers(item):
         return 0
-    return 1 if "test_spark" in item.nodeid else 2
+    if needs_kafka_alone(item):
+        return 1
+    if item.nodeid.startswith(SMALL):
+        return 2
+    return 3 if "test_spark" in item.nodeid else 4
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -62,8 +80,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Every integration test has its servers, whether it names them or not."""
-    if shares_servers(item):
-        SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), SERVICES))
+    if shares_servers(item) or needs_kafka_alone(item):
+        wanted = SERVICES if shares_servers(item) else ("kafka",)
+        SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), wanted))
 
 
 def pytest_sessionfinish() -> None:

@@ -35,7 +35,7 @@ from tests.integration.conftest import servers
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = {"jvm": 4, "python": 2}  # a Python one takes seconds

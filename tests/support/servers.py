@@ -10,8 +10,8 @@ from console.stack.bars import telling
 from console.stack.proc_stack import Stack
 from console.stack.settings import SERVICES, ServiceName, StackSettings
 
-# behind the default ports and below those that the system gives away
-_OFFSET = 10_000
+# behind the default ports and below those that the system gives away; a second worker's servers stand beside
+_OFFSET, _BESIDE = 10_000, 5_000
 
 
 class Servers:
@@ -40,11 +40,14 @@ class Servers:
             self._up |= set(missing)
 
     def _made(self) -> Stack:
-        own = {name: value for name, value in os.environ.items() if not name.startswith("TAILORBIRD_PORT")}
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        name = f"tests-{worker}" if worker else "tests"
+        offset = int(os.environ.get("TAILORBIRD_TESTS_PORT_OFFSET", _OFFSET)) + worker * _BESIDE
+        own = {key: value for key, value in os.environ.items() if not key.startswith("TAILORBIRD_PORT")}
         settings = (
             StackSettings.from_environ(os.environ, self._root)
             if self._shared
-            else StackSettings.from_environ(own, self._root, home=Path(".tailorbird/tests"), port_offset=_OFFSET)
+            else StackSettings.from_environ(own, self._root, home=Path(f".tailorbird/{name}"), port_offset=offset)
         )
         self._stack = Stack(settings)
         if not self._shared:
