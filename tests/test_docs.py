@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
+from cdc.topology.reader import read_topology
 from console.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -51,6 +54,37 @@ def parse(line: str) -> None:
 def test_what_is_told_can_be_typed(page: str, line: str) -> None:
     """Every command of README and docs has the sub-command, the options and the arguments that it shows."""
     parse(line)
+
+
+def leaves(command: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command, by its words."""
+    if hasattr(command, "commands"):
+        for word, inner in command.commands.items():
+            yield from leaves(inner, (*name, word))
+    else:
+        yield name
+
+
+@pytest.mark.parametrize("name", list(leaves(typer.main.get_command(app))), ids=" ".join)
+def test_each_command_has_a_page(name: tuple[str, ...]) -> None:
+    """Not README alone: a page of docs shows it as it is typed."""
+    shown = [page for page, line in COMMANDS if tuple(shlex.split(line)[1 : 1 + len(name)]) == name]
+    assert [page for page in shown if page.startswith("docs/")], f"no page of docs shows `tailorbird {' '.join(name)}`"
+
+
+BLOCKS = [
+    (f"{page.relative_to(ROOT)}: {place}", text)
+    for page in PAGES
+    for place, text in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("text", [text for _, text in BLOCKS], ids=[name for name, _ in BLOCKS])
+def test_yaml_that_is_told_is_read(text: str) -> None:
+    """A whole topology as it is; a part of one as a part of the shop's."""
+    said = yaml.safe_load(text)
+    shop = yaml.safe_load((ROOT / "topologies" / "shop.yml").read_text())
+    read_topology(yaml.safe_dump(said if "name" in said else {**shop, **said}), file="docs.yml", environ={})
 
 
 def test_the_pages_tell_commands() -> None:
