@@ -52,6 +52,7 @@ class TableFacts:
     schema: TableSchema | None = None
     keys: tuple[Key, ...] = ()
     absent: bool = False
+    view: bool = False
     indexed: bool = True
     cascades: tuple[Cascade, ...] = ()
 
@@ -111,7 +112,7 @@ def judge(source: Source, facts: ServerFacts) -> list[Finding]:
         found += _settings(subject, facts)
         found += [_retention(subject, facts), *_server_ids(subject, source, facts)]
     for table in facts.tables:
-        found += _table(subject, source, table)
+        found += judge_table(subject, source, table)
     return found
 
 
@@ -227,9 +228,14 @@ def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Findin
     return [Finding(subject=subject, check="server_id", status="ok", found=f"{ours}, used by nobody else")]
 
 
-def _table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
+def judge_table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
+    """What is to be said of one table; nothing where it may not be read, which the grants tell."""
     if table.readable is not None:
         return []
+    if table.view:
+        what = "is a view: the log tells no rows of it"
+        remedy = "capture the tables that it reads, and make its SELECT a query under `tables:`"
+        return [Finding(subject=subject, check=table.name, status="fault", found=what, remedy=remedy)]
     found = []
     if table.engine != "InnoDB":
         found.append(

@@ -27,7 +27,7 @@ _VARIABLES = (
     "expire_logs_days",
     "server_id",
 )
-_TABLE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_TABLE = "SELECT ENGINE, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _INDEXES = (
     "SELECT INDEX_NAME, COLUMN_NAME, NON_UNIQUE FROM information_schema.STATISTICS "
     "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY INDEX_NAME, SEQ_IN_INDEX"
@@ -122,6 +122,7 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
         name=shown,
         readable=None,
         engine=str(rows[0][0] or "none") if rows else "none",
+        view=bool(rows) and "VIEW" in str(rows[0][1]).upper(),
         schema=TableSchema(table_id=table, version=1, columns=columns, primary_key=primary),
         keys=keys,
         cascades=cascades,

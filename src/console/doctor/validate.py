@@ -11,13 +11,16 @@ from joins.query.loose_keys import loose_keys
 from joins.query.sql import check_query, tables_of
 
 
-def validate(topology: Topology) -> dict[str, list[str] | None]:
+def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None = None) -> dict[str, list[str] | None]:
     """Output columns by aggregated table; TopologyError at the first mistake. No server is asked.
 
-    None for a table whose query says `alias.*`: its columns are known when the source's schema is. The columns of a
+    None for a table whose query says `alias.*` of tables that are not among the `schemas`. The columns of a
     foreign table, which is not among them, are the fields that the topology names.
     """
     columns = {name: check_query(topology, table) for name, table in topology.tables.items()}
+    for name, table in topology.tables.items():
+        if columns[name] is None and schemas and tables_of(topology, table) <= set(schemas):
+            columns[name] = [output.name for output in compile_plan(topology, table, schemas).finish.outputs]
     fields = {name: [field.name for field in foreign.fields] for name, foreign in topology.foreign_tables.items()}
     indexed = {**columns, **fields}
     for index in topology.indexes.values():

@@ -206,6 +206,11 @@ def _check_table(source: Source, table: TableId, kind: tuple[str, str] | None) -
             "SELECT from it",
             f"correct `tables:`, or GRANT SELECT ON {table.database}.* TO '{source.username}'@'%'",
         )
+    if "VIEW" in str(kind[0]).upper():
+        raise UsageError(
+            f"table {table} is a view: the log tells no rows of it",
+            "capture the tables that it reads, and make its SELECT a query under `tables:`",
+        )
     if kind != ("BASE TABLE", "InnoDB"):
         raise UsageError(
             f"table {table} is a {kind[0].lower()} of engine {kind[1]}, which has no transactions",

@@ -14,6 +14,8 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import UsageError
 from cdc.words.schema import TableId, TableSchema, schema_from_json
 
+_SHORT = 3.0  # seconds for what the log has already
+
 
 def explain_plan(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
@@ -27,7 +29,8 @@ def explain_plan(
 ) -> None:
     """Print the plan of a table's query: the tree of joins, the stateful steps, the columns with their types.
 
-    Schemas come from the log, where `tailorbird capture` publishes them. Nothing is changed anywhere.
+    Schemas come from the log, where `tailorbird capture` publishes them; those that are not there yet, from their
+    own servers. Nothing is changed anywhere.
 
     Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
     """
@@ -47,10 +50,14 @@ def explain_plan(
     for one in wanted:
         check_query(topology, one)
     needed = frozenset(table_id for one in wanted for table_id in tables_of(topology, one))
-    found = schemas_in(schemas) if schemas is not None else _from_log(topology, needed, timeout)
+    if schemas is not None:
+        found, where, hint = schemas_in(schemas), str(schemas), "has `tailorbird capture` run?"
+    else:
+        found, unchecked = _known(topology, needed, timeout)
+        where = f"the log at {topology.log.bootstrap_servers}, nor can its server tell"
+        hint = "; ".join(unchecked) or "has `tailorbird capture` run?"
     if missing := sorted(str(table_id) for table_id in needed - set(found)):
-        where = str(schemas) if schemas is not None else f"the log at {topology.log.bootstrap_servers}"
-        raise UsageError(f"no schema of {', '.join(missing)} in {where}", "has `tailorbird capture` run?")
+        raise UsageError(f"no schema of {', '.join(missing)} in {where}", hint)
     plans = {one.name: compile_plan(topology, one, found) for one in wanted}
     for warning in dict.fromkeys(one for plan in plans.values() for one in drifts(plan, found)):
         typer.echo(f"warning: {warning}", err=True)
@@ -90,6 +97,30 @@ def schemas_in(file: Path) -> dict[TableId, TableSchema]:
     for schema in read:
         versions.setdefault(schema.table_id, []).append(schema)
     return {table_id: remembering(some) for table_id, some in versions.items()}
+
+
+def _known(
+    topology: Topology, needed: frozenset[TableId], timeout: float
+) -> tuple[dict[TableId, TableSchema], list[str]]:
+    """Schemas of the log, else of the servers, and in words what neither told."""
+    from console.commands.cli_schemas import ask_servers
+    from console.probes.kafka_probe import kafka_problem
+
+    log = topology.log.bootstrap_servers
+    there = not kafka_problem(log)
+    found = _from_log(topology, needed, min(timeout, _SHORT)) if there else {}
+    missing = needed - set(found)
+    if not missing:
+        return found, []
+    asked = ask_servers(topology, missing)
+    if asked.schemas:
+        names = ", ".join(sorted(map(str, asked.schemas)))
+        typer.echo(f"not captured yet, so read at the server: {names}", err=True)
+    found |= asked.schemas
+    faults = [f"{fault.check}: {fault.found}" for fault in asked.faults]
+    if there and needed - set(found) and timeout > _SHORT:
+        found |= _from_log(topology, needed, timeout - _SHORT)
+    return found, [*faults, *asked.unchecked]
 
 
 def _from_log(topology: Topology, needed: frozenset[TableId], timeout: float) -> dict[TableId, TableSchema]:
