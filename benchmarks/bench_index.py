@@ -28,6 +28,7 @@ from typing import Any
 import requests
 
 from benchmarks.decode.proc_peers import machine
+from benchmarks.ending import end
 from benchmarks.index.world import World, environment, row
 from cdc.words.errors import TailorbirdError
 from console.probes.proc_steal import Stolen
@@ -168,6 +169,17 @@ def _reindex(world: World, rows: int) -> float:
     live, cores = world.index.collection, f"{world.topology.solr.url}/admin/cores?wt=json"
     command = [sys.executable, "-m", "console", "index", "reindex", str(world.file), "--index", "wide"]
     process = subprocess.Popen([*command, "--json"], stdout=subprocess.DEVNULL)
+    try:
+        return _reindexed(world, rows, process, command, live, cores)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+
+
+def _reindexed(
+    world: World, rows: int, process: subprocess.Popen[bytes], command: list[str], live: str, cores: str
+) -> float:
     made: list[str] = []
     while not made:
         time.sleep(0.05)
@@ -298,4 +310,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))

@@ -36,6 +36,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.decode.proc_peers import machine
+from benchmarks.ending import end
 from benchmarks.joins.latency import LEAST_SAMPLES, Sample, found, phases_of
 from cdc.formats.debezium import to_envelope
 from cdc.process.file_topology import load_topology
@@ -274,4 +275,4 @@ class Bench:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))

@@ -21,6 +21,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.ending import end
 from benchmarks.joins.beside import beside, checkout, slower
 from benchmarks.joins.report import (
     MOST_GROWTH,
@@ -199,4 +200,4 @@ def _flink_python() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))

@@ -23,6 +23,7 @@ from pathlib import Path
 import pymysql
 
 from benchmarks.decode.proc_peers import machine
+from benchmarks.ending import end
 from cdc.process.file_topology import load_topology
 from console.commands.cli_apply import provision
 from console.pipeline.proc_pipeline import Part, Pipeline
@@ -174,4 +175,4 @@ def _wait(condition: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))

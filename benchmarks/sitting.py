@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from benchmarks.decode.proc_peers import load, machine
+from benchmarks.ending import INTERRUPTED, ended_once
 from cdc.words.errors import TailorbirdError
 
 BULK_CHANGES, OLTP_CHANGES = 500_000, 200_000
-_STOPS = (signal.SIGINT, signal.SIGTERM)
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
@@ -47,25 +44,15 @@ def sit(
     if options.rounds < 1 or options.bulk < 1 or options.oltp < 1:
         print(f"{name}: --rounds, --bulk and --oltp begin at 1", file=sys.stderr)
         return 2
-    before = {number: signal.signal(number, _stop) for number in _STOPS}
-    try:
-        return run(options, shlex.join(sys.argv[1:] if arguments is None else arguments))
-    except TailorbirdError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted; the servers are stopped", file=sys.stderr)
-        return 130
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """End once: make and its callers may pass the signal on again, while the servers are being stopped."""
-    for one in _STOPS:
-        signal.signal(one, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    with ended_once():
+        try:
+            return run(options, shlex.join(sys.argv[1:] if arguments is None else arguments))
+        except TailorbirdError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return error.exit_code
+        except KeyboardInterrupt:
+            print(f"{name}: interrupted; the servers are stopped", file=sys.stderr)
+            return INTERRUPTED
 
 
 def facts_of(name: str, given: str, versions: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.decode.proc_peers import machine
+from benchmarks.ending import end
 from benchmarks.index.chart import charts, growth
 from benchmarks.index.load import Load, differences
 from benchmarks.index.world import World, environment
@@ -156,4 +157,4 @@ def _table(title: str, reached: float, samples: Samples, grew: dict[str, float],
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))
