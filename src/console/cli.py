@@ -7,6 +7,7 @@ import typer
 from console.commands import (
     cli_apply,
     cli_dashboard,
+    cli_dead_letters,
     cli_demo,
     cli_doctor,
     cli_init,
@@ -34,6 +35,7 @@ app.add_typer(cli_binlog.app, name="binlog")
 app.add_typer(cli_schema.app, name="schema")
 app.add_typer(cli_poll.app, name="poll")
 app.add_typer(cli_state.app, name="state")
+app.add_typer(cli_dead_letters.app, name="dead-letters")
 app.command("apply")(cli_apply.apply)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)

@@ -59,6 +59,18 @@ def test_under_accept_tables_are_captured_as_they_appear(capture: Callable[..., 
     assert {captured.topic(name) for name in ("t", "users", "later", "copied", "down", "kept")} <= ends.keys()
 
 
+def test_accept_without_a_list_captures_all(capture: Callable[..., Any]) -> None:
+    """As Debezium does where no table is named: the tables that are there, and those that come."""
+    captured = capture("t")
+    rewrite(captured, "filter_policy: accept")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    captured.streaming(captured.start())
+    captured.sql("CREATE TABLE later (id INT PRIMARY KEY)", "INSERT INTO later VALUES (2)")
+    captured.caught_up()
+    assert [event["after"] for event in captured.events("t")] == [{"id": 1}]
+    assert [event["after"] for event in captured.events("later")] == [{"id": 2}]
+
+
 def test_a_table_without_a_key_is_captured_under_the_columns_named(capture: Callable[..., Any]) -> None:
     """Its snapshot is one pass that leaves no row out, although rows share the key; so does its log."""
     captured = capture("t")

@@ -1,0 +1,24 @@
+"""How it is said that dead letters wait no longer: a record in their own topic, behind them. Pure.
+
+Key `settled`, value JSON `format, stage: "settled", how`, and either `ids`: letter → the
+partition and offset up to which it is meant; or `of`: the stage and the name of a table, all of whose letters before it
+are meant. What is refused again behind that waits again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+KEY = b"settled"
+STAGE = "settled"
+
+
+def settled_letters(ids: Mapping[str, tuple[int, int]], how: str) -> bytes:
+    """The value that settles letters, each up to a partition's offset; `how`: `replayed` or `resolved`."""
+    return json.dumps({"format": 1, "stage": STAGE, "how": how, "ids": ids}).encode()
+
+
+def settled_table(stage: str, name: str, how: str) -> bytes:
+    """The value that settles all letters of one stage for one table or index, as what reads all of it anew does."""
+    return json.dumps({"format": 1, "stage": STAGE, "how": how, "of": [stage, name]}).encode()

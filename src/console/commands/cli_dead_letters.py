@@ -1,0 +1,186 @@
+"""`tailorbird dead-letters`: what capture, joins and indexers refused; looked at, put through again, settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cdc.words.errors import UsageError
+
+if TYPE_CHECKING:
+    from cdc.topology.topology import Topology
+    from console.status.dead_letters import Letter, Letters
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What capture, joins and indexers refused: rows that are missing, or shown as they were.\n\n"
+    "Example: tailorbird dead-letters list topologies/shop.yml",
+)
+
+File = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Letters, as `list` names them.")]
+All = Annotated[bool, typer.Option("--all", help="All that wait.")]
+
+
+@app.command("list")
+def list_(
+    file: File,
+    limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 50,
+    settled: Annotated[bool, typer.Option("--settled", help="Those that were replayed or resolved instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the letters that wait, newest first: which stage, table, key, position, reason, when, how often, what helps.
+
+    Example: tailorbird dead-letters list topologies/shop.yml --limit 20
+    """
+    from console.status.dead_letters import letter_lines, remedy_of
+
+    topology = _topology(file)
+    letters = _read(topology, limit)
+    found = letters.settled if settled else letters.letters
+    now_ms = time.time_ns() // 1_000_000
+    for one in found:
+        if as_json:
+            typer.echo(json.dumps({**dataclasses.asdict(one), "remedy": "" if settled else remedy_of(one, file)}))
+        else:
+            typer.echo("\n".join(letter_lines(one, file, now_ms)))
+    if as_json:
+        return
+    total = sum(one.letters for one in letters.waiting)
+    if not settled and total > len(found):
+        typer.echo(f"{total - len(found)} more wait: --limit {total}")
+    elif not found:
+        typer.echo("no letter was settled" if settled else "no dead letter waits")
+
+
+@app.command("show")
+def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `list` names it.")]) -> None:
+    """Print all that a letter holds as JSON: its values, and its bytes in base64, in hexadecimal and decoded.
+
+    Example: tailorbird dead-letters show topologies/shop.yml 3f2a9c01de
+    """
+    from console.status.dead_letters import remedy_of, whole
+    from console.status.kafka_letters import records_at
+
+    topology = _topology(file)
+    (letter,) = _chosen(_read(topology, None), [id_])
+    place = letter.partition, letter.offset
+    record = records_at(topology, [place]).get(place)
+    told: dict[str, Any] = dataclasses.asdict(letter)
+    told["remedy"] = "" if letter.settled else remedy_of(letter, file)
+    told["letter"] = None if record is None else whole(record)
+    typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+
+
+@app.command("replay")
+def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
+    """Put letters through the ordinary path again: rows are read again at their source, or indexed from their table.
+
+    A letter that was put through waits no longer; what is refused again is a letter again. Where that can not be done
+    the command that helps is printed, and the exit code is 1. Captures obey when they run.
+
+    Example: tailorbird dead-letters replay topologies/shop.yml --all
+    """
+    from console.status.dead_letters import value_of
+    from console.status.kafka_letters import newest_schemas, records_at, settle
+    from console.status.replays import replay_of, where_of
+    from ingest.capture.signals import signal_value
+    from ingest.log.kafka_signals import send
+
+    topology = _topology(file)
+    letters = _wanted(topology, ids, all_)
+    places = {one.id: (one.partition, one.offset) for one in letters}
+    records = records_at(topology, places.values()) if letters else {}
+    given = [(one, value_of(records[at]) if (at := places[one.id]) in records else {}) for one in letters]
+    plan = replay_of(topology, given, newest_schemas(topology) if any(one.reads for one in letters) else {})
+    for table, conditions in plan.rereads.items():
+        name = f"{table.database}.{table.table}"
+        send(topology, table.source, signal_value("execute-snapshot", (name,), where_of(conditions)))
+        settle(topology, plan.done[str(table)], "replayed")
+        what = f"{len(conditions)} rows are read again" if conditions else "the table is read again"
+        _tell(as_json, f"{table}: {what}", table=str(table), rows=len(conditions), settled=plan.done[str(table)])
+    for index, rows in plan.rows.items():
+        dead = _index_again(topology, index, rows)
+        settle(topology, plan.done[index], "replayed")
+        what = f"{len(rows)} rows are indexed again, {dead} are dead letters again"
+        _tell(as_json, f"index {index}: {what}", index=index, rows=len(rows), settled=plan.done[index], again=dead)
+    for letter, remedy in plan.by_hand:
+        _tell(as_json, f"{letter.id}: not replayed; {remedy}", id=letter.id, remedy=remedy)
+    if not letters:
+        _tell(as_json, "nothing to replay")
+    if plan.by_hand:
+        raise typer.Exit(1)
+
+
+@app.command("resolve")
+def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
+    """Mark letters as settled without doing anything: what was missing came by another way, or is not wanted.
+
+    Example: tailorbird dead-letters resolve topologies/shop.yml 3f2a9c01de
+    """
+    from console.status.kafka_letters import settle
+
+    topology = _topology(file)
+    letters = _wanted(topology, ids, all_)
+    settle(topology, letters, "resolved")
+    _tell(as_json, f"{len(letters)} letters are resolved", settled=letters)
+
+
+def _topology(file: str) -> Topology:
+    from cdc.process.file_topology import load_topology
+
+    return load_topology(file)
+
+
+def _read(topology: Topology, keep: int | None) -> Letters:
+    from console.status.dead_letters import Letters
+    from console.status.kafka_letters import LettersReader
+
+    with LettersReader(topology, Letters(topology.name, keep=keep)) as reader:
+        return reader.read()
+
+
+def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[Letter]:
+    """The letters that wait among those that are named; one that was settled is passed over with a word."""
+    if bool(ids) == all_:
+        raise UsageError("which letters?", "name them as `tailorbird dead-letters list` does, or --all")
+    letters = _read(topology, None)
+    if all_:
+        return letters.letters
+    found = _chosen(letters, ids or ())
+    for one in found:
+        if one.settled:
+            typer.echo(f"{one.id}: already {one.settled}", err=True)
+    return [one for one in found if not one.settled]
+
+
+def _chosen(letters: Letters, ids: Sequence[str]) -> list[Letter]:
+    known = {one.id: one for one in (*letters.letters, *letters.settled)}
+    if unknown := [each for each in ids if each not in known]:
+        raise UsageError(f"no dead letter {', '.join(unknown)}", "`tailorbird dead-letters list` names them")
+    return [known[each] for each in dict.fromkeys(ids)]
+
+
+def _index_again(topology: Topology, index: str, rows: Sequence[bytes]) -> int:
+    """Index rows as they are in the table now; how many of them are refused again."""
+    from cdc.words.naming import peer
+    from console.provision.solr_rebuild import Rebuilder
+    from indexer.peer.zk_registration import session
+    from indexer.rebuild.zk_state import Generations, StoredTargets
+
+    chosen = topology.indexes[index]
+    with session(topology.hbase.zookeeper) as client:
+        id_ = peer(topology.name, index, Generations(client).current(topology.name, index))
+        targets = StoredTargets(client, id_, collection=chosen.collection).read()
+        return Rebuilder(topology, chosen).replay(rows, targets.collections).dead
+
+
+def _tell(as_json: bool, said: str, *, settled: Sequence[Letter] = (), **told: Any) -> None:
+    """A line for a person, or an object for a program, with the ids of what was settled."""
+    typer.echo(json.dumps({**told, "settled": [one.id for one in settled]}) if as_json else said)

@@ -1,0 +1,189 @@
+"""Reads the topic of dead letters, and writes there that letters are settled."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from cdc.topology.topology import Topology
+from cdc.words.errors import Retriable
+from cdc.words.naming import dead_letter_topic, schemas_topic
+from cdc.words.schema import TableId, TableSchema, schema_from_json
+from cdc.words.settlement import KEY, settled_letters
+from console.status.dead_letters import Letter, LetterRecord, Letters, Waiting
+
+_TIMEOUT = 10.0
+_POLL = 0.25
+_AT_A_TIME = 2000
+_REMEDY = "is Kafka running? `tailorbird stack status`"
+_IDS_A_RECORD = 5000
+
+
+class LettersReader:
+    """Reads the letters of a topology, and later what came since; close it.
+
+    Committed records alone. Errors of `read`: Retriable while Kafka is away; the next call goes on.
+    """
+
+    def __init__(self, topology: Topology, letters: Letters) -> None:
+        self._servers, self._topic = topology.log.bootstrap_servers, dead_letter_topic(topology.name)
+        self._letters = letters
+        self._consumer: Consumer | None = None
+        self._next: dict[int, int] = {}
+
+    def __enter__(self) -> LettersReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def read(self) -> Letters:
+        """All letters that are committed now."""
+        with _translated(self._servers, "the dead letters are not told"):
+            if self._consumer is None:
+                self._consumer = _consumer(self._servers)
+            known = self._consumer.list_topics(timeout=_TIMEOUT).topics
+            partitions = sorted(known[self._topic].partitions) if self._topic in known else []
+            records = records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions})
+            # several partitions have no order but their clocks'; there is one, unless somebody has made more
+            for record in records if len(partitions) == 1 else sorted(records, key=lambda one: one.at_ms):
+                self._next[record.partition] = record.offset + 1
+                self._letters.add(record)
+        return self._letters
+
+
+def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | None]) -> Iterator[LetterRecord]:
+    """What partitions hold now, from offsets on (None: the beginning). KafkaException when Kafka does not answer."""
+    if not starts:
+        return
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING if at is None else at) for p, at in starts.items()])
+    waits = set(starts)
+    deadline = time.monotonic() + _TIMEOUT
+    while waits:
+        for message in consumer.consume(_AT_A_TIME, timeout=_POLL):
+            deadline = time.monotonic() + _TIMEOUT
+            error = message.error()
+            if error is None:
+                yield LetterRecord(
+                    message.key(), message.value(), message.timestamp()[1], message.partition() or 0,
+                    message.offset() or 0,
+                )  # fmt: skip
+            elif error.code() == KafkaError._PARTITION_EOF:
+                waits.discard(message.partition() or 0)
+            elif not error.retriable():
+                raise KafkaException(error)
+        if time.monotonic() > deadline:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    consumer.unassign()
+
+
+def settle(topology: Topology, letters: Sequence[Letter], how: str) -> None:
+    """Write that letters are settled as they stand; returns when Kafka has it. Retriable while Kafka is away."""
+    servers, failed = topology.log.bootstrap_servers, []
+
+    def told(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    with _translated(servers, "the letters are not settled"):
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+        for start in range(0, len(letters), _IDS_A_RECORD):
+            some = letters[start : start + _IDS_A_RECORD]
+            value = settled_letters({one.id: (one.partition, one.offset) for one in some}, how)
+            producer.produce(dead_letter_topic(topology.name), key=KEY, value=value, partition=0, on_delivery=told)
+        if producer.flush(_TIMEOUT) or failed:
+            raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+
+
+def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], LetterRecord]:
+    """The records at (partition, offset); those that retention has removed are absent. Retriable."""
+    wanted, found = set(places), {}
+    servers, topic = topology.log.bootstrap_servers, dead_letter_topic(topology.name)
+    with _translated(servers, "the dead letters are not told"), _closing(_consumer(servers)) as consumer:
+        starts = {p: min(offset for q, offset in wanted if q == p) for p, _ in wanted}
+        for record in records_between(consumer, topic, starts):
+            if (record.partition, record.offset) in wanted:
+                found[record.partition, record.offset] = record
+    return found
+
+
+def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
+    """The newest schema of each captured table that capture has published. Retriable."""
+    servers, topic = topology.log.bootstrap_servers, schemas_topic(topology.name)
+    found: dict[TableId, TableSchema] = {}
+    with _translated(servers, "the schemas are not told"), _closing(_consumer(servers)) as consumer:
+        known = consumer.list_topics(timeout=_TIMEOUT).topics
+        for record in records_between(
+            consumer, topic, dict.fromkeys(known[topic].partitions if topic in known else ())
+        ):
+            if record.value is not None:
+                schema = schema_from_json(json.loads(record.value))
+                found[schema.table_id] = schema
+    return found
+
+
+class LettersWatch:
+    """Looks every few seconds, in a thread of its own that ends with the process: what waits, as of late."""
+
+    def __init__(self, topology: Topology, every: float = 3.0) -> None:
+        self._topology, self._every = topology, every
+        self._found: list[Waiting] | None = None
+
+    def start(self) -> LettersWatch:
+        """Begin to look."""
+        threading.Thread(target=self._look, name="dead letters", daemon=True).start()
+        return self
+
+    def waiting(self) -> list[Waiting] | None:
+        """What waits; None where Kafka did not tell when it was last asked."""
+        return self._found
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        with LettersReader(self._topology, Letters(self._topology.name, keep=0)) as reader:
+            while True:
+                try:
+                    self._found = reader.read().waiting
+                except Retriable:
+                    self._found = None
+                pause.wait(self._every)
+
+
+def _consumer(servers: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "tailorbird-dead-letters",  # required by the client; nothing is ever committed
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",  # retention may have removed what would come next
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,  # librdkafka would write to stderr by itself
+        }
+    )
+
+
+@contextmanager
+def _closing(consumer: Consumer) -> Iterator[Consumer]:
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def _translated(servers: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        said: Any = error.args[0]
+        raise Retriable(f"Kafka at {servers}: {what}: {said.str()}", _REMEDY) from error

@@ -1,0 +1,77 @@
+"""`tailorbird dead-letters` beside a running capture: a refused row is listed, read again, and waits no longer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc.process.file_topology import load_topology
+from console.status.dead_letters import Letters
+from console.status.kafka_letters import LettersReader, LettersWatch
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Captured
+
+pytestmark = pytest.mark.integration
+
+
+def told(captured: Captured, *words: str, code: int = 0) -> list[Any]:
+    """The objects that `tailorbird dead-letters` prints."""
+    command = [sys.executable, "-m", "console", "dead-letters", words[0], str(captured.file), *words[1:], "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == code, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def refuse(captured: Captured, number: int) -> None:
+    """A row with a date that is none, which a strict session would refuse."""
+    with captured.connection() as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = ''")
+        cursor.execute(f"INSERT INTO t VALUES ({number}, '0000-00-00')")
+
+
+def test_a_refused_row_is_listed_and_read_again(capture: Callable[..., Any]) -> None:
+    """Two rows are refused and two letters wait. Where the cause is gone a replay brings the row; the other is refused
+    again and waits on. A second replay does nothing; what is resolved waits no longer."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, born DATE)")
+    captured.streaming(captured.start())
+    assert told(captured, "list") == []
+    for number in (1, 2):
+        refuse(captured, number)
+    captured.caught_up()
+    letters = {json.loads(one["key"])["id"]: one for one in told(captured, "list")}
+    assert sorted(letters) == [1, 2]
+    assert {one["of"] for one in letters.values()} == {f"shop.{captured.name}.t"}
+    assert all("born" in one["reason"] and "dead-letters replay" in one["remedy"] for one in letters.values())
+
+    captured.sql("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (1, '2024-02-29')")
+    captured.caught_up()
+    (done,) = told(captured, "replay", "--all")
+    assert (done["rows"], sorted(done["settled"])) == (2, sorted(one["id"] for one in letters.values()))
+    captured.wait_for(lambda: [one["op"] for one in captured.events("t")].count("r") == 1, "no row is read again")
+
+    topology = load_topology(str(captured.file))
+    watch = LettersWatch(topology, every=0.2).start()
+    captured.wait_for(lambda: sum(one.letters for one in watch.waiting() or ()) == 1, "the other is not refused again")
+    (again,) = told(captured, "list")
+    assert json.loads(again["key"])["id"] == 2
+    assert len(told(captured, "list", "--settled")) == 1
+    settled = next(one["id"] for one in letters.values() if one["id"] != again["id"])
+    assert told(captured, "replay", settled) == [{"settled": []}]
+
+    with LettersReader(topology, Letters(topology.name)) as reader:
+        assert len(reader.read().letters) == 1
+        assert told(captured, "resolve", again["id"]) == [{"settled": [again["id"]]}]
+        assert reader.read().letters == []
+    assert told(captured, "list") == []
+
+
+def test_a_topology_without_letters_has_none(capture: Callable[..., Any]) -> None:
+    """Before any topic is made."""
+    assert told(capture("t"), "list") == []
