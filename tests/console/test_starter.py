@@ -107,6 +107,16 @@ def test_joins_follow_the_keys_from_near_to_far() -> None:
     assert any(line.startswith("staff.address_id → address: ") for line in table(draft, "payment").left)
 
 
+def test_what_no_row_names_is_not_joined() -> None:
+    """A join costs state: one that every row read leaves empty is told, not made."""
+    shape = rental()
+    films = [{**row, "original_language_id": None} for row in (*shape.rows["film"], *shape.rows["film"])]
+    draft = begun(replace(shape, rows={**shape.rows, "film": films}))[0]
+    assert "original_language" not in joins(draft, "payment")
+    told = "film.original_language_id → language: NULL in all of 48 rows read"
+    assert told in table(draft, "payment").left
+
+
 def test_a_reference_to_its_own_table_is_joined_once() -> None:
     """The employee to whom one reports, not the one above."""
     found = joins(begun(music())[0], "invoice_line")

@@ -37,7 +37,7 @@ def test_a_database_becomes_a_topology(
     assert source.database == server.database
     # the same as of the shape itself, but for the database's name
     found = SHAPES[shape]().found(source.name)
-    drafted, _ = settled(guess("mine", [found], 3), "mine.yml")
+    drafted, _ = settled(guess("mine", [found], 2), "mine.yml")
     assert list(topology.tables) == [table.name for table in drafted.tables]
     for table in drafted.tables:
         assert topology.tables[table.name].row_key == tuple(table.row_key)

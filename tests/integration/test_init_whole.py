@@ -71,7 +71,7 @@ def test_what_init_wrote_runs(
     """Snapshot, live changes and cascades of a database that nobody prepared, equal field by field."""
     monkeypatch.setenv("MINE", "cdc")
     url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
-    most = "1" if shape == "rental" else "3"
+    most = "1" if shape == "rental" else "2"
     words = ["--out", str(file), "--name", unique("init"), "--password-env", "MINE", "--tables", most]
     told("init", "--mysql", url, *words)
     topology = load_topology(str(file))

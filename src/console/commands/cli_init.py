@@ -38,7 +38,7 @@ def init(
             help="Where the password stands, for all databases or one for each; else SOURCE_PASSWORD.",
         ),
     ] = None,
-    most: Annotated[int, typer.Option("--tables", min=1, max=50, help="So many joined tables at most.")] = 3,
+    most: Annotated[int, typer.Option("--tables", min=1, max=50, help="So many joined tables at most.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Read databases (their tables, keys, foreign keys and some rows) and write a topology that works.

@@ -15,9 +15,10 @@ from cdc.words.types import LogicalType
 from console.starter.draft import DraftColumn, DraftJoin, DraftSource, DraftTable
 from console.starter.naming import role, snake, untaken
 from console.starter.shape import FoundTable, Reference
-from console.starter.telling import is_change_time, looks_like_name
+from console.starter.telling import is_change_time, looks_like_name, looks_sorted
 
 MOST_JOINS = 10
+_ENOUGH = 30  # rows that must have been read before it means anything that all are NULL
 DEEPEST = 4
 # columns taken of a joined table, by how far it is from the root
 _MOST_COLUMNS = {1: 8, 2: 6, 3: 5, 4: 4}
@@ -168,6 +169,8 @@ def _joins(model: Model, root: FoundTable, empty: Container[TableId] = ()) -> tu
                 continue  # the row that a row of the same table names is not asked for the one that it names
             if parent.table_id in empty:
                 left.append(f"{reference} → {parent.name}: nothing in it but numbers that lead on")
+            elif (looked := len(join.table.rows)) >= _ENOUGH and not _named_at_all(join.table, reference):
+                left.append(f"{reference} → {parent.name}: NULL in all of {looked} rows read")
             elif before is not None and not itself:
                 left.append(f"{reference} → {parent.name}: {parent.name} is joined already, as {before.alias}")
             elif join.depth >= DEEPEST:
@@ -181,6 +184,11 @@ def _joins(model: Model, root: FoundTable, empty: Container[TableId] = ()) -> tu
     read = {join.table.table_id for join in joins}
     left += [f"{r} → {r.parent.table}: {reason}" for r, reason in model.unused if r.child in read]
     return joins, left
+
+
+def _named_at_all(table: FoundTable, reference: Reference) -> bool:
+    """Whether any row that was read refers to something."""
+    return all(table.values(name) for name in reference.columns)
 
 
 def _alias(reference: Reference, parent: FoundTable, join: DraftJoin, taken: set[str]) -> str:
@@ -201,7 +209,7 @@ def _columns(model: Model, joins: list[DraftJoin], left: list[str]) -> Iterator[
             most = _MOST_COLUMNS[join.depth]
             best = sorted(names, key=lambda name: not _telling(join.table, name))[:most]
             if more := [name for name in names if name not in best]:
-                left.append(f"{join.alias}: {', '.join(more)}")
+                left.append(f"of {join.alias}, to keep rows short: {', '.join(more)}")
             names = [name for name in names if name in best]
         for name in names:
             column = join.table.schema.column(name)
@@ -213,11 +221,17 @@ def _columns(model: Model, joins: list[DraftJoin], left: list[str]) -> Iterator[
 
 def _telling(table: FoundTable, name: str) -> bool:
     column = table.schema.column(name)
-    return looks_like_name(name) or (column is not None and _CHOICE.match(column.column_type) is not None)
+    return (
+        looks_like_name(name)
+        or looks_sorted(name)
+        or (column is not None and _CHOICE.match(column.column_type) is not None)
+    )
 
 
 def _output(join: DraftJoin, name: str) -> str:
-    text = snake(name)
+    text, last = snake(name), join.alias.rpartition("_")[2]
     if join.by is None or text == join.alias or text.startswith(f"{join.alias}_"):
         return text
+    if text == last or text.startswith(f"{last}_"):  # order_status + status_name
+        return join.alias + text.removeprefix(last)
     return f"{join.alias}_{text}"

@@ -9,10 +9,13 @@ from console.starter.naming import snake
 _CHANGED = re.compile(
     r"(^|_)(last_)?(update|updated|modified|changed|edited|synced)(_|$)|^row_version$|^last_(change|edit)$"
 )
-_NAME = re.compile(r"(^|_)(name|title|label|caption|subject|status|state|type|kind|category|country|city)(_|$)")
-_PERSON = re.compile(r"(^|_)(first|last|middle|given|family|full|user|nick|sur|maiden|contact)_?name(_|$)")
+_CALLED = re.compile(r"(^|_)(name|title|label|caption|subject|company|product|headline)(_|$)")
+_SORTED = re.compile(r"(^|_)(status|state|type|kind|category|genre|class|group|country|region|city|currency)(_|$)")
+_PERSON = re.compile(
+    r"(^|_)(first|last|middle|given|family|full|user|nick|sur|maiden|contact)_?name(_|$)|(^|_)job_title$"
+)
 _CODE = re.compile(
-    r"(^|_)(url|uri|link|href|path|file|hash|md5|sha\d*|uuid|guid|phone|fax|mobile|zip|postal|code|ip|locale)(_|$)"
+    r"(^|_)(url|uri|link|href|path|file|hash|md5|sha\d*|uuid|guid|phone|fax|mobile|zip|address\d?|street|e?mail|postal|code|ip|locale)(_|$)"
 )
 # which time is the row's own: the first pattern that any column matches decides
 _TIMES = tuple(
@@ -37,8 +40,13 @@ def is_change_time(name: str) -> bool:
 
 
 def looks_like_name(name: str) -> bool:
-    """Whether a column is named like what people call a row, or sort it under."""
-    return _NAME.search(snake(name)) is not None
+    """Whether a column is named like what people call a row."""
+    return _CALLED.search(snake(name)) is not None
+
+
+def looks_sorted(name: str) -> bool:
+    """Whether a column is named like what people sort rows under."""
+    return _SORTED.search(snake(name)) is not None
 
 
 def looks_like_person(name: str) -> bool:

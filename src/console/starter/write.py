@@ -151,7 +151,8 @@ def _dashboard(table: DraftTable, fields: DraftFields) -> Iterator[str]:
     if fields.time is None:
         yield "    # time: column       # no date or datetime: neither a histogram nor an order by time"
     else:
-        yield f"    time: {fields.time.name}  # {fields.time.why}"
+        yield from _comment([fields.time.why], 4)
+        yield f"    time: {fields.time.name}"
     yield from textwrap.wrap(
         f"columns: {listing(list(fields.columns))}", _WIDTH, initial_indent="    ", subsequent_indent="      "
     )
