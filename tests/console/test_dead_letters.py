@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from cdc.topology.reader import read_topology
 from cdc.words.event import SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.settlement import KEY, settled_letters, settled_table
+from console.cli import app
+from console.commands import cli_status
 from console.status.dead_letters import (
     Letter,
     LetterRecord,
@@ -23,6 +27,7 @@ from console.status.dead_letters import (
     value_of,
     whole,
 )
+from console.status.kafka_letters import LettersReader
 from console.status.replays import condition_of, replay_of, where_of
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
 from indexer.index.processor import DeadLetter
@@ -31,8 +36,7 @@ from ingest.records.records import Recorder
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import dead_letter
 
-TOPOLOGY = read_topology(
-    """
+TEXT = """
 name: t
 sources:
   s: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [orders, "x.y"], server_id: 1}
@@ -40,10 +44,8 @@ sources:
       cursor: updated_at}
 tables: {wide: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
 indexes: {main: {table: wide}}
-""",
-    file="t.yml",
-    environ={},
-)
+"""
+TOPOLOGY = read_topology(TEXT, file="t.yml", environ={})
 ORDERS = TableId(source="s", database="d", table="orders")
 KEYED = TableSchema(table_id=ORDERS, version=1, columns=(Column(name="id", column_type="int"),), primary_key=("id",))
 
@@ -228,3 +230,17 @@ def test_what_can_not_be_replayed_says_what_helps() -> None:
     value = json.loads(capture_letter(1)[1]) | {"table": "p.d.slow"}
     ((_, remedy),) = planned((b"k", json.dumps(value).encode())).by_hand
     assert "polled" in remedy
+
+
+@pytest.mark.parametrize("letters", [0, 1])
+def test_status_is_as_loud_of_letters_as_of_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: int) -> None:
+    """Though every process moves and every index is served: exit code 1 while one waits, and 0 again when none does."""
+    file = tmp_path / "t.yml"
+    file.write_text(TEXT)
+    monkeypatch.setattr(cli_status, "asked_parts", lambda topology: [])
+    monkeypatch.setattr(cli_status, "_indexes", lambda topology: [])
+    monkeypatch.setattr(LettersReader, "read", lambda reader: folded(*[capture_letter(1)] * letters))
+    result = CliRunner().invoke(app, ["status", str(file)])
+    assert result.exit_code == letters
+    assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter waits" in result.output) == bool(letters)
+    assert (f"tailorbird dead-letters list {file}" in result.output) == bool(letters)

@@ -35,6 +35,21 @@ def refuse(captured: Captured, number: int) -> None:
         cursor.execute(f"INSERT INTO t VALUES ({number}, '0000-00-00')")
 
 
+def assert_incomplete(captured: Captured) -> None:
+    """`status` names the table that lacks rows and the command to look, though all processes move; so does `doctor`."""
+    command = [sys.executable, "-m", "console", "status", str(captured.file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert f"INCOMPLETE table shop.{captured.name}.t (so do wide): 2 dead letters wait" in ran.stdout
+    assert f"tailorbird dead-letters list {captured.file}" in ran.stdout
+    assert ran.returncode == 1
+    ran = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    (one,) = (told for line in ran.stdout.splitlines() if (told := json.loads(line))["kind"] == "incomplete")
+    assert (one["stage"], one["letters"], one["tables"]) == ("capture", 2, ["wide"])
+    command[3] = "doctor"
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert f"WARNING capture shop.{captured.name}.t: complete: 2 dead letters wait" in ran.stdout
+
+
 def test_a_refused_row_is_listed_and_read_again(capture: Callable[..., Any]) -> None:
     """Two rows are refused and two letters wait. Where the cause is gone a replay brings the row; the other is refused
     again and waits on. A second replay does nothing; what is resolved waits no longer."""
@@ -49,6 +64,8 @@ def test_a_refused_row_is_listed_and_read_again(capture: Callable[..., Any]) -> 
     assert sorted(letters) == [1, 2]
     assert {one["of"] for one in letters.values()} == {f"shop.{captured.name}.t"}
     assert all("born" in one["reason"] and "dead-letters replay" in one["remedy"] for one in letters.values())
+
+    assert_incomplete(captured)
 
     captured.sql("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (1, '2024-02-29')")
     captured.caught_up()

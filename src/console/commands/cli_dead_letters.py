@@ -132,6 +132,13 @@ def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fa
     _tell(as_json, f"{len(letters)} letters are resolved", settled=letters)
 
 
+def joined_from(topology: Topology) -> dict[str, frozenset[str]]:
+    """The captured tables that each joined table reads."""
+    from joins.query.sql import tables_of
+
+    return {name: frozenset(map(str, tables_of(topology, table))) for name, table in topology.tables.items()}
+
+
 def _topology(file: str) -> Topology:
     from cdc.process.file_topology import load_topology
 

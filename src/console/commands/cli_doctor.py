@@ -58,12 +58,28 @@ def findings(topology: Topology) -> Iterator[Finding]:
         yield from _source(source, schemas)
     yield from judge_queries(topology, schemas)
     brokers = topology.log.bootstrap_servers
-    yield reached("log", brokers, kafka_problem(brokers), "start Kafka, or correct log.bootstrap_servers")
+    problem = kafka_problem(brokers)
+    yield reached("log", brokers, problem, "start Kafka, or correct log.bootstrap_servers")
+    if not problem:
+        yield from _letters(topology)
     hbase = topology.hbase
     address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
     problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)
     yield reached("hbase", address, problem, "start HBase and its Thrift server, or correct hbase.*")
     yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
+
+
+def _letters(topology: Topology) -> Iterator[Finding]:
+    """A warning for each table or index that lacks rows because dead letters wait."""
+    from console.doctor.doctor import Finding
+    from console.status.dead_letters import Letters
+    from console.status.kafka_letters import LettersReader
+
+    with LettersReader(topology, Letters(topology.name, keep=0)) as reader:
+        for one in reader.read().waiting:
+            found = f"{one.letters} dead letters wait, so rows are missing; the last: {one.reason}"
+            look = f"tailorbird dead-letters list {topology.file}"
+            yield Finding(subject=f"{one.stage} {one.of}", check="complete", status="warning", found=found, remedy=look)
 
 
 def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from console.status.part_status import PartStatus
     from console.status.snapshot_progress import SnapshotProgress
 
+    Shower = Callable[[Sequence[PartStatus], Sequence[SnapshotProgress], Sequence[str]], None]
+
 
 def run(
     file: Annotated[str, typer.Argument(help="The topology, e.g. topologies/shop.yml.")],
@@ -38,9 +40,12 @@ def run(
     """
     from cdc.process.file_topology import home, load_topology
     from console.commands.cli_apply import provision
+    from console.commands.cli_dead_letters import joined_from
     from console.commands.cli_status import asked_parts
     from console.doctor.validate import validate
     from console.pipeline.proc_pipeline import Pipeline
+    from console.status.dead_letters import incomplete_lines
+    from console.status.kafka_letters import LettersWatch
     from console.status.kafka_positions import PositionsReader
 
     topology = load_topology(file)
@@ -61,11 +66,13 @@ def run(
         typer.echo("running; Ctrl-C stops")
         positions = closing.enter_context(PositionsReader(topology))
         show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
+        letters, tables = LettersWatch(topology).start(), joined_from(topology)
         while not stopped.wait(1.0):
             pipeline.check()
             if len(pipeline.down) == len(pipeline.parts):
                 pipeline.must_run()
-            show(asked_parts(topology), _snapshots(positions))
+            lacking = incomplete_lines(letters.waiting() or (), tables, file)
+            show(asked_parts(topology), _snapshots(positions), lacking)
         typer.echo("stopping")
 
 
@@ -80,7 +87,7 @@ def _snapshots(positions: PositionsReader) -> list[SnapshotProgress]:
         return []
 
 
-def _shown_live(closing: ExitStack) -> Callable[[Sequence[PartStatus], Sequence[SnapshotProgress]], None]:
+def _shown_live(closing: ExitStack) -> Shower:
     """A table that stays in its place."""
     from rich.console import Group
     from rich.live import Live
@@ -91,21 +98,28 @@ def _shown_live(closing: ExitStack) -> Callable[[Sequence[PartStatus], Sequence[
 
     live = closing.enter_context(Live(refresh_per_second=4))
 
-    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress]) -> None:
+    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress], lacking: Sequence[str]) -> None:
         lines = [Text("\n".join(lines_of(one)), style="" if one.moves else "bold red") for one in parts]
+        lines += [Text(line, style="bold red") for line in lacking]
         live.update(Group(*lines, *(Text(f"snapshot {shown(one)}", style="cyan") for one in snapshots)))
 
     return show
 
 
-def _shown_in_lines() -> Callable[[Sequence[PartStatus], Sequence[SnapshotProgress]], None]:
+def _shown_in_lines() -> Shower:
     """A line where there is something new."""
     from console.status.milestones import Milestones
 
     milestones = Milestones(time.monotonic())
+    incomplete: set[str] = set()
 
-    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress]) -> None:
+    def show(parts: Sequence[PartStatus], snapshots: Sequence[SnapshotProgress], lacking: Sequence[str]) -> None:
         for line in milestones.news(parts, snapshots, time.monotonic()):
             typer.echo(line)
+        # once for each table: how many there are changes all the time
+        if new := {line.partition(":")[0] for line in lacking[:-1]} - incomplete:
+            typer.echo("\n".join([*(line for line in lacking if line.partition(":")[0] in new), lacking[-1]]))
+        incomplete.clear()
+        incomplete.update(line.partition(":")[0] for line in lacking[:-1])
 
     return show

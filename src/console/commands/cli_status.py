@@ -6,7 +6,7 @@ import dataclasses
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +14,14 @@ from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Index, Topology
 from cdc.words.errors import Retriable, TailorbirdError
+from console.commands.cli_dead_letters import joined_from
 from console.status.captured_position import CapturedPosition
+from console.status.dead_letters import Letters, incomplete_lines, readers_of
 from console.status.index_status import IndexStatus, index_statuses, missing_changes, told
 from console.status.part_status import PartStatus, lines_of, part_statuses
+
+if TYPE_CHECKING:
+    from console.status.kafka_letters import LettersReader
 
 _WATCH_EVERY = 2.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -30,24 +35,27 @@ def status(
     """Say of each process whether it moves, and of each index who serves it and what it lacks.
 
     Exit code 1 when something that should move does not: a process of this machine that is down, stopped, stuck or
-    away, an index that is not served, a peer that belongs to none. A process that neither runs nor failed on this
-    machine is told as `elsewhere`.
+    away, an index that is not served, a peer that belongs to none; and while dead letters wait, since rows are missing
+    then (INCOMPLETE). A process that neither runs nor failed on this machine is told as `elsewhere`.
 
     Example: tailorbird status topologies/shop.yml --watch
     """
+    from console.status.kafka_letters import LettersReader
+
     topology = load_topology(file)
-    while True:
-        if watch and not as_json:
-            typer.echo(_CLEAR, nl=False)
-        well = _told(topology, as_json=as_json)
-        if not watch:
-            break
-        time.sleep(_WATCH_EVERY)
+    with LettersReader(topology, Letters(topology.name, keep=0)) as letters:
+        while True:
+            if watch and not as_json:
+                typer.echo(_CLEAR, nl=False)
+            well = _told(topology, letters, as_json=as_json)
+            if not watch:
+                break
+            time.sleep(_WATCH_EVERY)
     if not well:
         raise typer.Exit(1)
 
 
-def _told(topology: Topology, *, as_json: bool) -> bool:
+def _told(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
     """Print the processes at once, then what HBase, Kafka and Solr know; whether all is well."""
     parts = asked_parts(topology)
     for part in parts:
@@ -55,7 +63,7 @@ def _told(topology: Topology, *, as_json: bool) -> bool:
             typer.echo(json.dumps({"kind": "process", **dataclasses.asdict(part)}))
         else:
             typer.echo("\n".join(lines_of(part)))
-    well = all(part.moves for part in parts)
+    well = _complete(topology, letters, as_json) and all(part.moves for part in parts)
     try:
         indexes = _indexes(topology)
     except TailorbirdError as error:  # the processes are told all the same
@@ -67,6 +75,22 @@ def _told(topology: Topology, *, as_json: bool) -> bool:
         else:
             _print_index(each)
     return well and all(each.state == "serving" for each in indexes)
+
+
+def _complete(topology: Topology, letters: LettersReader, as_json: bool) -> bool:
+    """Print what lacks rows because of dead letters; whether nothing does, as far as Kafka tells."""
+    try:
+        waiting = letters.read().waiting
+    except Retriable as error:
+        typer.echo(f"away     dead letters: {error}", err=True)
+        return True
+    if as_json:
+        for each in waiting:
+            told = {**dataclasses.asdict(each), "look": f"tailorbird dead-letters list {topology.file}"}
+            typer.echo(json.dumps({"kind": "incomplete", **told, "tables": readers_of(each, joined_from(topology))}))
+    elif waiting:
+        typer.echo("\n".join(incomplete_lines(waiting, joined_from(topology), topology.file)))
+    return not waiting
 
 
 def asked_parts(topology: Topology) -> list[PartStatus]:

@@ -278,11 +278,18 @@ def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], nam
     return sum(one.letters for one in found if (one.stage, one.of) in wanted)
 
 
+def readers_of(one: Waiting, tables: Mapping[str, frozenset[str]]) -> list[str]:
+    """The joined tables that lack rows, or a part of them."""
+    if one.stage == "capture":
+        return [name for name, reads in tables.items() if one.of in reads]
+    return [one.of] if one.stage == "join" else []
+
+
 def incomplete_lines(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], file: str) -> list[str]:
     """What `status`, `run` and `doctor` say of it; a line per table and stage, and the command to look."""
     lines = []
     for one in found:
-        readers = [name for name, reads in tables.items() if one.of in reads] if one.stage == "capture" else []
+        readers = readers_of(one, tables) if one.stage == "capture" else []
         more = f" (so do {', '.join(readers)})" if readers else ""
         letters = "1 dead letter waits" if one.letters == 1 else f"{one.letters} dead letters wait"
         lines.append(f"INCOMPLETE {_NAMES.get(one.stage, one.stage)} {one.of}{more}: {letters}; the last: {one.reason}")
