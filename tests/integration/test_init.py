@@ -14,7 +14,7 @@ from console.starter.guess import guess
 from console.starter.mysql_shape import address_of, count_keys, read_shape
 from console.starter.settle import settled
 from tests.integration.made_databases import Makes, made, told
-from tests.support.schemas_made import SHAPES
+from tests.support.schemas_made import SHAPES, Made
 
 pytestmark = pytest.mark.integration
 __all__ = ["made"]  # the fixture
@@ -45,6 +45,25 @@ def test_a_database_becomes_a_topology(
     assert {t.table for t in source.tables} == {t.name for s in drafted.sources for t in drafted.captured(s)}
 
 
+def test_databases_apart_are_joined_by_names(made: Makes) -> None:
+    """No foreign key leads from one server to another: the names do, where the values agree."""
+    shop = Made(
+        name="shop",
+        tables={"orders": "id INT PRIMARY KEY, customer_id BIGINT NOT NULL, city_id INT, note VARCHAR(80)"},
+        rows={"orders": [{"id": n, "customer_id": n % 9 + 1, "city_id": 100 + n} for n in range(1, 40)]},
+    )
+    crm = Made(
+        name="crm",
+        tables={"customers": "id INT PRIMARY KEY, name VARCHAR(60)", "cities": "id INT PRIMARY KEY, name VARCHAR(60)"},
+        rows={key: [{"id": n, "name": f"Name {n}"} for n in range(1, 20)] for key in ("customers", "cities")},
+    )
+    urls = [made(each).replace("cdc@", "cdc:cdc@") for each in (shop, crm)]
+    text = told("init", "--mysql", urls[0], "--mysql", urls[1], "--out", "-", "--tables", "1")
+    assert "customer ON customer.id = orders.customer_id" in text
+    assert "9 of 9 values read are keys there" in " ".join(text.split())
+    assert "orders.city_id =" not in text  # none of its values is a city
+
+
 def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source for each; a wrong password, a database that is not there and a server that is away are one line."""
     first, second = made(SHAPES["music"]()), made(SHAPES["trade"]())
@@ -62,6 +81,7 @@ def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatc
         (["init", "--mysql", first, "--out", str(tmp_path / "a.yml")], "no password for cdc"),
         (["init", "--mysql", first.replace("cdc@", "cdc:no@"), "--out", "-"], "Access denied"),
         (["init", "--mysql", nowhere.replace("cdc@", "cdc:cdc@"), "--out", "-"], "no database nowhere"),
+        (["init", "--mysql", first, "--out", "-", "--password-env", "a-b"], "no name of a variable"),
         (["init", "--mysql", away, "--out", "-"], "127.0.0.1:1"),
     ):
         result = runner.invoke(app, wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +82,10 @@ def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundS
         raise UsageError(
             f"{len(variables)} --password-env for {len(urls)} --mysql",
             "one for all databases, or one for each, in order",
+        )
+    if odd := [each for each in variables if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each)]:
+        raise UsageError(
+            f"--password-env {odd[0]}: no name of a variable", "letters, digits and _, as in SHOP_PASSWORD"
         )
     found: list[tuple[FoundServer, str]] = []
     taken: set[str] = set()
