@@ -22,6 +22,7 @@ ARRIVED_MS = 3_000
 TICKS = 6
 LONGEST_HINT = 2_000
 LONGEST_WORD = 20  # of letters; a longer one is broken, so that the table needs no scrolling sideways
+FEW_TIMES = 2  # so many columns of times stand in one line each
 MANY_COLUMNS = 12  # from here on the table is set smaller, and all words may be broken
 # A press on one bar and a release over another choose the stretch between; a click, Enter or Space one bar.
 _BRUSH_START = "(e) => { const b = e.target.closest('button'); if (b) e.currentTarget.dataset.from = b.dataset.bar; }"
@@ -197,6 +198,9 @@ class TablePart:
             {"name": c.name, "label": c.heading, "field": c.name, "align": "right" if c.name in numbers else "left"}
             for c in view.columns
         ]
+        times = [column for column in columns if column["name"] in {c.name for c in view.columns if c.look == "time"}]
+        for column in times if len(times) <= FEW_TIMES else ():
+            column["classes"] = "time"
         with ui.element("section").classes("tb-card"):
             with ui.element("div").classes("tb-headline"):
                 ui.label("Newest rows").classes("tb-heading").props("role=heading aria-level=2")

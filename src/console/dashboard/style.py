@@ -72,8 +72,8 @@ body, body.body--dark { background: var(--paper); color: var(--ink); font-size: 
 .tb-table th { white-space: normal; }
 .tb-table td > span:first-child { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3;
   overflow: hidden; }
-.tb-table td.text-right > span:first-child, .tb-table td[data-column=_changed] > span { display: inline;
-  white-space: nowrap; }
+.tb-table td.text-right > span:first-child, .tb-table td[data-column=_changed] > span,
+.tb-table td.time > span { display: inline; white-space: nowrap; }
 .tb-table td.loose { overflow-wrap: anywhere; min-width: 110px; }
 .tb-table.many th, .tb-table.many td { padding: 4px 6px !important; overflow-wrap: anywhere; }
 .tb-table.many th, .tb-table.many td { font-size: 12px; }
