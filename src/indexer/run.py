@@ -169,7 +169,7 @@ class Indexing:
         self._targets: TargetStore = StoredTargets(client, name, collection=index.collection)
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=index.table)
         self._letters = KafkaDeadLetters(
-            topology.log.bootstrap_servers,
+            topology.log.brokers,
             topology=topology.name,
             index=index.name,
             replication_factor=topology.log.replication_factor,

@@ -78,7 +78,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     checkpoint = checkpoint_folder(topology, table) / "spark"
     if table.engine != "jvm" or not (checkpoint / "state").is_dir():
         raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; a copy 1:1 has none")
-    servers, wanted = topology.log.bootstrap_servers, tables_of(topology, table)
+    servers, wanted = topology.log.brokers, tables_of(topology, table)
     deadline = time.monotonic() + _INSPECT_PATIENCE
     schemas = read_schemas(servers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline)
     if missing := sorted(str(table_id) for table_id in wanted - set(schemas)):

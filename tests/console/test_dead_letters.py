@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc.topology.reader import read_topology
+from cdc.words.brokers import Brokers
 from cdc.words.event import SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.settlement import KEY, settled_letters, settled_table
@@ -78,7 +79,7 @@ def row_letter(value: object) -> tuple[bytes, bytes]:
 
 def index_letter(row: bytes) -> tuple[bytes, bytes]:
     """As the indexer writes it (`indexer.index.kafka_dead_letters`)."""
-    letters = KafkaDeadLetters("nowhere:1", topology="t", index="main", replication_factor=1)
+    letters = KafkaDeadLetters(Brokers("nowhere:1"), topology="t", index="main", replication_factor=1)
     letter = DeadLetter(row=row, version=12, cells={b"a": b"\xff\x00"}, reason="cell _layout is missing")
     return letters._key(letter), letters._value(letter)
 

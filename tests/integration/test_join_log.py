@@ -16,6 +16,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import UsageError
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
@@ -142,7 +143,7 @@ def test_the_cleaner_is_noticed(joined: Joined) -> None:
     for future in joined.admin.create_topics(made).values():
         future.result(30)
     publish(joined.producer, cleaned, kept)
-    watch = LogWatch(joined.servers, [cleaned, kept], lag=7 * DAY, remedy="none")
+    watch = LogWatch(Brokers(joined.servers), [cleaned, kept], lag=7 * DAY, remedy="none")
     ends = {topic: {0: joined.ends(topic, 0)} for topic in (cleaned, kept)}
     settled, counts, ids = watch.beginning(ends, time.time_ns() // 1_000_000 + 8 * DAY, lambda: False)
     assert settled == ends
@@ -183,7 +184,7 @@ def test_what_the_watch_refuses(unique: Callable[[str], str]) -> None:
     now = time.time_ns() // 1_000_000
     make()
     written(9)
-    watch = LogWatch(servers(), [topic], lag=30 * DAY, remedy="do this")
+    watch = LogWatch(Brokers(servers()), [topic], lag=30 * DAY, remedy="do this")
     began = lambda: watch.beginning({topic: {0: 10}}, now + 8 * DAY, lambda: False)  # noqa: E731
     settled, counts, ids = patiently(began, lambda error, pause: None, lambda: False)  # the topic is just made
     assert (settled, counts) == ({topic: {0: 10}}, {topic: {0: 10}})

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from cdc.words.brokers import Brokers
 from joins.engine.held import described, keys_of
 from joins.engine.spark_inspect import entries
 from joins.engine.spark_kernel import kernel_flow
@@ -138,11 +139,11 @@ Read = Callable[[tuple[str, ...]], DataFrame]
 
 
 def kernel(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
-    return kernel_flow(read, program_of(plan, settled, servers=servers(), ends=ends))
+    return kernel_flow(read, program_of(plan, settled, kafka=Brokers(servers()).java(), ends=ends))
 
 
 def python(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
-    return dataflow(read(plan.topics), plan, settled, 2, servers(), ends).select("k", "m")
+    return dataflow(read(plan.topics), plan, settled, 2, Brokers(servers()), ends).select("k", "m")
 
 
 def publish(batches: Batches) -> None:
@@ -329,7 +330,7 @@ def test_deleted_rows_are_remembered_for_a_time(
     ends: dict[tuple[str, int], int] = {}
     put, gone = (log_of(case, events, ends) for events in events_of(case))
     again = [replace(record, offset=9) for record in put]
-    levels = program_of(case.plan(), {}, servers=servers(), tombstone_ms=tombstone_ms)
+    levels = program_of(case.plan(), {}, kafka=Brokers(servers()).java(), tombstone_ms=tombstone_ms)
     found = run(spark, lambda read: kernel_flow(read, levels), [put, gone, again], tmp_path)
     assert [len(batch) for batch in found] == [1, 1, back]
 

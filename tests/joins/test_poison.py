@@ -163,7 +163,7 @@ def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set
 def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
     """What `Router.java` says of them; markers, which read the log again, are left out."""
     topic, told = plan.topics[0], [set[Any]() for _ in (*records, 0)]
-    (level,) = program_of(plan, {}, servers="", ends={topic: {0: len(records) // 2}})
+    (level,) = program_of(plan, {}, ends={topic: {0: len(records) // 2}})
     wanted = []
     for offset, (key, value) in enumerate(records):
         if _marks(value):

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import UsageError
 from joins.steps.chunks import stale_keys
 from joins.stores.kafka_table import UpsertTopic, check_own, produce, written_by
@@ -58,12 +59,12 @@ def test_a_topic_of_others_stays_as_it_is() -> None:
     producer.produce(theirs, b"{}", b"key", partition=1)
     assert producer.flush(30) == 0
     with pytest.raises(UsageError, match="holds records of others"):
-        UpsertTopic(servers, theirs, partitions=2, replication=1).check()
-    table = UpsertTopic(servers, ours, partitions=2, replication=1)
+        UpsertTopic(Brokers(servers), theirs, partitions=2, replication=1).check()
+    table = UpsertTopic(Brokers(servers), ours, partitions=2, replication=1)
     table.check()
     table.check()
-    produce(servers, ours, "old", [(b"a", b"{}"), (b"b", b"{}")])
-    produce(servers, ours, "new", [(b"a", b"{}")])
+    produce(Brokers(servers), ours, "old", [(b"a", b"{}"), (b"b", b"{}")])
+    produce(Brokers(servers), ours, "new", [(b"a", b"{}")])
     table.check()
     assert table.sweep("new") == 1
     assert table.sweep("new") == 0

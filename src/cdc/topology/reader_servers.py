@@ -6,16 +6,17 @@ import re
 
 from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
 from cdc.topology.values import Value
+from cdc.words.brokers import Brokers
 
 
 def read_log(value: Value | None) -> Log:
     """`log:`, or its defaults."""
     if value is None:
-        return Log(bootstrap_servers="127.0.0.1:9092", partitions=2, replication_factor=1, min_compaction_lag=604800.0)
+        return Log(brokers=Brokers("127.0.0.1:9092"), partitions=2, replication_factor=1, min_compaction_lag=604800.0)
     s = value.section()
     default = read_log(None)
     log = Log(
-        bootstrap_servers=s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers),
+        brokers=Brokers(s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers)),
         partitions=s.take("partitions", lambda v: v.number(1, 1024), default.partitions),
         replication_factor=s.take("replication_factor", lambda v: v.number(1, 16), default.replication_factor),
         min_compaction_lag=s.take("min_compaction_lag", lambda v: v.duration(), default.min_compaction_lag),

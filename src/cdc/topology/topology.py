@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cdc.stored.foreign import ForeignTable
+from cdc.words.brokers import Brokers
 from cdc.words.errors import TopologyError
 from cdc.words.filters import FilterPolicy, TableRule, is_captured
 from cdc.words.schema import TableId
@@ -91,10 +92,15 @@ class Source:
 class Log:
     """The Kafka cluster and how the topics are made; `min_compaction_lag` in seconds."""
 
-    bootstrap_servers: str
+    brokers: Brokers
     partitions: int
     replication_factor: int
     min_compaction_lag: float
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers' addresses, `host:port,…`."""
+        return self.brokers.servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

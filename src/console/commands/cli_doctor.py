@@ -57,9 +57,9 @@ def findings(topology: Topology) -> Iterator[Finding]:
     for source in topology.sources.values():
         yield from _source(source, schemas)
     yield from judge_queries(topology, schemas)
-    brokers = topology.log.bootstrap_servers
+    brokers = topology.log.brokers
     problem = kafka_problem(brokers)
-    yield reached("log", brokers, problem, "start Kafka, or correct log.bootstrap_servers")
+    yield reached("log", str(brokers), problem, "start Kafka, or correct log.bootstrap_servers")
     if not problem:
         yield from _letters(topology)
     hbase = topology.hbase

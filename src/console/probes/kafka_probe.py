@@ -5,11 +5,13 @@ from __future__ import annotations
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from cdc.words.brokers import Brokers
 
-def kafka_problem(address: str) -> str:
+
+def kafka_problem(brokers: Brokers) -> str:
     """Why the broker is not ready, empty when it is: it answers and every partition has a leader."""
     # log_level 0: librdkafka would print each refused connection while the broker is still starting
-    client = AdminClient({"bootstrap.servers": address, "log_level": 0, "socket.timeout.ms": 2000})
+    client = AdminClient({**brokers.librdkafka(), "log_level": 0, "socket.timeout.ms": 2000})
     try:
         metadata = client.list_topics(timeout=2.0)
     except KafkaException as error:

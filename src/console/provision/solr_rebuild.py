@@ -190,7 +190,7 @@ class Rebuilder:
 
     def _letters(self) -> KafkaDeadLetters:
         return KafkaDeadLetters(
-            self._topology.log.bootstrap_servers,
+            self._topology.log.brokers,
             topology=self._topology.name,
             index=self._index.name,
             replication_factor=self._topology.log.replication_factor,

@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from cdc.process.file_topology import PORTS, local_ports
 from cdc.words.artefacts import Bundle
+from cdc.words.brokers import Brokers
 from cdc.words.errors import TailorbirdError, UsageError
 from console.probes.hbase_probe import master_problem, regions_problem
 from console.probes.kafka_probe import kafka_problem
@@ -187,7 +188,7 @@ class Stack:
         if service == "mysql-crm":
             return mysql_problem(host, ports.mysql_crm, CAPTURE_LOGIN)
         if service == "kafka":
-            return kafka_problem(addresses["kafka"])
+            return kafka_problem(Brokers(addresses["kafka"]))
         if service == "thrift":
             return regions_problem(host, ports.thrift)
         if service == "solr":

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from cdc.topology.topology import Topology
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable
 from cdc.words.naming import dead_letter_topic, schemas_topic
 from cdc.words.schema import TableId, TableSchema, schema_from_json
@@ -32,7 +33,7 @@ class LettersReader:
     """
 
     def __init__(self, topology: Topology, letters: Letters) -> None:
-        self._servers, self._topic = topology.log.bootstrap_servers, dead_letter_topic(topology.name)
+        self._servers, self._topic = topology.log.brokers, dead_letter_topic(topology.name)
         self._letters = letters
         self._consumer: Consumer | None = None
         self._next: dict[int, int] = {}
@@ -87,14 +88,14 @@ def records_between(consumer: Consumer, topic: str, starts: Mapping[int, int | N
 
 def settle(topology: Topology, letters: Sequence[Letter], how: str) -> None:
     """Write that letters are settled as they stand; returns when Kafka has it. Retriable while Kafka is away."""
-    servers, failed = topology.log.bootstrap_servers, []
+    servers, failed = topology.log.brokers, []
 
     def told(error: KafkaError | None, _: object) -> None:
         if error is not None:
             failed.append(error)
 
     with _translated(servers, "the letters are not settled"):
-        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+        producer = Producer({**servers.librdkafka(), "enable.idempotence": True, "log_level": 0})
         for start in range(0, len(letters), _IDS_A_RECORD):
             some = letters[start : start + _IDS_A_RECORD]
             value = settled_letters({one.id: (one.partition, one.offset) for one in some}, how)
@@ -106,7 +107,7 @@ def settle(topology: Topology, letters: Sequence[Letter], how: str) -> None:
 def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], LetterRecord]:
     """The records at (partition, offset); those that retention has removed are absent. Retriable."""
     wanted, found = set(places), {}
-    servers, topic = topology.log.bootstrap_servers, dead_letter_topic(topology.name)
+    servers, topic = topology.log.brokers, dead_letter_topic(topology.name)
     with _translated(servers, "the dead letters are not told"), _closing(_consumer(servers)) as consumer:
         starts = {p: min(offset for q, offset in wanted if q == p) for p, _ in wanted}
         for record in records_between(consumer, topic, starts):
@@ -117,7 +118,7 @@ def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tu
 
 def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
     """The newest schema of each captured table that capture has published. Retriable."""
-    servers, topic = topology.log.bootstrap_servers, schemas_topic(topology.name)
+    servers, topic = topology.log.brokers, schemas_topic(topology.name)
     found: dict[TableId, TableSchema] = {}
     with _translated(servers, "the schemas are not told"), _closing(_consumer(servers)) as consumer:
         known = consumer.list_topics(timeout=_TIMEOUT).topics
@@ -157,10 +158,10 @@ class LettersWatch:
                 pause.wait(self._every)
 
 
-def _consumer(servers: str) -> Consumer:
+def _consumer(servers: Brokers) -> Consumer:
     return Consumer(
         {
-            "bootstrap.servers": servers,
+            **servers.librdkafka(),
             "group.id": "tailorbird-dead-letters",  # required by the client; nothing is ever committed
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -181,7 +182,7 @@ def _closing(consumer: Consumer) -> Iterator[Consumer]:
 
 
 @contextmanager
-def _translated(servers: str, what: str) -> Iterator[None]:
+def _translated(servers: Brokers, what: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:

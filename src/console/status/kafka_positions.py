@@ -24,7 +24,7 @@ class PositionsReader:
     """Reads them again and again over one connection; a context manager."""
 
     def __init__(self, topology: Topology) -> None:
-        self._servers, self._topic = topology.log.bootstrap_servers, positions_topic(topology.name)
+        self._servers, self._topic = topology.log.brokers, positions_topic(topology.name)
         self._by_key = {transactional_id(topology.name, source): source for source in topology.sources}
         self._consumer: Any = None
 
@@ -41,7 +41,7 @@ class PositionsReader:
         try:
             if self._consumer is None:
                 self._consumer = KafkaConsumer(
-                    bootstrap_servers=self._servers,
+                    **self._servers.kafka_python(),
                     isolation_level="read_committed",
                     enable_auto_commit=False,
                     consumer_timeout_ms=1000,

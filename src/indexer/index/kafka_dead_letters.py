@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable
 from cdc.words.naming import dead_letter_topic
 from indexer.index.processor import DeadLetter
@@ -27,8 +28,8 @@ class KafkaDeadLetters:
     longer than a Kafka record may be, the longest cells are left out; the row key finds them in HBase.
     """
 
-    def __init__(self, bootstrap_servers: str, *, topology: str, index: str, replication_factor: int) -> None:
-        self._servers, self._index = bootstrap_servers, index
+    def __init__(self, brokers: Brokers, *, topology: str, index: str, replication_factor: int) -> None:
+        self._servers, self._index = brokers, index
         self._topic, self._replication = dead_letter_topic(topology), replication_factor
         self._producer: Producer | None = None
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class KafkaDeadLetters:
     def _connected(self) -> Producer:
         if self._producer is None:
             # silent: librdkafka would write to stderr by itself
-            common: dict[str, str | int | float | bool] = {"bootstrap.servers": self._servers, "log_level": 0}
+            common = {**self._servers.librdkafka(), "log_level": 0}
             topic = NewTopic(
                 self._topic, num_partitions=1, replication_factor=self._replication, config={"cleanup.policy": "delete"}
             )
@@ -116,11 +117,11 @@ class LettersToReplay:
     Errors: Retriable while Kafka is away.
     """
 
-    def __init__(self, bootstrap_servers: str, *, topology: str, index: str) -> None:
-        self._servers, self._index, self._topic = bootstrap_servers, index, dead_letter_topic(topology)
+    def __init__(self, brokers: Brokers, *, topology: str, index: str) -> None:
+        self._servers, self._index, self._topic = brokers, index, dead_letter_topic(topology)
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **brokers.librdkafka(),
                 "group.id": f"tailorbird-replay-{topology}-{index}",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -48,7 +48,7 @@ class KafkaLog:
         self._topics, self._topology = topics, topology
         self._source = source.name
         self._id = naming.transactional_id(topology.name, source.name)
-        self._bootstrap = topology.log.bootstrap_servers
+        self._brokers = topology.log.brokers
         self._ends: dict[str, dict[int, int]] = {
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
@@ -62,7 +62,7 @@ class KafkaLog:
         self._restating = False
         self._producer = Producer(
             client_settings(
-                self._bootstrap,
+                self._brokers,
                 transactional_id=self._id,
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 acks="all",
@@ -110,7 +110,7 @@ class KafkaLog:
 
     def _lost(self) -> set[str]:
         """Topics that end before what is committed of them: they were deleted, and are there anew or not at all."""
-        admin = AdminClient(client_settings(self._bootstrap))
+        admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         there = admin.list_topics(timeout=PATIENCE).topics
         lost = {topic for topic in self._ends if topic not in there}
@@ -157,7 +157,7 @@ class KafkaLog:
         with self._translated("commit"):
             self._begin()
             if self._producer.flush(PATIENCE):
-                raise Retriable(f"Kafka at {self._bootstrap} did not take the records within {PATIENCE:.0f} s")
+                raise Retriable(f"Kafka at {self._brokers} did not take the records within {PATIENCE:.0f} s")
             if self._failure is not None:
                 raise KafkaException(self._failure)
             self._producer.produce(
@@ -209,7 +209,7 @@ class KafkaLog:
             except BufferError:
                 self._producer.poll(0.05)
                 if time.monotonic() > deadline:
-                    raise Retriable(f"Kafka at {self._bootstrap} takes no records") from None
+                    raise Retriable(f"Kafka at {self._brokers} takes no records") from None
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -268,7 +268,7 @@ class KafkaLog:
         """See `seams.ChangeLog`: the next checkpoint says where these records begin."""
         with self._translated("append"):
             if self._producer.flush(PATIENCE):
-                raise Retriable(f"Kafka at {self._bootstrap} did not take the records within {PATIENCE:.0f} s")
+                raise Retriable(f"Kafka at {self._brokers} did not take the records within {PATIENCE:.0f} s")
             self._restating = True
         self.extend(records)
 
@@ -301,14 +301,14 @@ class KafkaLog:
             search.done = True
             return
         self._searches = [*(one for one in self._searches if not one.done), search]
-        KafkaSearch(client_settings(self._bootstrap), self._id, search, range(self._topics.partitions)).start()
+        KafkaSearch(client_settings(self._brokers), self._id, search, range(self._topics.partitions)).start()
 
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
         """The partition's end once no transaction is open in it; Retriable when that takes too long.
 
         Records of ours may stand behind another producer's open transaction, where read_committed cannot see them.
         """
-        admin = AdminClient(client_settings(self._bootstrap))
+        admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -338,7 +338,7 @@ class KafkaLog:
             message = consumer.poll(1.0)
             if message is None:
                 if time.monotonic() > deadline:
-                    raise Retriable(f"Kafka at {self._bootstrap} does not answer")
+                    raise Retriable(f"Kafka at {self._brokers} does not answer")
             elif message.error() is None:
                 yield message.key(), message.value()
                 deadline = time.monotonic() + PATIENCE
@@ -352,7 +352,7 @@ class KafkaLog:
     def _reader(self) -> Iterator[Any]:
         consumer = Consumer(
             client_settings(
-                self._bootstrap,
+                self._brokers,
                 group_id=self._id,
                 enable_auto_commit=False,
                 isolation_level="read_committed",
@@ -375,13 +375,13 @@ class KafkaLog:
     def _translation(self, exception: KafkaException | SystemError, doing: str) -> TailorbirdError:
         error = exception.args[0] if isinstance(exception, KafkaException) else self._behind(exception)
         if error is None:
-            return Fatal(f"Kafka at {self._bootstrap}: {doing}: {exception}")
+            return Fatal(f"Kafka at {self._brokers}: {doing}: {exception}")
         if error.code() in _FENCED:
             return Fatal(
                 f"another capture of source {self._source} has taken over",
                 "run one capture per source; the newest one goes on",
             )
-        return Retriable(f"Kafka at {self._bootstrap}: {doing}: {error.str()}")
+        return Retriable(f"Kafka at {self._brokers}: {doing}: {error.str()}")
 
     def _behind(self, exception: SystemError) -> Any:
         """The error that the client lost: one that strikes while callbacks run ends in a SystemError, at times bare.

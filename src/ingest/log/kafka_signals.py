@@ -24,7 +24,7 @@ class KafkaSignals:
     def __init__(self, topology: Topology, source: str) -> None:
         self._topic = naming.signals_topic(topology.name)
         self._key = naming.transactional_id(topology.name, source).encode()
-        self._bootstrap = topology.log.bootstrap_servers
+        self._brokers = topology.log.brokers
         self._consumer: Any = None
         self._next: int | None = None
 
@@ -48,13 +48,13 @@ class KafkaSignals:
                 except (KeyError, TypeError, ValueError) as problem:
                     _log.warning("no signal", topic=self._topic, offset=message.offset(), why=str(problem))
         except KafkaException as exception:
-            raise Retriable(f"Kafka at {self._bootstrap}: signals: {exception.args[0].str()}") from exception
+            raise Retriable(f"Kafka at {self._brokers}: signals: {exception.args[0].str()}") from exception
         return found, self._next
 
     def _open(self, start: int | None) -> None:
         self._consumer = Consumer(
             client_settings(
-                self._bootstrap,
+                self._brokers,
                 group_id=self._key.decode(),
                 enable_auto_commit=False,
                 isolation_level="read_committed",
@@ -75,9 +75,9 @@ class KafkaSignals:
 
 def send(topology: Topology, source: str, value: dict[str, Any]) -> None:
     """Send a signal to the capture of a source; returns when Kafka has it. Retriable when Kafka is away."""
-    bootstrap = topology.log.bootstrap_servers
+    brokers = topology.log.brokers
     failed: list[Any] = []
-    producer = Producer(client_settings(bootstrap, acks="all", message_timeout_ms=int(PATIENCE * 1000)))
+    producer = Producer(client_settings(brokers, acks="all", message_timeout_ms=int(PATIENCE * 1000)))
     key = naming.transactional_id(topology.name, source).encode()
     producer.produce(
         naming.signals_topic(topology.name), orjson.dumps(value), key, partition=0,
@@ -85,4 +85,4 @@ def send(topology: Topology, source: str, value: dict[str, Any]) -> None:
     )  # fmt: skip
     if producer.flush(PATIENCE) or failed:
         why = failed[0].str() if failed else "no answer"
-        raise Retriable(f"Kafka at {bootstrap}: the signal was not taken: {why}", "is Kafka running, the topic made?")
+        raise Retriable(f"Kafka at {brokers}: the signal was not taken: {why}", "is Kafka running, the topic made?")

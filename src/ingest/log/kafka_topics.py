@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from cdc.topology.topology import Log, Source, Topology
 from cdc.words import naming
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable, UsageError
 
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
@@ -68,7 +69,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     wanted[naming.dead_letter_topic(topology.name)] = wanted[naming.quarantine_topic(topology.name)] = (1, letters)
     wanted[naming.signals_topic(topology.name)] = (1, letters)
     # librdkafka's admin, not kafka-python's, whose failed attempts keep their sockets while a broker is away
-    admin = AdminClient(client_settings(log.bootstrap_servers))
+    admin = AdminClient(client_settings(log.brokers))
     try:
         found = _partition_counts(admin)
         for name, (partitions, config) in wanted.items():
@@ -79,7 +80,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
             admin.create_partitions([grown])[topics.positions].result(PATIENCE)
         found = _when_ready(admin, wanted)
     except KafkaException as error:
-        raise Retriable(f"Kafka at {log.bootstrap_servers}: {error.args[0].str()}", retry_after=2.0) from error
+        raise Retriable(f"Kafka at {log.brokers}: {error.args[0].str()}", retry_after=2.0) from error
     for name in topics.changes:
         _check_partitions(log, name, found[name])
     return topics
@@ -87,13 +88,13 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
 
 def make_change_topic(log: Log, name: str) -> None:
     """Make the topic of a table that is not listed; no fault if it is there. Retriable when Kafka is away."""
-    admin = AdminClient(client_settings(log.bootstrap_servers))
+    admin = AdminClient(client_settings(log.brokers))
     try:
         if name not in _partition_counts(admin):
             _make(admin, NewTopic(name, log.partitions, log.replication_factor, config=_compacted(log)))
         found = _when_ready(admin, {name: None})
     except KafkaException as error:
-        raise Retriable(f"Kafka at {log.bootstrap_servers}: {error.args[0].str()}", retry_after=2.0) from error
+        raise Retriable(f"Kafka at {log.brokers}: {error.args[0].str()}", retry_after=2.0) from error
     _check_partitions(log, name, found[name])
 
 
@@ -114,13 +115,13 @@ def _compacted(log: Log) -> dict[str, str]:
     }
 
 
-def client_settings(bootstrap: str, **more: Any) -> dict[str, Any]:
+def client_settings(brokers: Brokers, **more: Any) -> dict[str, Any]:
     """Settings of any client of librdkafka, dots written as underscores.
 
     Its own complaints are dropped: what matters comes back as an error of the call that it concerns.
     """
     settings = {name.replace("_", "."): value for name, value in more.items()}
-    return {"bootstrap.servers": bootstrap, "error_cb": lambda error: None, "logger": _SILENT, **settings}
+    return {**brokers.librdkafka(), "error_cb": lambda error: None, "logger": _SILENT, **settings}
 
 
 def _partition_counts(admin: AdminClient) -> dict[str, int]:

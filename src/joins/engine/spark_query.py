@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Engine
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable, TailorbirdError
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.http_metrics import JoinMetrics
@@ -51,7 +52,7 @@ def start_query(
     plan: Plan,
     settled: Settled,
     *,
-    servers: str,
+    servers: Brokers,
     partitions: int,
     checkpoint: str,
     ends: Settled,
@@ -65,16 +66,17 @@ def start_query(
     A batch has at most about `max_changes` changes, however far the log is ahead. `ends` and `tombstone_ms` as in
     `program_of`.
     """
+    kafka = servers.java()
     levels: tuple[Level, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors
-        levels = program_of(plan, settled, servers=servers, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
+        levels = program_of(plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
     sources = sum(1 for level in levels if level.topics) or 1
 
     def read(topics: tuple[str, ...]) -> DataFrame:
         return (
             spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", servers)
+            .options(**{f"kafka.{name}": value for name, value in kafka.items()})
             .option("kafka.isolation.level", "read_committed")
             # a range of committed records ends with a commit marker, behind which the consumer waits for what is not
             # there: with Kafka's 500 ms that was half of a small batch

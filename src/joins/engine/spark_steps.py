@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import UsageError
 from joins.engine.buckets import bucket_numbers, bucket_of
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
@@ -30,6 +31,7 @@ from joins.stores.kafka_log import past
 MESSAGES = "bucket int, k binary, m binary"
 _ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary())])
 _CHUNK = 10_000
+NOWHERE = Brokers("")  # of a log without markers, which nobody reads again
 
 
 def dataflow(
@@ -37,7 +39,7 @@ def dataflow(
     plan: Plan,
     settled: Settled,
     partitions: int,
-    servers: str = "",
+    servers: Brokers = NOWHERE,
     ends: Settled | None = None,
 ) -> DataFrame:
     """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
@@ -70,7 +72,7 @@ def _in_spark(condition: Expression, node: Node, rows: Any) -> list[bool]:
 
 
 def _routing(
-    plan: Plan, settled: Settled, ends: Settled | None, numbers: tuple[int, ...], servers: str
+    plan: Plan, settled: Settled, ends: Settled | None, numbers: tuple[int, ...], servers: Brokers
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Records of the log → messages, of a plan without filters."""
 
@@ -83,7 +85,7 @@ def _routing(
 
 
 def _reading(
-    plan: Plan, settled: Settled, ends: Settled | None, servers: str
+    plan: Plan, settled: Settled, ends: Settled | None, servers: Brokers
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Records of the log → `READS`: messages, and what the nodes with filters read."""
 
@@ -112,7 +114,7 @@ def _telling(plan: Plan, numbers: tuple[int, ...]) -> Callable[[Iterable[pa.Reco
 
 
 def _changes(
-    batches: Iterable[pa.RecordBatch], reader: LogReader, servers: str
+    batches: Iterable[pa.RecordBatch], reader: LogReader, servers: Brokers
 ) -> Iterator[tuple[list[Message], list[Changed]]]:
     """Notices and changes of the log's records, a batch or a chunk at a time."""
     for batch in batches:

@@ -19,12 +19,11 @@ final class Past implements Iterator<Object[]> {
   private Iterator<?> polled = Collections.emptyIterator();
   private Object[] next;
 
-  /** The records of a partition with offsets below `end`, as {offset, key, value}. */
-  Past(String servers, String topic, int number, long end) throws ReflectiveOperationException {
+  /** The records of a partition with offsets below `end`, as {offset, key, value}; `kafka`: a client's properties. */
+  Past(Map<String, Object> kafka, String topic, int number, long end) throws ReflectiveOperationException {
     what = topic + ", partition " + number;
     this.end = end;
-    Map<String, Object> settings = new HashMap<String, Object>();
-    settings.put("bootstrap.servers", servers);
+    Map<String, Object> settings = new HashMap<String, Object>(kafka);
     settings.put("isolation.level", "read_committed");
     settings.put("enable.auto.commit", "false");
     settings.put("auto.offset.reset", "earliest"); // the beginning may be deleted while it is read

@@ -19,11 +19,11 @@ final class Source {
   private final boolean latest; // the log makes no order
   private final Map<Integer, Long> floors = new HashMap<Integer, Long>(); // by partition, of such a log
   private final int number;
-  private final String servers;
+  private final Map<String, Object> kafka;
 
-  private Source(JsonNode source, int number, String servers, Seq[][] conditions) {
+  private Source(JsonNode source, int number, Map<String, Object> kafka, Seq[][] conditions) {
     this.number = number;
-    this.servers = servers;
+    this.kafka = kafka;
     topic = Message.at(source, "topic").asText();
     settled = Message.at(source, "settled");
     key = ints(Message.at(source, "key"));
@@ -45,9 +45,14 @@ final class Source {
   static Source[] all(String program, Seq[][] conditions) {
     JsonNode parsed = Message.parsed(program), described = Message.at(parsed, "sources");
     Source[] sources = new Source[described.size()];
-    String servers = Message.at(parsed, "servers").asText();
+    Map<String, Object> kafka = new HashMap<String, Object>();
+    Iterator settings = Message.at(parsed, "kafka").fields();
+    while (settings.hasNext()) {
+      Map.Entry setting = (Map.Entry) settings.next();
+      kafka.put((String) setting.getKey(), ((JsonNode) setting.getValue()).asText());
+    }
     for (int i = 0; i < sources.length; i++) {
-      sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i, servers, conditions);
+      sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i, kafka, conditions);
     }
     return sources;
   }
@@ -107,7 +112,7 @@ final class Source {
   }
 
   Past past(Event marker) throws ReflectiveOperationException {
-    return new Past(servers, topic, marker.partition, marker.version);
+    return new Past(kafka, topic, marker.partition, marker.version);
   }
 
   boolean latest() {

@@ -41,25 +41,26 @@ def program_of(
     plan: Plan,
     settled: Settled,
     *,
-    servers: str = "",
+    kafka: Mapping[str, str] | None = None,
     ends: Settled | None = None,
     floors: Floors | None = None,
     tombstone_ms: int = WEEK_MS,
 ) -> tuple[Level, ...]:
-    """The levels, lowest first. `settled` and `ends` as in `joins.steps.route`: topic → partition → offset; `servers`
-    of the log, which markers read again, and its `floors` (`joins.steps.truncation`): topic → partition → sequence.
-    `latest` remembers deleted rows for `tombstone_ms`.
+    """The levels, lowest first. `settled` and `ends` as in `joins.steps.route`: topic → partition → offset; `kafka`:
+    the properties of a client of the log, which markers read again (a program stands in Spark's plans: no secret is in
+    it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted rows for
+    `tombstone_ms`.
     """
     places = list(_walk(plan.root, None))
     stars = {step.of: step.number & ~STAR for step in plan.steps if isinstance(step, Assemble)}
     highest = max(1, _height(plan.root))
-    log = _Log(servers=servers, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms)
+    log = _Log(kafka=kafka or {}, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms)
     return tuple(_level(height, places, stars, log) for height in range(1, highest + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log:
-    servers: str
+    kafka: Mapping[str, str]
     settled: Settled
     ends: Settled
     floors: Floors
@@ -100,7 +101,7 @@ def _level(
             one = {"hop": hop.number, "star": star, "part": part, "target": target}
             hops.append({**one, "inner": hop.inner, "width": hop.child.width})
     own = {"sources": list(sources.values()), "hops": hops, "stars": stars}
-    program = json.dumps({"servers": log.servers, "tombstone_ms": log.tombstone_ms, **own})
+    program = json.dumps({"kafka": dict(log.kafka), "tombstone_ms": log.tombstone_ms, **own})
     unordered = any(source["latest"] for source in sources.values())
     return Level(
         topics=tuple(sorted(sources)),

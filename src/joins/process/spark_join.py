@@ -65,7 +65,7 @@ class TableJoin:
     def run(self) -> None:
         """Join until `stop` is set; TailorbirdError when it can not begin or must not go on."""
         self.target.check(self.topology.file)
-        servers = self.topology.log.bootstrap_servers
+        servers = self.topology.log.brokers
         tables = tables_of(self.topology, self.table)
         schemas = read_schemas(servers, self.topology.name, tables, self._teller(), self.stop.is_set)
         if self.stop.is_set():
@@ -108,7 +108,7 @@ class TableJoin:
 
     def _begun(self, plan: Plan) -> QueryRecord:
         """A run that begins: with an empty state, at the log's beginning."""
-        servers, stopped = self.topology.log.bootstrap_servers, self.stop.is_set
+        servers, stopped = self.topology.log.brokers, self.stop.is_set
         ends = end_offsets(servers, plan.topics, self._teller(), stopped)
         found = self._patiently(lambda: self.log.beginning(ends, _now_ms(), stopped)) if ends else ({}, {}, {})
         record = QueryRecord(
@@ -154,7 +154,7 @@ class TableJoin:
             layout=layout,
             record=record,
             checkpoint=self.checkpoint,
-            positions=PositionsLog(self.topology.log.bootstrap_servers, self.topology.name, frozenset(plan.topics)),
+            positions=PositionsLog(self.topology.log.brokers, self.topology.name, frozenset(plan.topics)),
             thinned=lambda: self.log.thinned(record.settled, record.counts, self.stop.is_set),
             clock_ms=_now_ms,
             metrics=self.metrics,
@@ -167,7 +167,7 @@ class TableJoin:
         from joins.engine.spark_query import start_query
         from joins.engine.spark_session import is_local
 
-        schemas = SchemaFollower(self.topology.log.bootstrap_servers, self.topology.name, plan)
+        schemas = SchemaFollower(self.topology.log.brokers, self.topology.name, plan)
         sink = self._sink(plan, record, layout)
         spark = self.application.session(self.table.name, record.partitions)
         try:
@@ -184,7 +184,7 @@ class TableJoin:
                     spark,
                     plan,
                     record.settled,
-                    servers=self.topology.log.bootstrap_servers,
+                    servers=self.topology.log.brokers,
                     partitions=record.partitions,
                     checkpoint=str(self.checkpoint.spark),
                     sink=sink,

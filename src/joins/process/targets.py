@@ -17,7 +17,7 @@ def target_of(topology: Topology, table: Table) -> Target:
         log = topology.log
         topic = upsert_topic(topology.name, table.name)
         return KafkaTarget(
-            UpsertTopic(log.bootstrap_servers, topic, partitions=log.partitions, replication=log.replication_factor)
+            UpsertTopic(log.brokers, topic, partitions=log.partitions, replication=log.replication_factor)
         )
     joined = JoinedTable(
         HBaseConnection(topology.hbase.thrift),
@@ -27,4 +27,4 @@ def target_of(topology: Topology, table: Table) -> Target:
         family=table.family,
         buckets=table.salt_buckets,
     )
-    return HBaseTarget(joined, topology.log.bootstrap_servers)
+    return HBaseTarget(joined, topology.log.brokers)

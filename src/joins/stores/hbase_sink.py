@@ -14,6 +14,7 @@ import pyarrow as pa
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
+from cdc.words.brokers import Brokers
 from cdc.words.naming import dead_letter_topic, hbase_table
 from joins.query.plan import Plan
 from joins.steps.chunks import folded
@@ -34,7 +35,7 @@ _STAMPS_KEPT = 200
 class HBaseTarget:
     """An aggregated table; dead letters go to `servers` of Kafka."""
 
-    def __init__(self, table: JoinedTable, servers: str) -> None:
+    def __init__(self, table: JoinedTable, servers: Brokers) -> None:
         self.table, self.servers = table, servers
 
     def check(self, file: str) -> None:
@@ -63,7 +64,7 @@ class HBaseSink:
 
     by_row = False  # a put's stamp beats a delete's, whichever task writes it
 
-    def __init__(self, table: JoinedTable, servers: str, run: Run, clock_ms: Clock) -> None:
+    def __init__(self, table: JoinedTable, servers: Brokers, run: Run, clock_ms: Clock) -> None:
         self.table, self._servers, self._run, self._clock_ms = table, servers, run, clock_ms
         self._stamps = Stamps(
             last=max(run.first_stamp, table.last_stamp()),
@@ -106,7 +107,7 @@ class HBaseSink:
         self.table.write_barriers(made, stamp)
 
 
-def hbase_writer(plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: str, servers: str) -> Writer:
+def hbase_writer(plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: str, servers: Brokers) -> Writer:
     """The function that each partition runs: records in, one report out, everything written in between."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable, UsageError
 from joins.steps.cuts import Offsets
 from joins.stores.compaction import (
@@ -45,7 +46,7 @@ class LogWatch:
     Retriable while Kafka is away.
     """
 
-    def __init__(self, servers: str, topics: Sequence[str], *, lag: int, remedy: str) -> None:
+    def __init__(self, servers: Brokers, topics: Sequence[str], *, lag: int, remedy: str) -> None:
         self.servers, self.topics, self.lag, self.remedy = servers, tuple(topics), lag, remedy
 
     def beginning(self, ends: Offsets, now_ms: int, stopped: Callable[[], bool]) -> tuple[Ends, Ends, dict[str, str]]:
@@ -84,7 +85,7 @@ class LogWatch:
     def _lags(self) -> dict[str, int | None]:
         """What is known of each topic's compaction; the topology's word where the broker does not tell us."""
         with self._answers():
-            admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+            admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
             wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
             found: dict[str, int | None] = {}
             for resource, answer in admin.describe_configs(wanted, request_timeout=_TIMEOUT).items():
@@ -102,7 +103,7 @@ class LogWatch:
     def _ids(self) -> dict[str, str]:
         """The topics' ids: a topic that was deleted and made anew has another. Topics that are not there have none."""
         with self._answers():
-            admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+            admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
             found: dict[str, str] = {}
             answers = admin.describe_topics(TopicCollection(list(self.topics)), request_timeout=_TIMEOUT)
             for topic, answer in answers.items():
@@ -173,7 +174,7 @@ class LogWatch:
     def _consumer(self) -> Iterator[Consumer]:
         consumer = Consumer(
             {
-                "bootstrap.servers": self.servers,
+                **self.servers.librdkafka(),
                 "group.id": "tailorbird-join-watch",  # required by the client; nothing is ever committed
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

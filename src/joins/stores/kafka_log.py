@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable
 
 _TIMEOUT = 20.0
@@ -17,7 +18,7 @@ Waiting = Callable[[str], None]
 
 
 def end_offsets(
-    servers: str, topics: Sequence[str], waiting: Waiting, stopped: Callable[[], bool]
+    servers: Brokers, topics: Sequence[str], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[str, dict[int, int]]:
     """Where each partition of the topics ends now; waits until capture has made them all, or until `stopped` ({})."""
     consumer = consumer_of(servers)
@@ -47,7 +48,7 @@ def end_offsets(
         consumer.close()
 
 
-def past(servers: str, topic: str, partition: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+def past(servers: Brokers, topic: str, partition: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """Offset, key and value of what a partition holds below offset `end`, in order. Retriable when Kafka is away."""
     consumer = consumer_of(servers)
     try:
@@ -73,10 +74,10 @@ def past(servers: str, topic: str, partition: int, end: int) -> Iterator[tuple[i
         consumer.close()
 
 
-def consumer_of(servers: str) -> Consumer:
+def consumer_of(servers: Brokers) -> Consumer:
     return Consumer(
         {
-            "bootstrap.servers": servers,
+            **servers.librdkafka(),
             "group.id": "tailorbird-join-start",  # required by the client; nothing is ever committed
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -87,12 +88,12 @@ def consumer_of(servers: str) -> Consumer:
     )
 
 
-def send_dead_letters(servers: str, topic: str, letters: Sequence[tuple[bytes, bytes]]) -> None:
+def send_dead_letters(servers: Brokers, topic: str, letters: Sequence[tuple[bytes, bytes]]) -> None:
     """Return once Kafka holds all letters; at least once, since a replayed batch repeats them. Retriable otherwise."""
     failed: list[KafkaError] = []
     producer = Producer(
         {
-            "bootstrap.servers": servers,
+            **servers.librdkafka(),
             "enable.idempotence": True,
             "compression.type": "lz4",
             "partitioner": "murmur2_random",

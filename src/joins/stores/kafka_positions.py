@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Fatal, Retriable
 from cdc.words.naming import positions_topic
 from joins.steps.cuts import Positions, SourcePosition, read_position
@@ -18,7 +19,7 @@ _TIMEOUT = 10.0
 class PositionsLog:
     """The committed positions of all sources, in order; one reader per query, kept between batches."""
 
-    def __init__(self, servers: str, topology: str, topics: frozenset[str]) -> None:
+    def __init__(self, servers: Brokers, topology: str, topics: frozenset[str]) -> None:
         self._servers, self._topic, self._topics = servers, positions_topic(topology), topics
         self._consumer: Consumer | None = None
         self._next: dict[int, int] = {}
@@ -47,7 +48,7 @@ class PositionsLog:
     def _open(self, known: Positions) -> Consumer:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._servers,
+                **self._servers.librdkafka(),
                 "group.id": "tailorbird-join-positions",  # required by the client; nothing is ever committed
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Fatal
 from cdc.words.naming import schemas_topic
 from cdc.words.schema import TableId, TableSchema, schema_from_json
@@ -20,7 +21,7 @@ _ASK = 5.0
 
 
 def read_schemas(
-    servers: str, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
+    servers: Brokers, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[TableId, TableSchema]:
     """The newest schema of each wanted table, with what it had before as far as the topic still knows.
 
@@ -78,7 +79,7 @@ def _assign(consumer: Consumer, topic: str) -> bool:
 class SchemaFollower:
     """What newer schemas say of the columns that a plan uses; asked again and again, it never waits."""
 
-    def __init__(self, servers: str, topology: str, plan: Plan) -> None:
+    def __init__(self, servers: Brokers, topology: str, plan: Plan) -> None:
         self._plan, self._topic = plan, schemas_topic(topology)
         self._wanted = frozenset(source.table_id for source in plan.sources)
         self._consumer, self._assigned, self._new = consumer_of(servers), False, False

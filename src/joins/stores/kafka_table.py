@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc.stored.layout import Layout
+from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable, UsageError
 from joins.steps.chunks import stale_keys
 from joins.steps.records import ROW_GONE, ROW_PUT, Floor, Message, RefusedRecord, record_of, values_of_text
@@ -27,13 +28,13 @@ _RUNNING = "is Kafka running? `tailorbird stack status`"
 class UpsertTopic:
     """The topic of a table, as the driver knows it."""
 
-    def __init__(self, servers: str, topic: str, *, partitions: int, replication: int) -> None:
+    def __init__(self, servers: Brokers, topic: str, *, partitions: int, replication: int) -> None:
         self.servers, self.topic = servers, topic
         self._partitions, self._replication = partitions, replication
 
     def check(self) -> None:
         """Make the topic unless it is there; UsageError where others have begun it."""
-        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
         settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
         wanted = NewTopic(self.topic, self._partitions, self._replication, config=settings)
         for made in admin.create_topics([wanted]).values():
@@ -69,7 +70,7 @@ class UpsertTopic:
         """The records of all partitions from their beginnings; no more of those that are `enough`, once they are."""
         consumer = Consumer(
             {
-                "bootstrap.servers": self.servers,
+                **self.servers.librdkafka(),
                 "group.id": "tailorbird-join-sweep",  # required by the client; nothing is ever committed
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -148,10 +149,10 @@ def upserts(
     return list(records.items()), refused, floors
 
 
-_producers: dict[str, Producer] = {}  # of this Python worker, kept from batch to batch
+_producers: dict[Brokers, Producer] = {}  # of this Python worker, kept from batch to batch
 
 
-def produce(servers: str, topic: str, run: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+def produce(servers: Brokers, topic: str, run: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
     """Return once Kafka holds all records; Retriable otherwise, after which all may be sent again."""
     producer = _producers.get(servers) or _producers.setdefault(servers, _producer(servers))
     failed: list[KafkaError] = []
@@ -176,10 +177,10 @@ def produce(servers: str, topic: str, run: str, records: Sequence[tuple[bytes, b
         raise Retriable(f"topic {topic}: {failed[0].str() if failed else 'no answer'}", _RUNNING)
 
 
-def _producer(servers: str) -> Producer:
+def _producer(servers: Brokers) -> Producer:
     return Producer(
         {
-            "bootstrap.servers": servers,
+            **servers.librdkafka(),
             "enable.idempotence": True,
             "compression.type": "lz4",
             "partitioner": "murmur2_random",

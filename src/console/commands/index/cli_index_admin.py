@@ -82,9 +82,7 @@ def replay_dead_letters(
 
     topology = load_topology(file)
     index = choose_index(topology, name)
-    with contextlib.closing(
-        LettersToReplay(topology.log.bootstrap_servers, topology=topology.name, index=index.name)
-    ) as letters:
+    with contextlib.closing(LettersToReplay(topology.log.brokers, topology=topology.name, index=index.name)) as letters:
         found = letters.rows()
         if dry_run:
             for row, reason in found.items():

@@ -106,7 +106,7 @@ def _known(
     from console.commands.cli_schemas import ask_servers
     from console.probes.kafka_probe import kafka_problem
 
-    log = topology.log.bootstrap_servers
+    log = topology.log.brokers
     there = not kafka_problem(log)
     found = _from_log(topology, needed, min(timeout, _SHORT)) if there else {}
     missing = needed - set(found)
@@ -126,7 +126,7 @@ def _known(
 def _from_log(topology: Topology, needed: frozenset[TableId], timeout: float) -> dict[TableId, TableSchema]:
     from joins.stores.kafka_schemas import read_schemas
 
-    return read_schemas(topology.log.bootstrap_servers, topology.name, needed, lambda _: None, _over(timeout))
+    return read_schemas(topology.log.brokers, topology.name, needed, lambda _: None, _over(timeout))
 
 
 def _over(seconds: float) -> Callable[[], bool]:

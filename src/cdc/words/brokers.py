@@ -1,0 +1,125 @@
+"""The brokers of a Kafka cluster, and how a client proves who it is to them: one value for all clients.
+
+Three clients speak to Kafka (librdkafka, kafka-python, Java's in Spark), and each names its settings otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+_MODULES = {"PLAIN": "plain.PlainLoginModule"}
+_SCRAM = "scram.ScramLoginModule"
+_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSecurity:
+    """`log.security` of a topology; files are PEM. Neither password ever appears in messages or logs (`repr`).
+
+    `mechanism`, `username` and `password` are set where the protocol begins with SASL, `certificate_file` and
+    `key_file` both or neither. Without `ca_file` the machine's own certificates are trusted.
+    """
+
+    protocol: Protocol
+    mechanism: Mechanism | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Brokers:
+    """Where a cluster is reached, `host:port,…`, and as whom. Its text is the addresses: no message has a secret."""
+
+    servers: str
+    security: KafkaSecurity | None = None
+
+    def __str__(self) -> str:
+        return self.servers
+
+    def __repr__(self) -> str:
+        return f"Brokers({self.servers!r})"
+
+    def librdkafka(self) -> dict[str, Any]:
+        """What every client of confluent_kafka is given."""
+        one = self.security
+        found = {"bootstrap.servers": self.servers}
+        if one is None:
+            return found
+        wanted = {
+            "security.protocol": one.protocol,
+            "sasl.mechanism": one.mechanism,
+            "sasl.username": one.username,
+            "sasl.password": one.password,
+            "ssl.ca.location": one.ca_file,
+            "ssl.certificate.location": one.certificate_file,
+            "ssl.key.location": one.key_file,
+            "ssl.key.password": one.key_password,
+        }
+        return {**found, **{name: value for name, value in wanted.items() if value is not None}}
+
+    def kafka_python(self) -> dict[str, Any]:
+        """What every client of kafka-python is given, as keyword arguments."""
+        one = self.security
+        found = {"bootstrap_servers": self.servers}
+        if one is None:
+            return found
+        wanted = {
+            "security_protocol": one.protocol,
+            "sasl_mechanism": one.mechanism,
+            "sasl_plain_username": one.username,
+            "sasl_plain_password": one.password,
+            "ssl_cafile": one.ca_file,
+            "ssl_certfile": one.certificate_file,
+            "ssl_keyfile": one.key_file,
+            "ssl_password": one.key_password,
+        }
+        return {**found, **{name: value for name, value in wanted.items() if value is not None}}
+
+    def java(self, secrets: str = "") -> dict[str, str]:
+        """Java's properties. What is secret is not in them: they name the file `secrets`, a properties file that has
+        `java_secrets`, which Kafka's client reads by itself (KIP-297, KIP-421)."""
+        one = self.security
+        found = {"bootstrap.servers": self.servers}
+        if one is None:
+            return found
+        found["security.protocol"] = one.protocol
+        if one.mechanism is not None:
+            found["sasl.mechanism"] = one.mechanism
+        if one.ca_file is not None:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": one.ca_file}
+        if one.certificate_file is not None:
+            found["ssl.keystore.type"] = "PEM"
+        if names := self._secret_names():
+            found |= {"config.providers": "file", "config.providers.file.class": _PROVIDER}
+            found |= {name: f"${{file:{secrets}:{name}}}" for name in names}
+        return found
+
+    def java_secrets(self, certificates: str = "", key: str = "") -> dict[str, str]:
+        """What Java's properties leave to a file; `certificates` and `key` (PKCS #8, not encrypted) as PEM texts."""
+        one = self.security
+        values = {"ssl.keystore.certificate.chain": certificates, "ssl.keystore.key": key}
+        if one is not None and one.mechanism is not None:
+            module = _MODULES.get(one.mechanism, _SCRAM)
+            login = f"username={_quoted(one.username or '')} password={_quoted(one.password or '')}"
+            values["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
+        return {name: values[name] for name in self._secret_names()}
+
+    def _secret_names(self) -> list[str]:
+        one, names = self.security, list[str]()
+        if one is not None and one.mechanism is not None:
+            names.append("sasl.jaas.config")
+        if one is not None and one.certificate_file is not None:
+            names += ["ssl.keystore.certificate.chain", "ssl.keystore.key"]
+        return names
+
+
+def _quoted(text: str) -> str:
+    """A text as the Java login configuration writes it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
