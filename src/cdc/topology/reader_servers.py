@@ -6,7 +6,11 @@ import re
 
 from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
 from cdc.topology.values import Value
-from cdc.words.brokers import Brokers
+from cdc.words.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
+
+_LOGIN = ("username", "password")
+_FILES = ("ca_file", "certificate_file", "key_file", "key_password")
+_PAIRS = (("certificate_file", "key_file"), ("key_file", "certificate_file"), ("key_password", "key_file"))
 
 
 def read_log(value: Value | None) -> Log:
@@ -16,13 +20,50 @@ def read_log(value: Value | None) -> Log:
     s = value.section()
     default = read_log(None)
     log = Log(
-        brokers=Brokers(s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers)),
+        brokers=Brokers(
+            s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers),
+            s.take("security", _security, None),
+        ),
         partitions=s.take("partitions", lambda v: v.number(1, 1024), default.partitions),
         replication_factor=s.take("replication_factor", lambda v: v.number(1, 16), default.replication_factor),
         min_compaction_lag=s.take("min_compaction_lag", lambda v: v.duration(), default.min_compaction_lag),
     )
     s.end()
     return log
+
+
+def _security(value: Value) -> KafkaSecurity:
+    s = value.section()
+    protocol: Protocol = s.take("protocol", lambda v: v.one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
+    mechanism: Mechanism | None = s.take(
+        "mechanism", lambda v: v.one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), None
+    )
+    texts = {name: s.take(name, _filled, None) for name in (*_LOGIN, *_FILES)}
+    s.end()
+    sasl, tls = protocol.startswith("SASL"), protocol.endswith("SSL")
+    for name in ("mechanism", *_LOGIN):
+        if sasl and name not in s.pairs:
+            value.fail(f"{protocol} without {name}", f"{name}: …")
+        if not sasl and name in s.pairs:
+            s.pairs[name].fail(f"{name} with {protocol}", "protocol: SASL_SSL, or SASL_PLAINTEXT")
+    for name in _FILES:
+        if not tls and name in s.pairs:
+            s.pairs[name].fail(f"{name} with {protocol}", "protocol: SSL, or SASL_SSL")
+    for one, other in (
+        ("certificate_file", "key_file"),
+        ("key_file", "certificate_file"),
+        ("key_password", "key_file"),
+    ):
+        if one in s.pairs and other not in s.pairs:
+            s.pairs[one].fail(f"{one} without {other}", f"{other}: …")
+    return KafkaSecurity(protocol=protocol, mechanism=mechanism, **texts)
+
+
+def _filled(value: Value) -> str:
+    text = value.text()
+    if not text:
+        value.fail("an empty text", "what it is, as in `${file:…}` or `${NAME}`")
+    return text
 
 
 def read_hbase(value: Value | None) -> HBase:

@@ -53,6 +53,7 @@ def start_query(
     settled: Settled,
     *,
     servers: Brokers,
+    kafka: Mapping[str, str],
     partitions: int,
     checkpoint: str,
     ends: Settled,
@@ -63,10 +64,10 @@ def start_query(
 ) -> StreamingQuery:
     """Start the query; it goes on where its checkpoint ends, or at the log's beginning.
 
-    A batch has at most about `max_changes` changes, however far the log is ahead. `ends` and `tombstone_ms` as in
+    A batch has at most about `max_changes` changes, however far the log is ahead. `kafka`: the
+    properties of Java's clients of `servers`, secrets not among them. `ends` and `tombstone_ms` as in
     `program_of`.
     """
-    kafka = servers.java()
     levels: tuple[Level, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 import structlog
 
+from cdc.process.file_topology import home
 from cdc.topology.topology import Engine, Table, Topology
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
 from joins.engine.causes import cause_of, remedy_for
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
+from joins.engine.file_secrets import java_properties
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import mean_milliseconds, progress_of
 from joins.kernel.program import Settled
@@ -185,6 +187,7 @@ class TableJoin:
                     plan,
                     record.settled,
                     servers=self.topology.log.brokers,
+                    kafka=java_properties(self.topology.log.brokers, home() / "secrets"),
                     partitions=record.partitions,
                     checkpoint=str(self.checkpoint.spark),
                     sink=sink,

@@ -1,0 +1,96 @@
+"""`log.security`: what each of Kafka's clients is given of it, and that no secret is told on the way."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cdc.topology.reader import read_topology
+from cdc.words.brokers import Brokers
+from cdc.words.errors import TopologyError
+
+LOGIN = "mechanism: SCRAM-SHA-512, username: cdc, password: 'op\"en\\sesame'"
+TLS = "ca_file: ca.pem, certificate_file: c.pem, key_file: k.pem, key_password: hush"
+
+
+def brokers(security: str) -> Brokers:
+    """What a topology with this block of security has."""
+    text = f"name: t\nlog:\n  bootstrap_servers: k:9\n  security: {{{security}}}\n"
+    text += (
+        "sources: {s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 7, tables: [a]}}\n"
+    )
+    text += "tables: {w: {query: 'SELECT id FROM s.a', row_key: [id]}}\n"
+    return read_topology(text, file="t.yml", environ={}).log.brokers
+
+
+def test_without_security_nothing_is_said_of_it() -> None:
+    """Topologies of before speak as they did: plain, to the addresses alone."""
+    plain = Brokers("k:9")
+    assert plain.librdkafka() == plain.java() == {"bootstrap.servers": "k:9"}
+    assert plain.kafka_python() == {"bootstrap_servers": "k:9"}
+    assert plain.java_secrets() == {}
+
+
+def test_each_client_is_given_all_of_it_in_its_own_words() -> None:
+    """One block of YAML secures librdkafka, kafka-python and Java's clients alike."""
+    found = brokers(f"protocol: SASL_SSL, {LOGIN}, {TLS}")
+    assert found.librdkafka() == {
+        "bootstrap.servers": "k:9",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "cdc",
+        "sasl.password": 'op"en\\sesame',
+        "ssl.ca.location": "ca.pem",
+        "ssl.certificate.location": "c.pem",
+        "ssl.key.location": "k.pem",
+        "ssl.key.password": "hush",
+    }
+    assert found.kafka_python() == {
+        "bootstrap_servers": "k:9",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "cdc",
+        "sasl_plain_password": 'op"en\\sesame',
+        "ssl_cafile": "ca.pem",
+        "ssl_certfile": "c.pem",
+        "ssl_keyfile": "k.pem",
+        "ssl_password": "hush",
+    }
+    java = found.java("/run/x")
+    assert java["sasl.jaas.config"] == "${file:/run/x:sasl.jaas.config}"
+    assert java["ssl.truststore.location"] == "ca.pem"
+    login = found.java_secrets("chain", "key")["sasl.jaas.config"]
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    assert login == rf'{module} username="cdc" password="op\"en\\sesame";'
+
+
+def test_no_text_of_it_has_a_secret() -> None:
+    """Brokers stand in messages, plans and logs: their addresses, and nothing that opens a door."""
+    found = brokers(f"protocol: SASL_SSL, {LOGIN}, {TLS}")
+    told = f"{found} {found!r} {found.security!r} {found.java('/run/x')}"
+    assert str(found) == "k:9"
+    assert "sesame" not in told
+    assert "hush" not in told
+
+
+@pytest.mark.parametrize(
+    ("security", "what"),
+    [
+        ("mechanism: PLAIN", "key protocol is missing"),
+        ("protocol: TLS", "'TLS', expected one of PLAINTEXT, SSL"),
+        ("protocol: SASL_SSL, mechanism: GSSAPI", "'GSSAPI', expected one of PLAIN"),
+        ("protocol: SASL_SSL, username: a, password: b", "SASL_SSL without mechanism"),
+        ("protocol: SASL_SSL, mechanism: PLAIN, password: b", "SASL_SSL without username"),
+        ("protocol: SASL_SSL, mechanism: PLAIN, username: a, password: ''", "an empty text"),
+        ("protocol: SSL, mechanism: PLAIN", "mechanism with SSL"),
+        ("protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: a, password: b, ca_file: c", "ca_file with SASL_PLAIN"),
+        ("protocol: SSL, certificate_file: c", "certificate_file without key_file"),
+        ("protocol: SSL, key_password: c", "key_password without key_file"),
+        ("protocol: SSL, cafile: c", "unknown key cafile"),
+    ],
+)
+def test_a_block_that_can_not_work_is_refused_at_its_line(security: str, what: str) -> None:
+    """A link that was meant to be secured is never opened otherwise: what is left out or misspelt is an error."""
+    with pytest.raises(TopologyError, match=r"t\.yml:4: log\.security.*" + re.escape(what)):
+        brokers(security)
