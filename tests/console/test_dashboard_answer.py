@@ -6,7 +6,7 @@ from typing import Any
 
 from console.dashboard.answer import Answer, PageRow, read_answer
 from console.dashboard.freshness import Freshness
-from console.dashboard.text import age_text, cell_text, count_text, facet_text, latency_text
+from console.dashboard.text import age_text, cell_text, count_text, facet_text, incomplete_text, latency_text
 from console.dashboard.view import PageColumn, View
 
 VIEW = View(
@@ -140,3 +140,15 @@ def test_values_read_well() -> None:
         "1 day",
         "2 days",
     ]
+
+
+def test_what_is_missing_is_told_with_the_command() -> None:
+    """The barriers' greatest count; a collection without barriers, or none of that field, tells nothing."""
+    empty: dict[str, Any] = {"response": {"numFound": 0, "docs": []}}
+    barriers = {"facets": {"barriers": {"count": 2, "incomplete": 1204.0}}}
+    assert read_answer(VIEW, {**empty, **barriers}, received_ms=1).incomplete == 1204
+    for facets in ({}, {"barriers": {"count": 0}}):
+        assert read_answer(VIEW, {**empty, "facets": facets}, received_ms=1).incomplete == 0
+    assert incomplete_text(0, "t.yml") == ""
+    assert incomplete_text(1, "t.yml").endswith("waits as dead letters. Look: tailorbird dead-letters list t.yml")
+    assert "1\u202f204 changes were refused and wait" in incomplete_text(1204, "t.yml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -168,3 +169,10 @@ def test_search_without_words_narrows_nothing() -> None:
     """Punctuation alone is no search, so the page does not claim to have narrowed anything."""
     assert not Filters(words=" *:* ").narrowing
     assert search_words("*:* -- “”") == []
+
+
+def test_what_is_missing_is_asked_of_collections_that_know() -> None:
+    """Solr refuses a query that names a field which an older collection has not."""
+    for tells in (True, False):
+        view = replace(VIEW, tells_incomplete=tells)
+        assert ("_incomplete" in str(query_params(view, Filters(), None)["json.facet"])) == tells

@@ -145,10 +145,11 @@ def test_cells_that_are_no_row_are_skippable(cell: bytes, value: bytes | None, r
 def test_stub_and_barrier() -> None:
     """A stub is a key and a version, so that `_kind:row` hides it; a barrier says what a query sees for certain."""
     assert stub(RowChange(row=b"\x01\x01k", version=43, cells={}, deleted=True)) == {"_id": "01016b", "_fence": 43}
-    barrier = Barrier(bucket=1, buckets=2, batch=7, stamp=1000, positions={"shop": {"sequence": 5}})
+    barrier = Barrier(bucket=1, buckets=2, batch=7, stamp=1000, positions={"shop": {"sequence": 5}}, incomplete=3)
     assert barrier_document(barrier, 2002, now_ms=99) == {
         "_id": "barrier-1", "_fence": 2002, "_kind": "barrier", "_stamp": 1000, "_batch": 7, "_buckets": 2,
         "_positions": '{"shop":{"sequence":5}}', "_indexed_at": 99,
+        "_incomplete": 3,
     }  # fmt: skip
 
 

@@ -284,6 +284,12 @@ def test_fields_that_a_collection_lost_are_added_again(
     assert dead_letters.letters == []
 
 
+def test_barriers_have_their_fields_in_older_collections(indexer: Processor, solr: FakeSolr) -> None:
+    """A collection made before a barrier told what is missing gets the field, before the first barrier."""
+    indexer.process(Edits.of([edit(barrier())]), give_up=NEVER)
+    assert "_incomplete" in solr.fields
+
+
 def test_a_refused_barrier_stops_the_process(
     indexer: Processor, solr: FakeSolr, monkeypatch: pytest.MonkeyPatch
 ) -> None:

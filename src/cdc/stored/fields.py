@@ -18,6 +18,8 @@ STAMP = "_stamp"  # of barriers: the batch's stamp (ms)
 BUCKETS = "_buckets"  # of barriers: how many buckets each hold a barrier
 POSITIONS = "_positions"  # of barriers: JSON, source → position that the table reflects at least
 
+INCOMPLETE = "_incomplete"  # of barriers: how many records and rows the join has refused since its run began
+
 
 def query_field(column: str) -> str:
     """The field to filter, sort and range over where the exact one is text: pdouble for decimal, pdate for times."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from cdc.topology.topology import Index, Topology
 
 
 def dashboard(
@@ -29,4 +33,19 @@ def dashboard(
 
     loaded = load_topology(topology)
     chosen = choose_dashboard(loaded, name)
-    serve_dashboard(loaded, chosen, host=host, port=port)
+    serve_dashboard(loaded, chosen, host=host, port=port, waiting=_waiting(loaded, loaded.indexes[chosen.index]))
+
+
+def _waiting(topology: Topology, index: Index) -> Callable[[], int | None]:
+    """A function that tells how many dead letters keep rows from an index, None while Kafka does not tell."""
+    from console.commands.cli_dead_letters import joined_from
+    from console.status.dead_letters import affected
+    from console.status.kafka_letters import LettersWatch
+
+    watch, tables = LettersWatch(topology).start(), joined_from(topology)
+
+    def count() -> int | None:
+        found = watch.waiting()
+        return None if found is None else affected(found, tables, index.table, index.name)
+
+    return count

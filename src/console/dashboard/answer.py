@@ -36,7 +36,7 @@ class Answer:
     """One refresh: `total` rows match of `all_rows`; `received_ms` is when this process had the answer.
 
     `span` is the index's whole time span, `bars` are (first instant, rows); `newest_commit_ms` and `newest_indexed_ms`
-    are the greatest among the rows that match.
+    are the greatest among the rows that match. `incomplete`: how much the join has refused, as the barriers tell.
     """
 
     received_ms: int
@@ -48,6 +48,7 @@ class Answer:
     span: Span | None
     newest_commit_ms: int | None
     newest_indexed_ms: int | None
+    incomplete: int = 0
 
 
 def read_answer(view: View, response: Mapping[str, Any], *, received_ms: int) -> Answer:
@@ -69,6 +70,7 @@ def read_answer(view: View, response: Mapping[str, Any], *, received_ms: int) ->
         span=None if first is None or last is None else Span(start=first, end=last + 1),
         newest_commit_ms=_whole(facets.get("newest")),
         newest_indexed_ms=_whole(facets.get("indexed")),
+        incomplete=_whole(facets.get("barriers", {}).get("incomplete")) or 0,
     )
 
 

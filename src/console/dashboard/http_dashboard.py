@@ -7,6 +7,7 @@ import ipaddress
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 import structlog
 from nicegui import app, ui
@@ -49,8 +50,15 @@ class StrictHeaders:
         await self._app(scope, receive, send_strict if scope["type"] == "http" else send)
 
 
-def serve_dashboard(topology: Topology, dashboard: Dashboard, *, host: str, port: int) -> None:
-    """Serve the page until SIGTERM or SIGINT; then return.
+def serve_dashboard(
+    topology: Topology,
+    dashboard: Dashboard,
+    *,
+    host: str,
+    port: int,
+    waiting: Callable[[], int | None] = lambda: None,
+) -> None:
+    """Serve the page until SIGTERM or SIGINT; then return. `waiting`: see `Board`.
 
     Before it serves: UsageError when the port is taken or the address foreign, TopologyError when the dashboard names
     a column that the index has not. A Solr that is away is no error: the page says so and recovers alone.
@@ -59,7 +67,7 @@ def serve_dashboard(topology: Topology, dashboard: Dashboard, *, host: str, port
         raise UsageError(f"{host} can not be served: it is no IPv4 address of this machine", "try --host 127.0.0.1")
     if not port_is_free(host, port):
         raise UsageError(f"{host}:{port} can not be served: the port is in use", f"try --port {port + 1}")
-    board = Board(topology, dashboard)
+    board = Board(topology, dashboard, waiting)
     # when Solr is away, the page asks again at every refresh and says what is missing
     with contextlib.suppress(Retriable):
         board.view()

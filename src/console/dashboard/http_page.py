@@ -18,7 +18,7 @@ from console.dashboard.freshness import Freshness
 from console.dashboard.http_parts import FacetPart, HistogramPart, TablePart
 from console.dashboard.query import Filters, Value
 from console.dashboard.solr_view import SolrView
-from console.dashboard.text import ago_text, count_text, facet_text, latency_text
+from console.dashboard.text import ago_text, count_text, facet_text, incomplete_text, latency_text
 from console.dashboard.time import Axis, axis_of, span_label
 from console.dashboard.view import View, view_of
 
@@ -26,10 +26,15 @@ SECONDS_TO_TYPE = 0.25
 
 
 class Board:
-    """What all browsers of one dashboard share: where its index is and, once known, its view."""
+    """What all browsers of one dashboard share: where its index is and, once known, its view.
 
-    def __init__(self, topology: Topology, dashboard: Dashboard) -> None:
-        self.topology, self.dashboard = topology, dashboard
+    `waiting` tells how many dead letters keep rows from it; None where that is not known.
+    """
+
+    def __init__(
+        self, topology: Topology, dashboard: Dashboard, waiting: Callable[[], int | None] = lambda: None
+    ) -> None:
+        self.topology, self.dashboard, self.waiting = topology, dashboard, waiting
         self.solr = SolrView(topology.solr, topology.indexes[dashboard.index].collection)
         self._view: View | None = None
 
@@ -167,9 +172,12 @@ class Page:
     def _show(self, answer: Answer, axis: Axis | None) -> None:
         self._answer = answer
         self._freshness.observe(answer)
-        self._banner.set_visibility(False)
-        self._pill.set_text("Live")
-        self._pill.classes(remove="away")
+        waiting = self._board.waiting()
+        text = incomplete_text(answer.incomplete if waiting is None else waiting, self._board.topology.file)
+        self._banner.set_text(text)
+        self._banner.set_visibility(bool(text))
+        self._pill.set_text("Incomplete" if text else "Live")
+        self._pill.classes(add="away" if text else "", remove="" if text else "away")
         self._total.set_text(count_text(answer.total))
         self._total_note.set_text(f"of {count_text(answer.all_rows)}" if self._filters.narrowing else "all rows")
         p50 = self._freshness.p50(answer.received_ms)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.stored.fields import FENCE, INDEXED_AT, KIND, ROW, TS, UNIQUE_KEY
+from cdc.stored.fields import BARRIER, FENCE, INCOMPLETE, INDEXED_AT, KIND, ROW, TS, UNIQUE_KEY
 from console.dashboard.time import Axis, Span, solr_instant
 from console.dashboard.view import View
 
@@ -106,6 +106,9 @@ def _facets(view: View, filters: Filters, axis: Axis | None) -> dict[str, Any]:
         "indexed": f"max({INDEXED_AT})",
         "all": {"type": "query", "q": "*:*", "domain": {"query": f"{KIND}:{ROW}"}},
     }
+    if view.tells_incomplete:
+        most = {"incomplete": f"max({INCOMPLETE})"}
+        facets["barriers"] = {"type": "query", "q": "*:*", "domain": {"query": f"{KIND}:{BARRIER}"}, "facet": most}
     if view.time:
         facets["all"]["facet"] = {"first": f"min({view.time})", "last": f"max({view.time})"}
     for i, column in enumerate(view.facets):

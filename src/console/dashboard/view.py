@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc.stored.fields import members_field, query_field, words_field
+from cdc.stored.fields import INCOMPLETE, members_field, query_field, words_field
 from cdc.topology.topology import Dashboard, Topology
 from cdc.words.errors import UsageError
 
@@ -45,7 +45,10 @@ class PageColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A dashboard ready to be queried: `time` and `words` are fields of Solr, `facets` and `columns` are columns."""
+    """A dashboard ready to be queried: `time` and `words` are fields of Solr, `facets` and `columns` are columns.
+
+    `tells_incomplete`: barriers say how much the join has refused; those of older collections do not.
+    """
 
     title: str
     facets: tuple[PageColumn, ...]
@@ -53,6 +56,7 @@ class View:
     time: str | None
     time_heading: str
     words: tuple[str, ...]
+    tells_incomplete: bool = False
 
 
 def choose_dashboard(topology: Topology, name: str | None) -> Dashboard:
@@ -108,6 +112,7 @@ def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Index
         time=time,
         time_heading=heading(dashboard.time or ""),
         words=tuple(words_field(name) for name in index.search if words_field(name) in fields),
+        tells_incomplete=INCOMPLETE in fields,
     )
 
 

@@ -71,6 +71,10 @@ class Field:
     many: bool = False
 
 
+# Fields of ours that the configset of older collections lacks.
+LATER_FIELDS = (Field(name=fields.INCOMPLETE, type="plong", stored=True),)
+
+
 def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
     """The fields that documents of a layout use, beyond those that every collection begins with."""
     found: list[Field] = []
@@ -284,6 +288,7 @@ def barrier_document(barrier: Barrier, version: int, *, now_ms: int) -> Document
         fields.STAMP: barrier.stamp,
         fields.BATCH: barrier.batch,
         fields.BUCKETS: barrier.buckets,
+        fields.INCOMPLETE: barrier.incomplete,
         fields.POSITIONS: json.dumps(dict(barrier.positions), separators=(",", ":")),
         fields.INDEXED_AT: now_ms,
     }

@@ -20,7 +20,7 @@ from cdc.stored.cells import BARRIER, is_barrier, layout_id_of, load_barrier
 from cdc.stored.layout import Layout
 from cdc.words.errors import Fatal, Retriable, Skippable, TailorbirdError
 from indexer.index.collapse import RowChange, collapse
-from indexer.index.mapping import Document, Field, Mapper, barrier_document, stub
+from indexer.index.mapping import LATER_FIELDS, Document, Field, Mapper, barrier_document, stub
 from indexer.peer.peer import Edits
 from indexer.peer.wire import Write
 
@@ -150,6 +150,7 @@ class Processor:
         self._layouts, self._collection, self._dead_letters = layouts, collection, dead_letters
         self._clock_ms, self._monotonic = clock_ms, monotonic
         self._mappers: dict[int, Mapper] = {}
+        self._knows_later_fields = False
         self._unfinished: dict[frozenset[bytes], _Batch] = {}
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:
@@ -315,6 +316,12 @@ class Processor:
         return documents
 
     def _post_barriers(self, documents: list[Document], batch: _Batch) -> None:
-        for each in self._collection.post(documents):
+        if not self._knows_later_fields:
+            self._collection.ensure_fields(LATER_FIELDS)
+            self._knows_later_fields = True
+        refused = self._collection.post(documents)
+        if refused and self._collection.ensure_fields(LATER_FIELDS):  # the collection was made anew meanwhile
+            refused = self._collection.post(documents)
+        for each in refused:
             raise Fatal(f"Solr refused a barrier: {each.reason}", "the collection's schema is not the one of apply")
         batch.tally.barriers += len(documents)

@@ -63,6 +63,7 @@ name: tickets
 sources:
   s: {{type: mysql, hostname: h, username: u, password: p, database: d, tables: [tickets], server_id: 1}}
 solr: {{url: "http://127.0.0.1:{port}/solr"}}
+log: {{bootstrap_servers: "127.0.0.1:1"}}  # nobody there: then the barriers tell what is missing
 tables:
   tickets: {{query: "SELECT * FROM s.tickets", row_key: [id]}}
 indexes:
@@ -154,6 +155,12 @@ class Desk:
         cells = codec.cells(row, batch=1, ts_ms=now - 200)
         change = RowChange(row=codec.row_key(row), version=self.fence, cells=cells, deleted=False)
         assert self.collection.post([Mapper(LAYOUT, SEARCH).document(change, now_ms=now)]) == []
+
+    def refuse(self, letters: int) -> None:
+        """A barrier of a join that has refused so much."""
+        self.fence += 2
+        barrier = Barrier(bucket=0, buckets=1, batch=1, stamp=1, positions={}, incomplete=letters)
+        assert self.collection.post([barrier_document(barrier, self.fence, now_ms=1)]) == []
 
     def delete(self, number: int) -> None:
         self.fence += 2

@@ -231,3 +231,15 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser: Browser, desk: Des
     page.get_by_test_id("filters-button").click()
     expect(page.get_by_test_id("facets")).to_be_visible()
     page.close()
+
+
+def test_a_page_that_lacks_rows_is_not_live(page: Page, desk: Desk) -> None:
+    """While changes wait as dead letters the pill and the banner say so, with the command; and no longer than that."""
+    desk.refuse(1204)
+    expect(page.get_by_test_id("status")).to_have_text("Incomplete")
+    banner = page.get_by_test_id("banner")
+    expect(banner).to_contain_text("1\u202f204 changes were refused and wait as dead letters")
+    expect(banner).to_contain_text(f"tailorbird dead-letters list {desk.topology}")
+    desk.refuse(0)
+    expect(page.get_by_test_id("status")).to_have_text("Live")
+    expect(banner).to_be_hidden()
