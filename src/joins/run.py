@@ -8,18 +8,23 @@ import threading
 import time
 from collections.abc import Sequence
 
+import structlog
+
 from cdc.process.file_topology import home, load_topology
 from cdc.topology.topology import Table, Topology
-from cdc.words.errors import UsageError
+from cdc.words.errors import Retriable, UsageError
 from joins.engine.held import Held, described, keys_of
 from joins.process.file_state import checkpoint_folder, forget_state
 from joins.process.proc_tables import TableJoins, join_table
 from joins.process.spark_application import Application
 from joins.query.compiler import compile_plan
 from joins.query.sql import tables_of
+from joins.stores.kafka_log import settle_letters
 from joins.stores.kafka_schemas import read_schemas
 
 _INSPECT_PATIENCE = 15.0
+
+log = structlog.get_logger()
 
 
 def choose_table(topology: Topology, name: str | None) -> Table:
@@ -52,6 +57,7 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
     served = dict(zip((table.name for table in tables), ports or [0] * len(tables), strict=True))
     if rebuild:
         forget_state(topology, tables)
+        settle_rebuilt(topology, tables)
     together = len(tables) > 1
     scratch = home() / "spark" / topology.name / ("-together" if together else tables[0].name)
     name = topology.name if together else f"{topology.name}.{tables[0].name}"
@@ -64,6 +70,16 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
     finally:
         if not stop.is_set():  # else its JVM got the signal as well
             spark.close()
+
+
+def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
+    """Settle the dead letters of tables that are rebuilt; while Kafka is away they wait on, and that is told."""
+    names = [table.name for table in tables]
+    try:
+        settle_letters(topology.log.bootstrap_servers, topology.name, names)
+    except Retriable as error:
+        remedy = f"tailorbird dead-letters resolve {topology.file}"
+        log.warning("dead letters from before the rebuild wait on", tables=names, reason=str(error), remedy=remedy)
 
 
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:

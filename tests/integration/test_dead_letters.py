@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc.process.file_topology import load_topology
+from cdc.words.naming import dead_letter_topic
 from console.status.dead_letters import Letters
 from console.status.kafka_letters import LettersReader, LettersWatch
+from joins.steps.records import RefusedRecord
+from joins.steps.sink import dead_letter
+from joins.stores.kafka_log import send_dead_letters, settle_letters
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Captured
@@ -87,6 +91,23 @@ def test_a_refused_row_is_listed_and_read_again(capture: Callable[..., Any]) -> 
         assert told(captured, "resolve", again["id"]) == [{"settled": [again["id"]]}]
         assert reader.read().letters == []
     assert told(captured, "list") == []
+
+
+def test_a_rebuild_settles_what_a_join_refused(capture: Callable[..., Any]) -> None:
+    """Its letters wait no longer; without a topic of dead letters there is nothing to settle, and none is made."""
+    captured = capture("t")
+    topology = load_topology(str(captured.file))
+    brokers, topic = topology.log.bootstrap_servers, dead_letter_topic(topology.name)
+    settle_letters(brokers, topology.name, ["wide"])
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    captured.streaming(captured.start())
+    assert told(captured, "list", "--settled") == []
+    refused = RefusedRecord(f"{topology.name}.shop.{topology.name}.t", 0, 7, "not an envelope", None, "AA==")
+    send_dead_letters(brokers, topic, [dead_letter(refused, "wide", 1), dead_letter(refused, "other", 1)])
+    assert sorted(one["of"] for one in told(captured, "list")) == ["other", "wide"]
+    settle_letters(brokers, topology.name, ["wide"])
+    assert [one["of"] for one in told(captured, "list")] == ["other"]
+    assert [one["settled"] for one in told(captured, "list", "--settled")] == ["rebuilt"]
 
 
 def test_a_topology_without_letters_has_none(capture: Callable[..., Any]) -> None:

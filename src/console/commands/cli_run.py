@@ -52,9 +52,11 @@ def run(
     validate(topology)
     if rebuild:
         from joins.process.file_state import forget_state
-        from joins.run import choose_table
+        from joins.run import choose_table, settle_rebuilt
 
-        forget_state(topology, [choose_table(topology, name) for name in rebuild])
+        tables = [choose_table(topology, name) for name in rebuild]
+        forget_state(topology, tables)
+        settle_rebuilt(topology, tables)
     list(provision(topology))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -66,12 +68,12 @@ def run(
         typer.echo("running; Ctrl-C stops")
         positions = closing.enter_context(PositionsReader(topology))
         show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
-        letters, tables = LettersWatch(topology).start(), joined_from(topology)
+        letters, reads = LettersWatch(topology).start(), joined_from(topology)
         while not stopped.wait(1.0):
             pipeline.check()
             if len(pipeline.down) == len(pipeline.parts):
                 pipeline.must_run()
-            lacking = incomplete_lines(letters.waiting() or (), tables, file)
+            lacking = incomplete_lines(letters.waiting() or (), reads, file)
             show(asked_parts(topology), _snapshots(positions), lacking)
         typer.echo("stopping")
 

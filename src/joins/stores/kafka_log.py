@@ -9,6 +9,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable
+from cdc.words.naming import dead_letter_topic
+from cdc.words.settlement import KEY, settled_table
 
 _TIMEOUT = 20.0
 _POLL = 0.25
@@ -111,3 +113,20 @@ def send_dead_letters(servers: Brokers, topic: str, letters: Sequence[tuple[byte
     if failed or waiting:
         reason = failed[0].str() if failed else "no answer"
         raise Retriable(f"dead letters: {reason}", _RUNNING)
+
+
+def settle_letters(servers: str, topology: str, tables: Sequence[str]) -> None:
+    """Say that the letters of these tables wait no longer: a rebuild reads all again, and refuses again what it must.
+
+    Without a topic of dead letters there are none. Retriable where Kafka does not take it.
+    """
+    topic = dead_letter_topic(topology)
+    consumer = consumer_of(servers)
+    try:
+        known = topic in consumer.list_topics(timeout=_TIMEOUT).topics
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {servers}: {error.args[0].str()}", _RUNNING) from error
+    finally:
+        consumer.close()
+    if known:
+        send_dead_letters(servers, topic, [(KEY, settled_table("join", table, "rebuilt")) for table in tables])
