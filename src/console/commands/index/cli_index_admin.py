@@ -75,6 +75,8 @@ def replay_dead_letters(
     """
     from console.commands.index.cli_index_rebuild import rows_told
     from console.provision.solr_rebuild import Rebuilder
+    from console.status.dead_letters import Letters
+    from console.status.kafka_letters import LettersReader, settle
     from indexer.index.kafka_dead_letters import LettersToReplay
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
@@ -88,10 +90,13 @@ def replay_dead_letters(
             for row, reason in found.items():
                 typer.echo(json.dumps({"row": row.hex(), "reason": reason}) if as_json else f"{row.hex()}  {reason}")
             return
+        with LettersReader(topology, Letters(topology.name)) as reader:
+            waiting = [one for one in reader.read().letters if (one.stage, one.of) == ("indexer", index.name)]
         with session(topology.hbase.zookeeper) as client, rows_told(f"replay {index.name}", len(found)) as told:
             id_ = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
             targets = StoredTargets(client, id_, collection=index.collection).read()
             counts = Rebuilder(topology, index, told=told).replay(list(found), targets.collections)
+        settle(topology, waiting, "replayed")
         letters.done()
     result = {"letters": len(found), "rows": counts.rows, "dead_letters": counts.dead}
     typer.echo(json.dumps(result) if as_json else "; ".join(f"{key}: {value}" for key, value in result.items()))
