@@ -76,7 +76,7 @@ def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
     """Settle the dead letters of tables that are rebuilt; while Kafka is away they wait on, and that is told."""
     names = [table.name for table in tables]
     try:
-        settle_letters(topology.log.bootstrap_servers, topology.name, names)
+        settle_letters(topology.log.brokers, topology.name, names)
     except Retriable as error:
         remedy = f"tailorbird dead-letters resolve {topology.file}"
         log.warning("dead letters from before the rebuild wait on", tables=names, reason=str(error), remedy=remedy)

@@ -97,7 +97,7 @@ def test_a_rebuild_settles_what_a_join_refused(capture: Callable[..., Any]) -> N
     """Its letters wait no longer; without a topic of dead letters there is nothing to settle, and none is made."""
     captured = capture("t")
     topology = load_topology(str(captured.file))
-    brokers, topic = topology.log.bootstrap_servers, dead_letter_topic(topology.name)
+    brokers, topic = topology.log.brokers, dead_letter_topic(topology.name)
     settle_letters(brokers, topology.name, ["wide"])
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     captured.streaming(captured.start())

@@ -115,7 +115,7 @@ def send_dead_letters(servers: Brokers, topic: str, letters: Sequence[tuple[byte
         raise Retriable(f"dead letters: {reason}", _RUNNING)
 
 
-def settle_letters(servers: str, topology: str, tables: Sequence[str]) -> None:
+def settle_letters(servers: Brokers, topology: str, tables: Sequence[str]) -> None:
     """Say that the letters of these tables wait no longer: a rebuild reads all again, and refuses again what it must.
 
     Without a topic of dead letters there are none. Retriable where Kafka does not take it.
