@@ -17,6 +17,7 @@ def load_topology(file: str) -> Topology:
     """The topology in `file`; TopologyError or UsageError (exit 2).
 
     Its variables are the environment's, and behind them the ports of the local stack (`local_ports`).
+    A file of `${file:path}` is looked for beside the topology; its last newline is no part of it.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -24,7 +25,11 @@ def load_topology(file: str) -> Topology:
         raise UsageError(f"{file}: no such file", "name a topology, e.g. topologies/shop.yml") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}", "name a readable text file in UTF-8") from error
-    return read_topology(text, file=file, environ={**_variables(), **os.environ})
+
+    def content(path: str) -> str:
+        return Path(file).parent.joinpath(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+
+    return read_topology(text, file=file, environ={**_variables(), **os.environ}, content=content)
 
 
 def local_ports(folder: Path) -> dict[str, int]:

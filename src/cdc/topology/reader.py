@@ -6,7 +6,8 @@ line, duplicate keys are seen, and YAML 1.1's traps (`no`, `1:30`) stay the text
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from errno import ENOENT
 
 import yaml
 
@@ -23,13 +24,20 @@ from cdc.words.filters import FilterPolicy, TableRule
 from cdc.words.schema import TableId
 
 
-def read_topology(text: str, *, file: str, environ: Mapping[str, str]) -> Topology:
+def _no_file(path: str) -> str:
+    raise FileNotFoundError(ENOENT, "files are not read here", path)
+
+
+def read_topology(
+    text: str, *, file: str, environ: Mapping[str, str], content: Callable[[str], str] = _no_file
+) -> Topology:
     """The topology that `text` declares; TopologyError (exit 2) for the first mistake found.
 
-    `file` is used in messages; `environ` supplies `${NAME}` and `${NAME:-default}`. Queries are not parsed here:
+    `file` is used in messages; `environ` supplies `${NAME}` and `${NAME:-default}`, `content` what is in
+    the file of `${file:path}` (or an OSError). Queries are not parsed here:
     `joins` does that against the sources' schemas.
     """
-    reader = YamlFile(file, environ)
+    reader = YamlFile(file, environ, content)
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{file:([^}]+)\}")
 REQUIRED: Any = object()
 
 
@@ -36,7 +36,13 @@ class Value:
             self.fail("nothing", "a text")
 
         def substitute(match: re.Match[str]) -> str:
-            name, default = match[1], match[2]
+            name, default, file = match[1], match[2], match[3]
+            if file is not None:
+                try:
+                    return self.reader.content(file)
+                except (OSError, UnicodeDecodeError) as error:
+                    why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+                    self.fail(f"file {file}: {why}", "a readable file with the value in it")
             value = self.reader.environ.get(name, default)
             if value is None:
                 self.fail(f"environment variable {name} is not set", f"export {name}=…, or ${{{name}:-default}}")
@@ -129,8 +135,8 @@ class Section:
 class YamlFile:
     """One file as it is read: whoever finds a mistake says so here."""
 
-    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
-        self.file, self.environ, self.lines = file, environ, dict[str, int]()
+    def __init__(self, file: str, environ: Mapping[str, str], content: Callable[[str], str]) -> None:
+        self.file, self.environ, self.content, self.lines = file, environ, content, dict[str, int]()
 
     def fail(self, line: int, path: str, what: str, expected: str) -> NoReturn:
         raise TopologyError(file=self.file, line=line, path=path or "(top)", what=what, expected=expected)
