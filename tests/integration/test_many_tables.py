@@ -14,6 +14,7 @@ import pytest
 from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
 from console.commands.cli_apply import provision
+from joins.process.kafka_changed import changed_queries
 from tests.integration.test_join import History, Joined, oracle
 from tests.integration.test_join_failures import jvm_of
 from tests.integration.test_operation import ask
@@ -80,5 +81,9 @@ def test_a_query_that_fails_leaves_the_others_alone(unique: Callable[[str], str]
         joined.start(command)
         settles()
         wait_for(lambda: at_work() == {"wide", "near", "far_in_python", "fails"}, "a mended table does not begin")
+
+        said = joined.file.read_text()
+        joined.file.write_text(said.replace("n.id, n.name FROM", "n.id, upper(n.name) AS name FROM"))
+        assert changed_queries(load_topology(str(joined.file))) == ["near"], "`apply` would say that all is kept"
     finally:
         joined.close()

@@ -27,7 +27,8 @@ def apply(
 ) -> None:
     """Make the tables, collections and replication peers that a topology needs; what exists is kept.
 
-    Run it before the processes of the topology, and again after every change of the file.
+    Run it before the processes of the topology, and again after every change of the file. Exit code 1 where a table's
+    query was changed: its join does not go on before its state is made anew, and the line says by which command.
 
     Example: tailorbird apply topologies/shop.yml --dry-run
     """
@@ -39,6 +40,18 @@ def apply(
         else:
             done = _WOULD[outcome.done] if dry_run else outcome.done
             typer.echo(f"{done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
+    # imported here: `--help` should not wait for the compiler of queries
+    from joins.process.kafka_changed import changed_queries
+
+    left = changed_queries(topology)
+    for name in left:
+        remedy = f"tailorbird run {topology.file} --rebuild {name}"
+        if as_json:
+            typer.echo(json.dumps({"kind": "query", "name": name, "done": "changed", "note": remedy}))
+        else:
+            typer.echo(f"stale   query      {name}  (its rows are of the query it had; {remedy})")
+    if left:
+        raise typer.Exit(1)
 
 
 def provision(topology: Topology) -> Iterator[Outcome]:

@@ -20,6 +20,7 @@ from cdc.words.errors import Fatal, UsageError
 from joins.steps.sink import Refusals
 
 FORMAT = 1
+_RECORD = "query.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,24 +54,13 @@ class QueryCheckpoint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.spark = folder / "spark"
-        self._record = folder / "query.json"
+        self._record = folder / _RECORD
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(folder / "lock")
 
     def record(self) -> QueryRecord | None:
         """The run that this folder holds; None if it is empty. Fatal if it is unreadable."""
-        if not self._record.exists():
-            return None
-        try:
-            value = json.loads(self._record.read_text())
-            if value.pop("format") != FORMAT:
-                raise ValueError("of an unknown format")
-            for name in ("target", "floors", "settled", "counts"):
-                value[name] = _offsets(value.get(name, {}))
-            value["refused"] = Refusals(**value.get("refused", {}))
-            return QueryRecord(**value)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Fatal(f"{self._record}: {error}", "start with --rebuild, which makes the state anew") from error
+        return stored_record(self.folder)
 
     def store(self, record: QueryRecord) -> None:
         """Replace the record, whole or not at all."""
@@ -107,6 +97,23 @@ class QueryCheckpoint:
         # Spark's offset log: a version, the batch's metadata, then one line per source, `-` for one without data yet
         found = [{} if line == "-" else json.loads(line) for line in text.splitlines()[2:]]
         return [_offsets(ends) for ends in found]
+
+
+def stored_record(folder: Path) -> QueryRecord | None:
+    """What `QueryCheckpoint.record` tells, also while a process holds the folder."""
+    file = folder / _RECORD
+    if not file.exists():
+        return None
+    try:
+        value = json.loads(file.read_text())
+        if value.pop("format") != FORMAT:
+            raise ValueError("of an unknown format")
+        for name in ("target", "floors", "settled", "counts"):
+            value[name] = _offsets(value.get(name, {}))
+        value["refused"] = Refusals(**value.get("refused", {}))
+        return QueryRecord(**value)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Fatal(f"{file}: {error}", "start with --rebuild, which makes the state anew") from error
 
 
 def _offsets(stored: Any) -> dict[str, dict[int, int]]:

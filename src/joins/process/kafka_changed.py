@@ -1,0 +1,39 @@
+"""Which joins a topology's file has left behind: their state was made for another query than it has now."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from cdc.topology.topology import Topology
+from joins.engine.file_checkpoint import stored_record
+from joins.process.file_state import checkpoint_folder
+from joins.query.compiler import compile_plan
+from joins.query.sql import tables_of
+from joins.stores.kafka_schemas import read_schemas
+
+_PATIENCE = 5.0
+
+
+def changed_queries(topology: Topology) -> list[str]:
+    """The tables whose joins would refuse to go on without a rebuild, of those that have a state on this machine.
+
+    Tables whose schemas Kafka does not tell within five seconds are left out. TopologyError for a query that does not
+    compile, Fatal for a state that can not be read.
+    """
+    found = []
+    for table in topology.tables.values():
+        record = stored_record(checkpoint_folder(topology, table))
+        if record is None:
+            continue
+        wanted, deadline = tables_of(topology, table), time.monotonic() + _PATIENCE
+        schemas = read_schemas(
+            topology.log.bootstrap_servers, topology.name, wanted, lambda _: None, partial(_over, deadline)
+        )
+        if wanted <= set(schemas) and compile_plan(topology, table, schemas).fingerprint() != record.fingerprint:
+            found.append(table.name)
+    return found
+
+
+def _over(deadline: float) -> bool:
+    return time.monotonic() > deadline
