@@ -32,7 +32,9 @@ MORE = """
 TABLES = ("wide", "near", "far_in_python", "misspelt", "fails")
 
 
-def test_a_query_that_fails_leaves_the_others_alone(unique: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_query_that_fails_leaves_the_others_alone(
+    unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A misspelt column and a checkpoint that can not be written put their own tables down, each with its reason; both
     engines' other queries go on beside them, and all begin again where they were when the JVM was killed."""
     joined = Joined(unique("many"), tmp_path)
@@ -82,6 +84,7 @@ def test_a_query_that_fails_leaves_the_others_alone(unique: Callable[[str], str]
         settles()
         wait_for(lambda: at_work() == {"wide", "near", "far_in_python", "fails"}, "a mended table does not begin")
 
+        monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
         said = joined.file.read_text()
         joined.file.write_text(said.replace("n.id, n.name FROM", "n.id, upper(n.name) AS name FROM"))
         assert changed_queries(load_topology(str(joined.file))) == ["near"], "`apply` would say that all is kept"

@@ -28,7 +28,7 @@ def changed_queries(topology: Topology) -> list[str]:
             continue
         wanted, deadline = tables_of(topology, table), time.monotonic() + _PATIENCE
         schemas = read_schemas(
-            topology.log.bootstrap_servers, topology.name, wanted, lambda _: None, partial(_over, deadline)
+            topology.log.brokers, topology.name, wanted, lambda _: None, partial(_over, deadline)
         )
         if wanted <= set(schemas) and compile_plan(topology, table, schemas).fingerprint() != record.fingerprint:
             found.append(table.name)
