@@ -27,9 +27,7 @@ def changed_queries(topology: Topology) -> list[str]:
         if record is None:
             continue
         wanted, deadline = tables_of(topology, table), time.monotonic() + _PATIENCE
-        schemas = read_schemas(
-            topology.log.brokers, topology.name, wanted, lambda _: None, partial(_over, deadline)
-        )
+        schemas = read_schemas(topology.log.brokers, topology.name, wanted, lambda _: None, partial(_over, deadline))
         if wanted <= set(schemas) and compile_plan(topology, table, schemas).fingerprint() != record.fingerprint:
             found.append(table.name)
     return found
