@@ -54,10 +54,13 @@ Statement = tuple[str, tuple[Any, ...]]
 class Alive:
     """Databases of a test's own on both servers, their traffic, and the pipeline over them."""
 
-    def __init__(self, name: str, folder: Path, *, orders: int, python: bool = False, mode: str = "initial") -> None:
+    def __init__(
+        self, name: str, folder: Path, *, orders: int, python: bool = False, mode: str = "initial", log: str = ""
+    ) -> None:
         self.name, self.folder, self.mode = name, folder, mode
         self.engines = {"wide": "jvm", **({"wide_in_python": "python"} if python else {})}
         self.file, self.more = folder / "alive.yml", ""
+        self.log = log or f"{{bootstrap_servers: '127.0.0.1:{os.environ.get('TAILORBIRD_PORT_KAFKA', '9092')}'}}"
         self.chance, self.server_id = Random(17), 10_000 + time.time_ns() % 1_000_000_007
         self.last = orders
         self._connections = {server: self._connect(server) for server in TABLES}
@@ -78,7 +81,7 @@ class Alive:
 sources:
   shop: {shop} snapshot_mode: {self.mode}, server_id: {self.server_id}}}
   crm: {crm} snapshot_mode: {self.mode}, server_id: {self.server_id}}}
-log: {{bootstrap_servers: '127.0.0.1:{port("TAILORBIRD_PORT_KAFKA", "9092")}'}}
+log: {self.log}
 hbase:
   thrift: 127.0.0.1:{port("TAILORBIRD_PORT_THRIFT", "9090")}
   zookeeper: 127.0.0.1:{port("TAILORBIRD_PORT_ZOOKEEPER", "2181")}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,9 +69,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     wanted[topics.positions] = (len(topology.sources), compacted)
     wanted[naming.dead_letter_topic(topology.name)] = wanted[naming.quarantine_topic(topology.name)] = (1, letters)
     wanted[naming.signals_topic(topology.name)] = (1, letters)
-    # librdkafka's admin, not kafka-python's, whose failed attempts keep their sockets while a broker is away
-    admin = AdminClient(client_settings(log.brokers))
-    try:
+    with _answering(log) as admin:
         found = _partition_counts(admin)
         for name, (partitions, config) in wanted.items():
             if name not in found:
@@ -79,8 +78,6 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
             grown = NewPartitions(topics.positions, len(topology.sources))
             admin.create_partitions([grown])[topics.positions].result(PATIENCE)
         found = _when_ready(admin, wanted)
-    except KafkaException as error:
-        raise Retriable(f"Kafka at {log.brokers}: {error.args[0].str()}", retry_after=2.0) from error
     for name in topics.changes:
         _check_partitions(log, name, found[name])
     return topics
@@ -88,14 +85,36 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
 
 def make_change_topic(log: Log, name: str) -> None:
     """Make the topic of a table that is not listed; no fault if it is there. Retriable when Kafka is away."""
-    admin = AdminClient(client_settings(log.brokers))
-    try:
+    with _answering(log) as admin:
         if name not in _partition_counts(admin):
             _make(admin, NewTopic(name, log.partitions, log.replication_factor, config=_compacted(log)))
         found = _when_ready(admin, {name: None})
-    except KafkaException as error:
-        raise Retriable(f"Kafka at {log.brokers}: {error.args[0].str()}", retry_after=2.0) from error
     _check_partitions(log, name, found[name])
+
+
+@contextmanager
+def _answering(log: Log) -> Iterator[AdminClient]:
+    """An admin client; what it can not do is Retriable, and says so where the brokers refuse us or their certificate is
+    none that we trust.
+    """
+    refused = list[str]()
+
+    def heard(error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            refused.append(error.str())
+
+    try:
+        # librdkafka's admin, not kafka-python's, whose failed attempts keep their sockets while a broker is away
+        admin = AdminClient(client_settings(log.brokers, error_cb=heard))
+        try:
+            yield admin
+        except KafkaException:
+            admin.poll(0)  # now `heard` is told why
+            raise
+    except KafkaException as error:
+        said = refused[-1] if refused else error.args[0].str()
+        hint = "correct log.security" if log.brokers.security is not None else ""
+        raise Retriable(f"Kafka at {log.brokers}: {said}", hint, retry_after=2.0) from error
 
 
 def _check_partitions(log: Log, name: str, found: int) -> None:
@@ -120,7 +139,7 @@ def client_settings(brokers: Brokers, **more: Any) -> dict[str, Any]:
 
     Its own complaints are dropped: what matters comes back as an error of the call that it concerns.
     """
-    settings = {name.replace("_", "."): value for name, value in more.items()}
+    settings = {name if name == "error_cb" else name.replace("_", "."): value for name, value in more.items()}
     return {**brokers.librdkafka(), "error_cb": lambda error: None, "logger": _SILENT, **settings}
 
 

@@ -1,0 +1,121 @@
+"""A whole pipeline over a Kafka that speaks SASL_SSL, on real servers; and where its password is not to be found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cdc.words.brokers import Brokers, KafkaSecurity
+from console.probes.kafka_probe import kafka_problem
+from tests.integration.alive import Alive
+from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+SLOW = 100.0
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("secured") / "kafka") as made:
+        yield made
+
+
+def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:
+    """`log:` of a topology whose password is in a file of its own."""
+    (folder / "password").write_text(f"{password}\n", encoding="utf-8")
+    return (
+        f"{{bootstrap_servers: '{kafka.address}', security: {{protocol: SASL_SSL, mechanism: PLAIN, username: {USER},"
+        f" password: '${{file:password}}', ca_file: {kafka.ca_file}}}}}"
+    )
+
+
+def test_capture_joins_and_index_over_secured_links(
+    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Both engines, beside live traffic: equal in HBase and in Solr. The password stands on no command line, in no log,
+    in no plan or checkpoint: in the topology's file and in one that only its owner reads."""
+    one = Alive(unique("secured"), tmp_path, orders=500, python=True, log=log_of(kafka, tmp_path))
+    try:
+        with one.traffic(SLOW) as more:
+            one.pipeline.start()
+            wait_for(one.joining, "no row was joined", 300)
+            more(100)
+        assert one.settled() == {}
+        spoken = command_lines()
+        assert any(str(one.file) in line for line in spoken), "the pipeline's processes are not among them"
+        assert not [line for line in spoken if PASSWORD in line]
+    finally:
+        one.close()
+    needles = {PASSWORD.encode(encoding) for encoding in ("utf-8", "utf-16-le", "latin-1")} | {b"s3cret-"}
+    found = [path for path in tmp_path.rglob("*") if path.is_file() and holds(path, needles)]
+    assert (tmp_path / "password") in found
+    others = [path for path in found if path != tmp_path / "password"]
+    assert all(path.parent == tmp_path / "secrets" and path.stat().st_mode & 0o777 == 0o600 for path in others), others
+
+
+@pytest.mark.parametrize(("password", "trusted"), [("wrong", True), (PASSWORD, False)], ids=["password", "certificate"])
+def test_what_is_refused_is_told_in_a_line(
+    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, password: str, trusted: bool
+) -> None:
+    """By `doctor` and by the capture, which names `log.security` and waits: the brokers may be corrected, too."""
+    ca_file = kafka.ca_file if trusted else Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+    security = KafkaSecurity(
+        protocol="SASL_SSL", mechanism="PLAIN", username=USER, password=password, ca_file=str(ca_file)
+    )
+    said = kafka_problem(Brokers(kafka.address, security))
+    assert said.startswith("log.security: "), said
+    assert password not in said
+    name = unique("refused")
+    file = tmp_path / "t.yml"
+    log = log_of(kafka, tmp_path, password).replace(str(kafka.ca_file), str(ca_file))
+    file.write_text(f"""name: {name}
+sources:
+  s: {{type: mysql, hostname: 127.0.0.1, port: {os.environ["TAILORBIRD_PORT_MYSQL_SHOP"]}, username: cdc, password: cdc,
+      database: shop, tables: [nothing], server_id: 77}}
+log: {log}
+tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
+""")
+    told = tmp_path / "said"
+    with told.open("w") as lines:
+        capture = subprocess.Popen([sys.executable, "-m", "ingest", str(file)], stdout=lines, stderr=lines)
+        try:
+            wait_for(lambda: "correct log.security" in told.read_text(), "it is not told", 60)
+        finally:
+            capture.terminate()
+            capture.wait(30)
+    assert password not in told.read_text()
+    assert "Traceback" not in told.read_text()
+
+
+def test_a_certificate_file_that_is_not_there_is_told() -> None:
+    """librdkafka refuses to make a client at all; that is no traceback either."""
+    security = KafkaSecurity(protocol="SSL", ca_file="/nowhere/ca.pem")
+    assert "/nowhere/ca.pem" in kafka_problem(Brokers("127.0.0.1:1", security)) or "ssl.ca.location" in kafka_problem(
+        Brokers("127.0.0.1:1", security)
+    )
+
+
+def command_lines() -> list[str]:
+    """Of every process of this machine."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
+def holds(file: Path, needles: set[bytes]) -> bool:
+    """Whether a file has one of the texts."""
+    try:
+        content = file.read_bytes()
+    except OSError:  # of a process that has just ended
+        return False
+    return any(needle in content for needle in needles)
