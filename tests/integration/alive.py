@@ -18,19 +18,20 @@ from random import Random
 from typing import Any
 
 import pymysql
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymysql.constants import ER
 
 from cdc.process.file_topology import load_topology
-from cdc.words.naming import change_topic, dead_letter_topic
+from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import verdict, wait_until_quiet
 from console.demo.mysql_demo import MySqlShop
 from console.pipeline.proc_pipeline import Part, Pipeline
 from console.stack.settings import LOAD_LOGIN
+from console.status.dead_letters import Letters
 from console.status.http_metrics import read_metrics
+from console.status.kafka_letters import LettersReader
 from tests.support.waiting import wait_for
 
 CUSTOMERS, PRODUCTS = 6_000, 3_000
@@ -192,14 +193,10 @@ tables:
         admin.delete_topics([topic])[topic].result(30)
 
     def dead_letters(self) -> int:
-        """How many records the topic of dead letters holds."""
-        topic = dead_letter_topic(self.name)
-        consumer = Consumer({"bootstrap.servers": self.topology.log.bootstrap_servers, "group.id": self.name})
-        try:
-            partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-            return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)[1] for p in partitions)
-        finally:
-            consumer.close()
+        """How many letters there are, or were before a rebuild settled them."""
+        with LettersReader(self.topology, Letters(self.name)) as reader:
+            found = reader.read()
+            return len(found.letters) + len(found.settled)
 
     def sql(self, server: str, *statements: str) -> None:
         """Statements of a session of their own, in the test's database."""
