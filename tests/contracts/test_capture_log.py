@@ -119,7 +119,7 @@ def topology_text(name: str, sources: tuple[str, ...] = ("s",)) -> str:
     return "\n".join(lines)
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=[pytest.mark.integration, pytest.mark.kafka])])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     name = f"t_log_{uuid4().hex[:8]}"
     if request.param == "memory":
@@ -241,6 +241,7 @@ class Speechless:
 
 @pytest.mark.parametrize("place", ["kafka"], indirect=True)
 @pytest.mark.integration
+@pytest.mark.kafka
 def test_who_is_locked_out_is_told_so_even_when_the_client_loses_its_words(place: Place) -> None:
     """The client's bare SystemError is looked behind: no capture may end with a message that helps nobody."""
     old = place.open()
@@ -305,6 +306,7 @@ def test_a_restated_history_is_all_that_is_read(place: Place) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.kafka
 def test_kafka_end_offsets_cover_the_commit() -> None:
     """`end_offsets` of a position name where each partition ends behind its rows, carried over restarts."""
     name = f"t_log_{uuid4().hex[:8]}"
@@ -325,6 +327,7 @@ def test_kafka_end_offsets_cover_the_commit() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.kafka
 def test_kafka_finds_a_position_in_its_old_partition() -> None:
     """A source added in front of another shifts its positions partition, which must not repeat its snapshot."""
     name = f"t_log_{uuid4().hex[:8]}"
@@ -340,6 +343,7 @@ def test_kafka_finds_a_position_in_its_old_partition() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.kafka
 def test_kafka_partitions_keys_as_everybody_does() -> None:
     """A key stands where Java's and kafka-python's producers would put it: one key, one partition."""
     name = f"t_log_{uuid4().hex[:8]}"
@@ -357,6 +361,7 @@ def test_kafka_partitions_keys_as_everybody_does() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.kafka
 def test_kafka_away_is_retriable() -> None:
     """A broker that does not answer is waited for, not given up."""
     text = topology_text(f"t_log_{uuid4().hex[:8]}").replace("${TAILORBIRD_PORT_KAFKA:-9092}", "9")

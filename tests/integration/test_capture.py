@@ -68,7 +68,7 @@ def test_killed_at_random_each_change_is_seen_exactly_once(capture: Callable[...
     """kill -9 in the snapshot, between records and their commit, and anywhere in the stream, under live traffic."""
     captured, random = capture("t"), Random(5)
     captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
-    rows = {key: key for key in range(20_000)}
+    rows = {key: key for key in range(80_000)}
     for start in range(0, len(rows), 10_000):
         captured.sql("INSERT INTO t VALUES " + ",".join(f"({key},{key})" for key in range(start, start + 10_000)))
     topic = captured.topic("t")

@@ -35,6 +35,8 @@ from console.commands.cli_apply import provision
 from console.provision.file_configset import install_configset
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin
+from console.status.dead_letters import Letters
+from console.status.kafka_letters import LettersReader
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_rows import scan_rows
 from tests.support.ports import free_port
@@ -187,7 +189,7 @@ class World:
         """What a command that succeeds tells as JSON."""
         process = self.tailorbird(*arguments)
         output, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+        assert process.returncode == 0, errors + output
         answer: dict[str, Any] = json.loads(output.splitlines()[-1])
         return answer
 
@@ -376,6 +378,12 @@ def test_poison_goes_to_the_dead_letters_and_the_rest_flows(world: World, codec:
     with world.table.batch() as batch:
         batch.delete(b"\x00\x01half")
     equal(world)
+    # they wait until somebody says so, or has them indexed as they are now
+    assert world.told("dead-letters", "replay", "--all", "--json")
+    with LettersReader(world.topology, Letters(world.topology.name)) as reader:
+        found = reader.read()
+    assert (found.waiting, len(found.settled)) == ([], 2)
+    equal(world)
 
 
 def test_a_new_layout_is_read_without_a_restart(world: World, codec: RowCodec) -> None:
@@ -485,6 +493,7 @@ def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: Worl
     world.start()
     world.write(codec, [row(3100)], deletes=[3000])
     equal(world)
+    world.attempt("dead-letters", "replay", "--all")  # changes that the old collection refused while it was rebuilt
     wait_for(lambda: world.told("status", "--json")["state"] == "serving", "it is served")
 
 

@@ -49,6 +49,7 @@ def test_the_sweep_leaves_what_others_have_written() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.kafka
 def test_a_topic_of_others_stays_as_it_is() -> None:
     """Kafka's own answers: refused before a record is written; ours is taken again and swept."""
     servers = f"127.0.0.1:{os.environ.get('TAILORBIRD_PORT_KAFKA', '9092')}"

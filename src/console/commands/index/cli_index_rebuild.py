@@ -18,6 +18,7 @@ from cdc.words.errors import Fatal, UsageError
 from cdc.words.naming import peer
 
 if TYPE_CHECKING:
+    from console.status.dead_letters import Letter
     from indexer.peer.zk_registration import Client
     from indexer.rebuild.reindex import Reindex
     from indexer.rebuild.zk_state import RebuildState
@@ -86,11 +87,13 @@ def _reindex(
     topology: Topology, index: Index, steps: Reindex, state: RebuildState, throttle: float | None, accept: bool
 ) -> dict[str, Any]:
     from console.provision.solr_rebuild import Rebuilder, wait_for_collection
+    from console.status.kafka_letters import settle
 
     if steps.settle():
         return {"index": index.name, "swapped": True, "note": "finished the swap that was cut off"}
     new = steps.prepare()
     wait_for_collection(topology, new, seconds=30)
+    letters = _letters_before(topology, index, state)
     with rows_told(f"reindex {index.name}", Rebuilder(topology, index).expected()) as told:
         rebuilder = Rebuilder(topology, index, told=told)
         counts = rebuilder.fill(new, state, rows_per_second=throttle)
@@ -101,14 +104,27 @@ def _reindex(
             "--accept-difference swaps anyway, as when the old collection is known to be wrong; "
             "--rollback gives the new one up",
         )
+    kept = steps.swap(new)
+    settle(topology, letters, "reindexed")
     return {
         "index": index.name,
         "rows": counts.rows,
         "dead_letters": counts.dead,
         "swapped": True,
         "difference": difference or None,
-        "kept": steps.swap(new),
+        "kept": kept,
     }
+
+
+def _letters_before(topology: Topology, index: Index, state: RebuildState) -> list[Letter]:
+    """The index's letters that this rebuild makes up for; none where it goes on, since its own are among them."""
+    from console.status.dead_letters import Letters
+    from console.status.kafka_letters import LettersReader
+
+    if (state.read() or {}).get("buckets"):
+        return []
+    with LettersReader(topology, Letters(topology.name)) as reader:
+        return [one for one in reader.read().letters if (one.stage, one.of) == ("indexer", index.name)]
 
 
 @contextmanager
