@@ -144,14 +144,13 @@ tables:
 
     def _memory(self, part: Part) -> int:
         """KiB, what is shared counted once."""
-        lines = [
-            line for pid in self._processes(part) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        ]
+        texts = [_read(Path(f"/proc/{pid}/smaps_rollup")) for pid in self._processes(part)]
+        lines = [line for text in texts for line in text.splitlines()]
         return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
     def _ticks(self, part: Part) -> int:
-        stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self._processes(part)]
-        return sum(int(fields[11]) + int(fields[12]) for fields in stats)
+        stats = [_read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() for pid in self._processes(part)]
+        return sum(int(fields[11]) + int(fields[12]) for fields in stats if fields)
 
     def close(self) -> None:
         """Stop everything and drop the database."""
@@ -159,6 +158,14 @@ tables:
         with self.server.cursor() as cursor:
             cursor.execute(f"DROP DATABASE {self.name}")
         self.server.close()
+
+
+def _read(file: Path) -> str:
+    """What a file of a process says; nothing where that has ended meanwhile."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def _written(port: int) -> float:
