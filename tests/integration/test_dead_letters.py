@@ -13,7 +13,7 @@ import pytest
 from cdc.process.file_topology import load_topology
 from cdc.words.naming import dead_letter_topic
 from console.status.dead_letters import Letters
-from console.status.kafka_letters import LettersReader, LettersWatch
+from console.status.kafka_letters import LettersReader, letters_watched
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import dead_letter
 from joins.stores.kafka_log import send_dead_letters, settle_letters
@@ -78,8 +78,8 @@ def test_a_refused_row_is_listed_and_read_again(capture: Callable[..., Any]) -> 
     captured.wait_for(lambda: [one["op"] for one in captured.events("t")].count("r") == 1, "no row is read again")
 
     topology = load_topology(str(captured.file))
-    watch = LettersWatch(topology, every=0.2).start()
-    captured.wait_for(lambda: sum(one.letters for one in watch.waiting() or ()) == 1, "the other is not refused again")
+    watch = letters_watched(topology, every=0.2)
+    captured.wait_for(lambda: sum(one.letters for one in watch.last() or ()) == 1, "the other is not refused again")
     (again,) = told(captured, "list")
     assert json.loads(again["key"])["id"] == 2
     assert len(told(captured, "list", "--settled")) == 1

@@ -49,14 +49,15 @@ def test_capture_joins_and_index_over_secured_links(
         assert one.settled() == {}
         spoken = command_lines()
         assert any(str(one.file) in line for line in spoken), "the pipeline's processes are not among them"
-        assert not [line for line in spoken if PASSWORD in line]
+        assert not [line for line in spoken if "s3cret" in line]
     finally:
         one.close()
-    needles = {PASSWORD.encode(encoding) for encoding in ("utf-8", "utf-16-le", "latin-1")} | {b"s3cret-"}
-    found = [path for path in tmp_path.rglob("*") if path.is_file() and holds(path, needles)]
-    assert (tmp_path / "password") in found
-    others = [path for path in found if path != tmp_path / "password"]
-    assert all(path.parent == tmp_path / "secrets" and path.stat().st_mode & 0o777 == 0o600 for path in others), others
+    # the one word of it that no escape changes
+    found = {path for path in tmp_path.rglob("*") if path.is_file() and holds(path, b"s3cret")}
+    assert tmp_path / "password" in found
+    others = found - {tmp_path / "password"}
+    assert {path.parent for path in others} == {tmp_path / "secrets"}, "not only where Java's clients read it"
+    assert {path.stat().st_mode & 0o777 for path in others} == {0o600}
 
 
 @pytest.mark.parametrize(("password", "trusted"), [("wrong", True), (PASSWORD, False)], ids=["password", "certificate"])
@@ -96,9 +97,7 @@ tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
 def test_a_certificate_file_that_is_not_there_is_told() -> None:
     """librdkafka refuses to make a client at all; that is no traceback either."""
     security = KafkaSecurity(protocol="SSL", ca_file="/nowhere/ca.pem")
-    assert "/nowhere/ca.pem" in kafka_problem(Brokers("127.0.0.1:1", security)) or "ssl.ca.location" in kafka_problem(
-        Brokers("127.0.0.1:1", security)
-    )
+    assert "ssl.ca.location" in kafka_problem(Brokers("127.0.0.1:1", security))
 
 
 def command_lines() -> list[str]:
@@ -112,10 +111,10 @@ def command_lines() -> list[str]:
     return found
 
 
-def holds(file: Path, needles: set[bytes]) -> bool:
-    """Whether a file has one of the texts."""
+def holds(file: Path, needle: bytes) -> bool:
+    """Whether a file has a text, in one byte a letter or in two."""
     try:
         content = file.read_bytes()
     except OSError:  # of a process that has just ended
         return False
-    return any(needle in content for needle in needles)
+    return needle in content or needle.decode().encode("utf-16-le") in content

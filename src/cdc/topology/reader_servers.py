@@ -49,11 +49,7 @@ def _security(value: Value) -> KafkaSecurity:
     for name in _FILES:
         if not tls and name in s.pairs:
             s.pairs[name].fail(f"{name} with {protocol}", "protocol: SSL, or SASL_SSL")
-    for one, other in (
-        ("certificate_file", "key_file"),
-        ("key_file", "certificate_file"),
-        ("key_password", "key_file"),
-    ):
+    for one, other in _PAIRS:
         if one in s.pairs and other not in s.pairs:
             s.pairs[one].fail(f"{one} without {other}", f"{other}: …")
     return KafkaSecurity(protocol=protocol, mechanism=mechanism, **texts)

@@ -5,11 +5,22 @@ Three clients speak to Kafka (librdkafka, kafka-python, Java's in Spark), and ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+_LIBRDKAFKA = {
+    "protocol": "security.protocol", "mechanism": "sasl.mechanism", "username": "sasl.username",
+    "password": "sasl.password", "ca_file": "ssl.ca.location", "certificate_file": "ssl.certificate.location",
+    "key_file": "ssl.key.location", "key_password": "ssl.key.password",
+}  # fmt: skip
+_KAFKA_PYTHON = {
+    "protocol": "security_protocol", "mechanism": "sasl_mechanism", "username": "sasl_plain_username",
+    "password": "sasl_plain_password", "ca_file": "ssl_cafile", "certificate_file": "ssl_certfile",
+    "key_file": "ssl_keyfile", "key_password": "ssl_password",
+}  # fmt: skip
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
 _SCRAM = "scram.ScramLoginModule"
 _PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
@@ -48,39 +59,11 @@ class Brokers:
 
     def librdkafka(self) -> dict[str, Any]:
         """What every client of confluent_kafka is given."""
-        one = self.security
-        found = {"bootstrap.servers": self.servers}
-        if one is None:
-            return found
-        wanted = {
-            "security.protocol": one.protocol,
-            "sasl.mechanism": one.mechanism,
-            "sasl.username": one.username,
-            "sasl.password": one.password,
-            "ssl.ca.location": one.ca_file,
-            "ssl.certificate.location": one.certificate_file,
-            "ssl.key.location": one.key_file,
-            "ssl.key.password": one.key_password,
-        }
-        return {**found, **{name: value for name, value in wanted.items() if value is not None}}
+        return {"bootstrap.servers": self.servers, **self._secured(_LIBRDKAFKA)}
 
     def kafka_python(self) -> dict[str, Any]:
         """What every client of kafka-python is given, as keyword arguments."""
-        one = self.security
-        found = {"bootstrap_servers": self.servers}
-        if one is None:
-            return found
-        wanted = {
-            "security_protocol": one.protocol,
-            "sasl_mechanism": one.mechanism,
-            "sasl_plain_username": one.username,
-            "sasl_plain_password": one.password,
-            "ssl_cafile": one.ca_file,
-            "ssl_certfile": one.certificate_file,
-            "ssl_keyfile": one.key_file,
-            "ssl_password": one.key_password,
-        }
-        return {**found, **{name: value for name, value in wanted.items() if value is not None}}
+        return {"bootstrap_servers": self.servers, **self._secured(_KAFKA_PYTHON)}
 
     def java(self, secrets: str = "") -> dict[str, str]:
         """Java's properties. What is secret is not in them: they name the file `secrets`, a properties file that has
@@ -110,6 +93,11 @@ class Brokers:
             login = f"username={_quoted(one.username or '')} password={_quoted(one.password or '')}"
             values["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
         return {name: values[name] for name in self._secret_names()}
+
+    def _secured(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """What is set of `security`, under a client's own names."""
+        found = {} if self.security is None else asdict(self.security)
+        return {names[name]: value for name, value in found.items() if value is not None}
 
     def _secret_names(self) -> list[str]:
         one, names = self.security, list[str]()

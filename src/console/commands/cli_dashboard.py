@@ -40,12 +40,12 @@ def _waiting(topology: Topology, index: Index) -> Callable[[], int | None]:
     """A function that tells how many dead letters keep rows from an index, None while Kafka does not tell."""
     from console.commands.cli_dead_letters import joined_from
     from console.status.dead_letters import affected
-    from console.status.kafka_letters import LettersWatch
+    from console.status.kafka_letters import letters_watched
 
-    watch, tables = LettersWatch(topology).start(), joined_from(topology)
+    watch, tables = letters_watched(topology), joined_from(topology)
 
     def count() -> int | None:
-        found = watch.waiting()
+        found = watch.last()
         return None if found is None else affected(found, tables, index.table, index.name)
 
     return count

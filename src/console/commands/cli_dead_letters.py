@@ -87,6 +87,7 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
 
     Example: tailorbird dead-letters replay topologies/shop.yml --all
     """
+    from console.commands.index.cli_index_rebuild import index_again
     from console.status.dead_letters import value_of
     from console.status.kafka_letters import newest_schemas, records_at, settle
     from console.status.replays import replay_of, where_of
@@ -106,7 +107,7 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
         what = f"{len(conditions)} rows are read again" if conditions else "the table is read again"
         _tell(as_json, f"{table}: {what}", table=str(table), rows=len(conditions), settled=plan.done[str(table)])
     for index, rows in plan.rows.items():
-        dead = _index_again(topology, index, rows)
+        dead = index_again(topology, topology.indexes[index], rows).dead
         settle(topology, plan.done[index], "replayed")
         what = f"{len(rows)} rows are indexed again, {dead} are dead letters again"
         _tell(as_json, f"index {index}: {what}", index=index, rows=len(rows), settled=plan.done[index], again=dead)
@@ -172,20 +173,6 @@ def _chosen(letters: Letters, ids: Sequence[str]) -> list[Letter]:
     if unknown := [each for each in ids if each not in known]:
         raise UsageError(f"no dead letter {', '.join(unknown)}", "`tailorbird dead-letters list` names them")
     return [known[each] for each in dict.fromkeys(ids)]
-
-
-def _index_again(topology: Topology, index: str, rows: Sequence[bytes]) -> int:
-    """Index rows as they are in the table now; how many of them are refused again."""
-    from cdc.words.naming import peer
-    from console.provision.solr_rebuild import Rebuilder
-    from indexer.peer.zk_registration import session
-    from indexer.rebuild.zk_state import Generations, StoredTargets
-
-    chosen = topology.indexes[index]
-    with session(topology.hbase.zookeeper) as client:
-        id_ = peer(topology.name, index, Generations(client).current(topology.name, index))
-        targets = StoredTargets(client, id_, collection=chosen.collection).read()
-        return Rebuilder(topology, chosen).replay(rows, targets.collections).dead
 
 
 def _tell(as_json: bool, said: str, *, settled: Sequence[Letter] = (), **told: Any) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from console.status.kafka_positions import PositionsReader
     from console.status.part_status import PartStatus
     from console.status.snapshot_progress import SnapshotProgress
 
@@ -45,8 +44,9 @@ def run(
     from console.doctor.validate import validate
     from console.pipeline.proc_pipeline import Pipeline
     from console.status.dead_letters import incomplete_lines
-    from console.status.kafka_letters import LettersWatch
-    from console.status.kafka_positions import PositionsReader
+    from console.status.kafka_letters import letters_watched
+    from console.status.kafka_positions import positions_watched
+    from console.status.snapshot_progress import progress_of
 
     topology = load_topology(file)
     validate(topology)
@@ -66,27 +66,16 @@ def run(
         if page_port and topology.dashboards:
             typer.echo(f"page: http://127.0.0.1:{page_port}/")
         typer.echo("running; Ctrl-C stops")
-        positions = closing.enter_context(PositionsReader(topology))
+        positions = positions_watched(topology)
         show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
-        letters, reads = LettersWatch(topology).start(), joined_from(topology)
+        letters, reads = letters_watched(topology), joined_from(topology)
         while not stopped.wait(1.0):
             pipeline.check()
             if len(pipeline.down) == len(pipeline.parts):
                 pipeline.must_run()
-            lacking = incomplete_lines(letters.waiting() or (), reads, file)
-            show(asked_parts(topology), _snapshots(positions), lacking)
+            lacking = incomplete_lines(letters.last() or (), reads, file)
+            show(asked_parts(topology), progress_of(positions.last() or {}, time.time() * 1000), lacking)
         typer.echo("stopping")
-
-
-def _snapshots(positions: PositionsReader) -> list[SnapshotProgress]:
-    """Those under way; none while Kafka is away, of which the parts tell."""
-    from cdc.words.errors import Retriable
-    from console.status.snapshot_progress import progress_of
-
-    try:
-        return progress_of(positions.read(), time.time() * 1000)
-    except Retriable:
-        return []
 
 
 def _shown_live(closing: ExitStack) -> Shower:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from cdc.words.naming import dead_letter_topic, schemas_topic
 from cdc.words.schema import TableId, TableSchema, schema_from_json
 from cdc.words.settlement import KEY, settled_letters
 from console.status.dead_letters import Letter, LetterRecord, Letters, Waiting
+from console.status.proc_watch import Watch
 
 _TIMEOUT = 10.0
 _POLL = 0.25
@@ -131,31 +131,16 @@ def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
     return found
 
 
-class LettersWatch:
-    """Looks every few seconds, in a thread of its own that ends with the process: what waits, as of late."""
+def letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[Waiting]]:
+    """What waits, as of late."""
+    reader = LettersReader(topology, Letters(topology.name, keep=0))
+    return Watch(lambda: reader.read().waiting, name="dead letters", every=every)
 
-    def __init__(self, topology: Topology, every: float = 3.0) -> None:
-        self._topology, self._every = topology, every
-        self._found: list[Waiting] | None = None
 
-    def start(self) -> LettersWatch:
-        """Begin to look."""
-        threading.Thread(target=self._look, name="dead letters", daemon=True).start()
-        return self
-
-    def waiting(self) -> list[Waiting] | None:
-        """What waits; None where Kafka did not tell when it was last asked."""
-        return self._found
-
-    def _look(self) -> None:
-        pause = threading.Event()
-        with LettersReader(self._topology, Letters(self._topology.name, keep=0)) as reader:
-            while True:
-                try:
-                    self._found = reader.read().waiting
-                except Retriable:
-                    self._found = None
-                pause.wait(self._every)
+def waiting_letters(topology: Topology, stage: str, of: str) -> list[Letter]:
+    """The letters of a table or an index that wait, newest first. Retriable."""
+    with LettersReader(topology, Letters(topology.name)) as reader:
+        return [one for one in reader.read().letters if (one.stage, one.of) == (stage, of)]
 
 
 def _consumer(servers: Brokers) -> Consumer:

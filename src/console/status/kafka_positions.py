@@ -12,12 +12,18 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
 from cdc.words.naming import positions_topic, transactional_id
 from console.status.captured_position import CapturedPosition
+from console.status.proc_watch import Watch
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
     """Newest position by source; a source that has none yet is absent. Reads the compacted topic's ends. Retriable."""
     with PositionsReader(topology) as reader:
         return reader.read()
+
+
+def positions_watched(topology: Topology, every: float = 1.0) -> Watch[dict[str, CapturedPosition]]:
+    """The newest positions, as of late."""
+    return Watch(PositionsReader(topology).read, name="positions", every=every)
 
 
 class PositionsReader:

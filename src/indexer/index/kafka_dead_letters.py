@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -108,70 +108,3 @@ class KafkaDeadLetters:
 
     def _away(self, error: object) -> Retriable:
         return Retriable(f"Kafka at {self._servers} does not take dead letters: {error}", "`tailorbird stack status`")
-
-
-class LettersToReplay:
-    """The letters of one index that no replay has taken up yet; close it.
-
-    How far replays have come is the committed offset of the consumer group `tailorbird-replay-<topology>-<index>`.
-    Errors: Retriable while Kafka is away.
-    """
-
-    def __init__(self, brokers: Brokers, *, topology: str, index: str) -> None:
-        self._servers, self._index, self._topic = brokers, index, dead_letter_topic(topology)
-        self._consumer = Consumer(
-            {
-                **brokers.librdkafka(),
-                "group.id": f"tailorbird-replay-{topology}-{index}",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "log_level": 0,
-            }
-        )
-        self._ends: list[TopicPartition] = []
-
-    def rows(self) -> dict[bytes, str]:
-        """Row keys, each with the reason of its last letter; empty where there is no letter."""
-        found: dict[bytes, str] = {}
-        try:
-            topics = self._consumer.list_topics(self._topic, timeout=_TIMEOUT).topics
-            partitions = [] if topics[self._topic].error else list(topics[self._topic].partitions)
-            for number in partitions:
-                place = TopicPartition(self._topic, number)
-                first, end = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT)
-                committed = self._consumer.committed([place], timeout=_TIMEOUT)[0].offset
-                start = max(first, committed)
-                self._ends.append(TopicPartition(self._topic, number, end))
-                if start < end:
-                    self._consumer.assign([TopicPartition(self._topic, number, start)])
-                    self._read(end, found)
-        except KafkaException as error:
-            raise self._away(error) from error
-        return found
-
-    def done(self) -> None:
-        """What `rows` returned is taken up: the next replay begins behind it."""
-        try:
-            if self._ends:
-                self._consumer.commit(offsets=self._ends, asynchronous=False)
-        except KafkaException as error:
-            raise self._away(error) from error
-
-    def close(self) -> None:
-        """Leave the consumer group."""
-        self._consumer.close()
-
-    def _read(self, end: int, found: dict[bytes, str]) -> None:
-        prefix = f"indexer/{self._index}/".encode()
-        while True:
-            message = self._consumer.poll(_TIMEOUT)
-            if message is None or message.error() is not None:
-                raise self._away(message.error() if message else "no answer")
-            key, value, offset = message.key() or b"", message.value() or b"{}", message.offset() or 0
-            if key.startswith(prefix):
-                found[bytes.fromhex(key[len(prefix) :].decode())] = orjson.loads(value)["reason"]
-            if offset >= end - 1:
-                return
-
-    def _away(self, error: object) -> Retriable:
-        return Retriable(f"Kafka at {self._servers} does not give dead letters: {error}", "`tailorbird stack status`")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 from cdc.topology.topology import Topology
 from joins.engine.file_checkpoint import stored_record
@@ -18,20 +17,19 @@ _PATIENCE = 5.0
 def changed_queries(topology: Topology) -> list[str]:
     """The tables whose joins would refuse to go on without a rebuild, of those that have a state on this machine.
 
-    Tables whose schemas Kafka does not tell within five seconds are left out. TopologyError for a query that does not
-    compile, Fatal for a state that can not be read.
+    Tables whose schemas Kafka does not tell, within five seconds for all of them, are left out. TopologyError for a
+    query that does not compile, Fatal for a state that can not be read.
     """
-    found = []
-    for table in topology.tables.values():
-        record = stored_record(checkpoint_folder(topology, table))
-        if record is None:
-            continue
-        wanted, deadline = tables_of(topology, table), time.monotonic() + _PATIENCE
-        schemas = read_schemas(topology.log.brokers, topology.name, wanted, lambda _: None, partial(_over, deadline))
-        if wanted <= set(schemas) and compile_plan(topology, table, schemas).fingerprint() != record.fingerprint:
-            found.append(table.name)
-    return found
-
-
-def _over(deadline: float) -> bool:
-    return time.monotonic() > deadline
+    records = {table: stored_record(checkpoint_folder(topology, table)) for table in topology.tables.values()}
+    reads = {table.name: tables_of(topology, table) for table, record in records.items() if record is not None}
+    if not reads:
+        return []
+    log, wanted, deadline = topology.log.brokers, frozenset().union(*reads.values()), time.monotonic() + _PATIENCE
+    schemas = read_schemas(log, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline)
+    return [
+        table.name
+        for table, record in records.items()
+        if record is not None
+        and reads[table.name] <= set(schemas)
+        and compile_plan(topology, table, schemas).fingerprint() != record.fingerprint
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Annotated
 
@@ -69,34 +68,23 @@ def replay_dead_letters(
 ) -> None:
     """Index the rows of dead letters again, as they are in the table now; those that still fail are letters again.
 
-    Run it once the cause is gone: a layout stored, a collection rebuilt. A letter is taken up by one replay only.
+    Run it once the cause is gone: a layout stored, a collection rebuilt. It is `tailorbird dead-letters replay` for the
+    letters of one index.
 
     Example: tailorbird index replay-dead-letters topologies/shop.yml --index orders
     """
-    from console.commands.index.cli_index_rebuild import rows_told
-    from console.provision.solr_rebuild import Rebuilder
-    from console.status.dead_letters import Letters
-    from console.status.kafka_letters import LettersReader, settle
-    from indexer.index.kafka_dead_letters import LettersToReplay
-    from indexer.peer.zk_registration import session
-    from indexer.rebuild.zk_state import Generations, StoredTargets
+    from console.commands.index.cli_index_rebuild import index_again
+    from console.status.kafka_letters import settle, waiting_letters
     from indexer.run import choose_index
 
     topology = load_topology(file)
     index = choose_index(topology, name)
-    with contextlib.closing(LettersToReplay(topology.log.brokers, topology=topology.name, index=index.name)) as letters:
-        found = letters.rows()
-        if dry_run:
-            for row, reason in found.items():
-                typer.echo(json.dumps({"row": row.hex(), "reason": reason}) if as_json else f"{row.hex()}  {reason}")
-            return
-        with LettersReader(topology, Letters(topology.name)) as reader:
-            waiting = [one for one in reader.read().letters if (one.stage, one.of) == ("indexer", index.name)]
-        with session(topology.hbase.zookeeper) as client, rows_told(f"replay {index.name}", len(found)) as told:
-            id_ = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
-            targets = StoredTargets(client, id_, collection=index.collection).read()
-            counts = Rebuilder(topology, index, told=told).replay(list(found), targets.collections)
-        settle(topology, waiting, "replayed")
-        letters.done()
-    result = {"letters": len(found), "rows": counts.rows, "dead_letters": counts.dead}
+    letters = waiting_letters(topology, "indexer", index.name)
+    if dry_run:
+        for one in letters:
+            typer.echo(json.dumps({"row": one.key, "reason": one.reason}) if as_json else f"{one.key}  {one.reason}")
+        return
+    counts = index_again(topology, index, [bytes.fromhex(one.key) for one in letters])
+    settle(topology, letters, "replayed")
+    result = {"letters": len(letters), "rows": counts.rows, "dead_letters": counts.dead}
     typer.echo(json.dumps(result) if as_json else "; ".join(f"{key}: {value}" for key, value in result.items()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from cdc.words.naming import peer
 if TYPE_CHECKING:
     from console.status.dead_letters import Letter
     from indexer.peer.zk_registration import Client
+    from indexer.rebuild.rebuild import Counts
     from indexer.rebuild.reindex import Reindex
     from indexer.rebuild.zk_state import RebuildState
 
@@ -118,13 +119,21 @@ def _reindex(
 
 def _letters_before(topology: Topology, index: Index, state: RebuildState) -> list[Letter]:
     """The index's letters that this rebuild makes up for; none where it goes on, since its own are among them."""
-    from console.status.dead_letters import Letters
-    from console.status.kafka_letters import LettersReader
+    from console.status.kafka_letters import waiting_letters
 
-    if (state.read() or {}).get("buckets"):
-        return []
-    with LettersReader(topology, Letters(topology.name)) as reader:
-        return [one for one in reader.read().letters if (one.stage, one.of) == ("indexer", index.name)]
+    return [] if (state.read() or {}).get("buckets") else waiting_letters(topology, "indexer", index.name)
+
+
+def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Counts:
+    """Index rows as they are in the table now; what is refused again is a dead letter again."""
+    from console.provision.solr_rebuild import Rebuilder
+    from indexer.peer.zk_registration import session
+    from indexer.rebuild.zk_state import Generations, StoredTargets
+
+    with session(topology.hbase.zookeeper) as client, rows_told(f"replay {index.name}", len(rows)) as told:
+        id_ = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
+        targets = StoredTargets(client, id_, collection=index.collection).read()
+        return Rebuilder(topology, index, told=told).replay(rows, targets.collections)
 
 
 @contextmanager
