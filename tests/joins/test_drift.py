@@ -44,7 +44,7 @@ def test_columns_that_went_stand_where_they_stood() -> None:
     query = "SELECT id, d, b, a FROM shop.t"
     assert plan(query, newest).fingerprint() == plan(query, replace(first, columns=(*first.columns[:1], Column(
         name="a", column_type="bigint"), *first.columns[2:]))).fingerprint()  # fmt: skip
-    assert [o.name for o in plan("SELECT * FROM shop.t", newest).finish.outputs] == ["id", "d", "e"]
+    assert [o.name for o in plan("SELECT * FROM shop.t", newest).outputs] == ["id", "d", "e"]
 
 
 def test_a_default_is_the_one_with_which_the_column_came() -> None:

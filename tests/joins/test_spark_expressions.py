@@ -78,7 +78,7 @@ def case(columns: str, where: str = "") -> Case:
 
 def messages(spark: SparkSession, case: Case) -> DataFrame:
     """The rows as whole rows on their way to the sink, with what else arrives there."""
-    used = [list(COLUMNS).index(name) for name in case.plan().root.columns]
+    used = [list(COLUMNS).index(name) for name in case.plan().last.root.columns]
     made: list[tuple[Any, ...]] = [
         (b"\xff" + text_of([row[0]]), ROW_PUT, 1, payload([row[i] for i in used], 5)) for row in ROWS
     ]
@@ -105,7 +105,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
         for row in finish(messages(spark, asked), plan).collect()
         if row.op == ROW_PUT
     }
-    types = [column.type for column in asked.schemas()[plan.root.source.table_id].columns]
+    types = [column.type for column in asked.schemas()[plan.last.root.captured.table_id].columns]
     typed = [[as_spark_takes_it(type_, value) for type_, value in zip(types, row, strict=True)] for row in ROWS]
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in zip(COLUMNS, types, strict=True))
     spark.createDataFrame([tuple(row) for row in typed], schema).cache().createOrReplaceTempView("t")
@@ -116,7 +116,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
     wrong = []
     for i, text in enumerate(TEXTS):
         answers = batch_answers(spark, text)
-        column = plan.finish.outputs[i + 1]
+        column = plan.outputs[i + 1]
         for row in ROWS:
             got, expected = found[row[0]][column.index], answers[row[0]]
             if near(got) != near(expected):
@@ -182,7 +182,7 @@ def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
 def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:
     """`predicate` is for routing: NULL is false."""
     plan = case("", "WHERE d > 1.00 AND s LIKE 'a%'").plan()
-    node = plan.root
+    node = plan.last.root
     assert node.filter is not None
     used = [list(COLUMNS).index(name) for name in node.columns]
     images = [([None if row[i] is None else str(row[i]) for i in used],) for row in ROWS]

@@ -120,7 +120,7 @@ def through_spark(
     found = {}
     for p in live.values():
         values = values_of(p)
-        row = {output.name: values[output.index] for output in plan.finish.outputs}
+        row = {output.name: values[output.index] for output in plan.outputs}
         found[tuple(row[name] for name in plan.sink.row_key)] = row
     return found
 

@@ -84,8 +84,8 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
     """`t.*` is allowed; its names come from the schema."""
     assert check(f"SELECT o.* {FROM}") is None
     plan = compiled(f"SELECT o.*, c.name {FROM} {JOIN}")
-    assert [output.name for output in plan.finish.outputs] == ["id", "customer_id", "code", "rate", "name"]
-    assert [output.index for output in plan.finish.outputs] == [0, 1, 2, 3, 5]
+    assert [output.name for output in plan.outputs] == ["id", "customer_id", "code", "rate", "name"]
+    assert [output.index for output in plan.outputs] == [0, 1, 2, 3, 5]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_column_of_a_type_that_is_not_captured_is_named_where_it_is_used() -> 
     """A query that does not use it compiles, `*` goes without it; one that names it learns why it is not there."""
     schemas = {**SCHEMAS, ORDERS: replace(SCHEMAS[ORDERS], left_out=(("place", "geometry"),))}
     made = topology(f"SELECT * {FROM}")
-    outputs = compile_plan(made, made.tables["wide"], schemas).finish.outputs
+    outputs = compile_plan(made, made.tables["wide"], schemas).outputs
     assert [output.name for output in outputs] == ["id", "customer_id", "code", "rate"]
     for name in ("o.place", "place"):
         made = topology(f"SELECT o.id,\n {name} {FROM}")
@@ -236,8 +236,8 @@ def test_what_the_refusals_name_works() -> None:
         f"SELECT o.id, o.j ->> '$.x' AS a, get_json_object(o.j, '$.x') AS b, date_format(o.at, 'yyyy-MM') AS c {FROM}"
     )
     plan = compile_plan(made, made.tables["wide"], {**SCHEMAS, ORDERS: replace(SCHEMAS[ORDERS], columns=columns)})
-    assert [output.name for output in plan.finish.outputs] == ["id", "a", "b", "c"]
-    assert plan.finish.computed[0].sql == plan.finish.computed[1].sql or len(plan.finish.computed) == 2
+    assert [output.name for output in plan.outputs] == ["id", "a", "b", "c"]
+    assert plan.last.finish.computed[0].sql == plan.last.finish.computed[1].sql or len(plan.last.finish.computed) == 2
 
 
 def test_plan_reads_only_what_it_uses() -> None:
@@ -260,7 +260,7 @@ def test_root_is_the_table_whose_rows_they_are() -> None:
     ):
         assert compiled(query).fingerprint() == plain.fingerprint()
     one_to_one = compiled(f"SELECT c.id, o.code {FROM} JOIN crm.customers c ON c.id = o.id")
-    assert one_to_one.root.alias == "o"
+    assert one_to_one.last.root.alias == "o"
 
 
 def test_inner_join_below_a_left_one_makes_it_inner() -> None:
@@ -269,7 +269,7 @@ def test_inner_join_below_a_left_one_makes_it_inner() -> None:
         f"SELECT o.id, l.rate {FROM} LEFT JOIN crm.customers c ON c.id = o.customer_id"
         " JOIN shop.old.lines l ON l.order_id = c.id AND l.nr = c.id"
     )
-    assert [(step.number, step.inner) for step in plan.steps] == [(1, True), (0, True)]
+    assert [(step.number, step.inner) for step in plan.last.steps] == [(1, True), (0, True)]
 
 
 def test_conditions_of_one_table_are_filters_and_stay_in_where() -> None:
@@ -283,8 +283,8 @@ def test_conditions_of_one_table_are_filters_and_stay_in_where() -> None:
     assert root.filter.text == "NOT o.code IS NULL"
     assert customers.filter is not None
     assert customers.filter.text == "c.name LIKE 'a%'"
-    assert plan.finish.where is not None
-    assert plan.finish.where.text.count(" AND ") == 2
+    assert plan.last.finish.where is not None
+    assert plan.last.finish.where.text.count(" AND ") == 2
     left = compiled(f"SELECT o.id {FROM} {JOIN} WHERE c.name IS NULL")
     assert [node.filter for node in left.nodes()] == [None, None]
 
@@ -294,7 +294,7 @@ def test_failing_expressions_have_a_condition_that_tells() -> None:
     plan = compiled(
         f"SELECT o.id, o.rate / o.id AS a, CASE WHEN o.id > 0 THEN o.rate / o.id END AS b, upper(o.code) AS c {FROM}"
     )
-    division, case, upper = plan.finish.computed
+    division, case, upper = plan.last.finish.computed
     assert "try_divide({" in division.sql
     assert division.failed is not None
     assert "IS NULL" in division.failed
@@ -362,9 +362,9 @@ def shifts(column: str) -> Plan:
 def test_times_compare_as_durations(text: str, rows: dict[str | None, Canonical]) -> None:
     """TIME is a duration: '99:00:00' is less than '100:00:00', whatever its text; negative ones and fractions too."""
     plan, evaluator = shifts(text), Evaluator()
-    columns = plan.root.columns
+    columns = plan.last.root.columns
     values: list[Values] = [[{"id": 1, "t": time, "u": "100:00:00"}[name] for name in columns] for time in rows]
-    found = [row[-1] for row, _ in evaluator.finish(plan.finish, values)]
+    found = [row[-1] for row, _ in evaluator.finish(plan.last.finish, values)]
     evaluator.close()
     assert dict(zip(rows, found, strict=True)) == rows
 
@@ -389,8 +389,8 @@ def test_what_types_do_not_allow_is_refused(text: str, says: str) -> None:
 
 def test_numbers_of_more_than_38_digits_pass_as_they_are() -> None:
     """MySQL has decimals of 65 digits: as a plain column they are kept whole, in expressions up to Spark's 38."""
-    assert str(shifts("wide").finish.outputs[1].type) == "decimal(50,10)"
-    assert str(shifts("most + 1").finish.outputs[1].type) == "decimal(38,9)"
+    assert str(shifts("wide").outputs[1].type) == "decimal(50,10)"
+    assert str(shifts("most + 1").outputs[1].type) == "decimal(38,9)"
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_numbers_of_more_than_38_digits_pass_as_they_are() -> None:
 )
 def test_a_literals_offset_counts(literal: str, moment: str) -> None:
     """A moment written with an offset is that moment, in UTC as all columns are."""
-    compared = shifts(f"at = {literal}").finish.computed[0].sql
+    compared = shifts(f"at = {literal}").last.finish.computed[0].sql
     assert f"TIMESTAMP_NTZ'{moment}'" in compared.replace(".500000'", ".5'")
 
 

@@ -20,7 +20,7 @@ def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None =
     columns = {name: check_query(topology, table) for name, table in topology.tables.items()}
     for name, table in topology.tables.items():
         if columns[name] is None and schemas and tables_of(topology, table) <= set(schemas):
-            columns[name] = [output.name for output in compile_plan(topology, table, schemas).finish.outputs]
+            columns[name] = [output.name for output in compile_plan(topology, table, schemas).outputs]
     fields = {name: [field.name for field in foreign.fields] for name, foreign in topology.foreign_tables.items()}
     indexed = {**columns, **fields}
     for index in topology.indexes.values():

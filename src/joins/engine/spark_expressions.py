@@ -75,7 +75,7 @@ def finish(rows: DataFrame, plan: Plan) -> DataFrame:
     A whole row that does not satisfy WHERE becomes `ROW_GONE`. For each row in which an expression failed a `REFUSED`
     row leaves beside it. Everything else passes. Called only where the plan has something to compute.
     """
-    wanted, message = plan.finish, ["k", "op", "v", "p"]
+    wanted, message = plan.last.finish, ["k", "op", "v", "p"]
     values = f"IF(op = {ROW_PUT}, from_json(concat('[', decode(substring(p, 9), 'UTF-8'), ']'), 'array<string>'), NULL)"
     where = "TRUE" if wanted.where is None else f"coalesce({wanted.where.sql}, FALSE)"
     texts = [*(e.sql for e in wanted.computed), where, _reason(wanted, where)]

@@ -46,7 +46,7 @@ def with_conditions(level: Level) -> str:
 
 def finished(rows: DataFrame, plan: Plan) -> DataFrame:
     """Rows (k, m) of either engine with the plan's expressions and WHERE applied, rows (k, m) again."""
-    if plan.finish.plain:
+    if plan.last.finish.plain:
         return rows
     opened = rows.selectExpr(
         "k",

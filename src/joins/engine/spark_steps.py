@@ -56,8 +56,8 @@ def dataflow(
         routed = reads.mapInArrow(_telling(plan, numbers), MESSAGES)
     else:
         routed = log.mapInArrow(_routing(plan, settled, ends, numbers, servers), MESSAGES)
-    for stage in sorted({step.stage for step in plan.steps}):
-        steps = {step.number: step for step in plan.steps if step.stage == stage}
+    for stage in sorted({step.stage for step in plan.last.steps}):
+        steps = {step.number: step for step in plan.last.steps if step.stage == stage}
         processor = StepProcessor(steps, numbers)
         routed = routed.groupBy("bucket").transformWithStateInPandas(processor, MESSAGES, "Append", "None")
     return routed

@@ -51,9 +51,9 @@ def program_of(
     it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted rows for
     `tombstone_ms`.
     """
-    places = list(_walk(plan.root, None))
-    stars = {step.of: step.number & ~STAR for step in plan.steps if isinstance(step, Assemble)}
-    highest = max(1, _height(plan.root))
+    places = list(_walk(plan.last.root, None))
+    stars = {step.of: step.number & ~STAR for step in plan.last.steps if isinstance(step, Assemble)}
+    highest = max(1, _height(plan.last.root))
     log = _Log(kafka=kafka or {}, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms)
     return tuple(_level(height, places, stars, log) for height in range(1, highest + 1))
 
@@ -89,8 +89,8 @@ def _level(
         at = _height(node) or (1 if above is None else _height(above[0]))
         if at != height:
             continue
-        topic = node.source.topic
-        source = sources.setdefault(topic, _source(node.source, log))
+        topic = node.captured.topic
+        source = sources.setdefault(topic, _source(node.captured, log))
         source["nodes"].append({**_reader(node, target), **_condition(node, len(filters))})
         filters += [node] if node.filter is not None else []
         star = numbers.get(node.alias, -1)
@@ -130,7 +130,7 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
 
 def _reader(node: Node, target: int) -> dict[str, Any]:
     """How a node reads its table."""
-    numbers = [node.source.columns.index(name) for name in node.columns]
+    numbers = [node.captured.columns.index(name) for name in node.columns]
     return {
         "columns": numbers,
         "id": [numbers[index] for index in node.id_columns],

@@ -30,24 +30,24 @@ def _role(step: Step, plan: Plan) -> str:
 
 def text_of_plan(plan: Plan) -> str:
     """Several lines: the tree of tables, the steps by stage, what is computed, the columns."""
-    root = plan.root
+    root = plan.last.root
     key = ", ".join(plan.sink.row_key)
-    lines = [f"{plan.sink.table}: one row per row of {root.alias} ({root.source.table_id}), row key {key}", ""]
+    lines = [f"{plan.sink.table}: one row per row of {root.alias} ({root.of}), row key {key}", ""]
     lines += _tree(root, "", "")
-    lines += ["", "steps" if plan.steps else "no stateful step"]
-    lines += [f"  stage {step.stage}  {_role(step, plan)}" for step in plan.steps]
+    lines += ["", "steps" if plan.last.steps else "no stateful step"]
+    lines += [f"  stage {step.stage}  {_role(step, plan)}" for step in plan.last.steps]
     if latest := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         lines += ["", "through `latest`, which drops what is repeated or late: " + ", ".join(latest)]
-    if plan.finish.where is not None:
-        lines += ["", f"where {plan.finish.where.text}"]
+    if plan.last.finish.where is not None:
+        lines += ["", f"where {plan.last.finish.where.text}"]
     lines += ["", "columns"]
-    width = max(len(output.name) for output in plan.finish.outputs)
-    lines += [f"  {o.name:{width}}  {o.type!s:14}  {o.origin}" for o in plan.finish.outputs]
+    width = max(len(output.name) for output in plan.last.finish.outputs)
+    lines += [f"  {o.name:{width}}  {o.type!s:14}  {o.origin}" for o in plan.last.finish.outputs]
     return "\n".join([*lines, "", f"fingerprint {plan.fingerprint()}"])
 
 
 def _tree(node: Node, first: str, rest: str) -> Iterator[str]:
-    yield f"{first}{node.alias}  {node.source.table_id} ({', '.join(node.columns)})"
+    yield f"{first}{node.alias}  {node.of} ({', '.join(node.columns)})"
     if node.filter is not None:
         yield f"{rest}{'│ ' if node.hops else '  '} only rows with {node.filter.text}"
     for i, hop in enumerate(node.hops):
@@ -63,11 +63,11 @@ def json_of_plan(plan: Plan) -> dict[str, Any]:
     return {
         "table": plan.sink.table,
         "row_key": list(plan.sink.row_key),
-        "tree": _json_node(plan.root),
-        "steps": [{"stage": s.stage, "number": s.number, "does": _role(s, plan)} for s in plan.steps],
+        "tree": _json_node(plan.last.root),
+        "steps": [{"stage": s.stage, "number": s.number, "does": _role(s, plan)} for s in plan.last.steps],
         "latest": [str(source.table_id) for source in plan.sources if source.needs_latest],
-        "where": None if plan.finish.where is None else plan.finish.where.text,
-        "columns": [{"name": o.name, "type": str(o.type), "from": o.origin} for o in plan.finish.outputs],
+        "where": None if plan.last.finish.where is None else plan.last.finish.where.text,
+        "columns": [{"name": o.name, "type": str(o.type), "from": o.origin} for o in plan.last.finish.outputs],
         "topics": list(plan.topics),
         "fingerprint": plan.fingerprint(),
     }
@@ -76,7 +76,7 @@ def json_of_plan(plan: Plan) -> dict[str, Any]:
 def _json_node(node: Node) -> dict[str, Any]:
     return {
         "alias": node.alias,
-        "table": str(node.source.table_id),
+        "table": node.of,
         "columns": list(node.columns),
         "id": [node.columns[i] for i in node.id_columns],
         "filter": None if node.filter is None else node.filter.text,
@@ -102,12 +102,12 @@ def svg_of_plan(plan: Plan) -> str:
     boxes: list[_Box] = []
     lines: list[tuple[_Box, _Box, str]] = []
     rows = iter(range(1_000_000))
-    depth = _depth(plan.root)
+    depth = _depth(plan.last.root)
 
     def draw(node: Node, level: int) -> _Box:
         children = [(hop, draw(hop.child, level + 1)) for hop in node.hops]
         y = sum(box.y for _, box in children) / len(children) if children else float(next(rows))
-        about = [str(node.source.table_id), ", ".join(node.columns)]
+        about = [node.of, ", ".join(node.columns)]
         if node.filter is not None:
             about.append("where " + node.filter.text)
         box = _Box(depth - level, y, node.alias, tuple(about))
@@ -116,10 +116,10 @@ def svg_of_plan(plan: Plan) -> str:
             lines.append((child, box, f"{'JOIN' if hop.inner else 'LEFT JOIN'} ON {condition_of(node, hop)}"))
         return box
 
-    root = draw(plan.root, 1)
-    about = [f"row key {', '.join(plan.sink.row_key)}", f"{len(plan.finish.outputs)} columns"]
-    if plan.finish.where is not None:
-        about.insert(0, "where " + plan.finish.where.text)
+    root = draw(plan.last.root, 1)
+    about = [f"row key {', '.join(plan.sink.row_key)}", f"{len(plan.last.finish.outputs)} columns"]
+    if plan.last.finish.where is not None:
+        about.insert(0, "where " + plan.last.finish.where.text)
     result = _Box(depth, root.y, plan.sink.table, tuple(about))
     boxes.append(result)
     lines.append((root, result, "whole rows"))

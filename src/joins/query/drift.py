@@ -97,5 +97,5 @@ def _renamed(source: PlanSource, schema: TableSchema, now: Mapping[str, Column])
 
 
 def _joining(plan: Plan, source: PlanSource) -> set[str]:
-    nodes = [node for node in plan.nodes() if node.source.table_id == source.table_id]
+    nodes = [node for node in plan.nodes() if node.source == source]
     return {node.columns[i] for node in nodes for hop in node.hops for i in hop.columns}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cdc.words.collations import Fold, exact_collation, folds, listed
 from cdc.words.schema import TableId, TableSchema
-from joins.query.plan import Node, Plan
+from joins.query.plan import Node, Plan, PlanSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,12 @@ def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[Loos
 def _loose(
     node: Node, index: int, other: Node, column: int, schemas: Mapping[TableId, TableSchema]
 ) -> Iterator[LooseKey]:
+    if not isinstance(node.source, PlanSource):
+        return  # what its values compare by is told where they come from
     name, table_id = node.columns[index], node.source.table_id
     known = schemas[table_id].column(name)
     if known is None or node.types[index].kind != "string":
         return
     if known.collation is not None and (folded := folds(known.collation)):
-        against = f"{other.source.table_id}.{other.columns[column]}"
+        against = f"{other.of}.{other.columns[column]}"
         yield LooseKey(table_id=table_id, column=name, collation=known.collation, folds=folded, other=against)

@@ -12,8 +12,10 @@ straight from its table's changes, and facts pass no step of a deeper join:
     Sink       the columns and key under which rows are stored
 
 The values of a whole row form one flat list: a node's columns, then the flat list of each hop's child, in order.
-Steps name their targets, so that aggregates (a `KeyedJoin`'s place, keyed by group), N:M joins (a hop whose key is no
-key of the child), unions (several roots, a tag in the id) and interval joins can be added as further kinds of step.
+
+What one tree can not say takes several, each a `Part`: a node may read the rows of an earlier part (`Derived`) as it
+reads a table's, and the rows of a part may be grouped (`joins.query.group`). Steps have numbers that are unique in the
+plan, and name who hears of them; the last part's rows go to the sink.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words import naming
 from cdc.words.schema import TableId
 from cdc.words.types import Canonical, LogicalType
+from joins.query.group import Group
 
 STATE_FORMAT = 5  # of what `joins.steps.state` keeps; a checkpoint of another format is refused
 SINK = 0xFF
@@ -48,6 +51,19 @@ class PlanSource:
     types: tuple[LogicalType, ...]
     defaults: tuple[Canonical, ...]
     needs_latest: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """The rows of earlier parts as a node reads them; its columns are all values of such a row, in order.
+
+    Where the node's consumer needs a row's name and its values alone (a leaf that is found by the parts' key, a root
+    that joins nothing), the rows go there as they are and `differ` is None; else to a step of that number, which knows
+    the former row.
+    """
+
+    parts: tuple[int, ...]
+    differ: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +103,23 @@ class Node:
     """
 
     alias: str
-    source: PlanSource
+    source: PlanSource | Derived
     columns: tuple[str, ...]
     types: tuple[LogicalType, ...]
     id_columns: tuple[int, ...]
     filter: Expression | None
     hops: tuple[Hop, ...]
+
+    @property
+    def of(self) -> str:
+        """What it reads, for people: `source.database.table`, or its alias where it reads other parts' rows."""
+        return str(self.source.table_id) if isinstance(self.source, PlanSource) else self.alias
+
+    @property
+    def captured(self) -> PlanSource:
+        """The captured table that it reads; AssertionError where it reads rows of other parts."""
+        assert isinstance(self.source, PlanSource)
+        return self.source
 
     @property
     def width(self) -> int:
@@ -195,14 +222,51 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What one query does."""
+class Part:
+    """A tree, what is computed of its whole rows, and whether they are grouped; `number` = its place in the plan.
 
+    Its rows go to `target`: the sink, the hop whose right side they are, or the differ of the node or group that reads
+    them. They read as `finish` leaves them, the flat list with the computed values behind it, or of that the `picks`;
+    grouped, as `Group` says. `tag` stands in front of their names where another part's rows go to the same target.
+    """
+
+    number: int
     root: Node
-    sources: tuple[PlanSource, ...]
     steps: tuple[Step, ...]
     finish: Finish
+    group: Group | None
+    target: int
+    picks: tuple[int, ...] | None = None
+    tag: str | None = None
+
+    @property
+    def outlet(self) -> int:
+        """Where the tree's whole rows go."""
+        return self.target if self.group is None else self.group.differ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one query does: its parts, each in front of the one that reads it; the last one's rows go to the sink."""
+
+    parts: tuple[Part, ...]
+    sources: tuple[PlanSource, ...]
     sink: Sink
+
+    @property
+    def last(self) -> Part:
+        """The part whose rows are the result; it groups nothing."""
+        return self.parts[-1]
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The result's columns."""
+        return self.last.finish.outputs
+
+    @property
+    def folds(self) -> bool:
+        """Whether some step has folded a batch's messages before they reach the sink."""
+        return any(part.steps or part.group for part in self.parts)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -210,13 +274,13 @@ class Plan:
         return tuple(sorted(source.topic for source in self.sources))
 
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes, depth first."""
-        return tuple(self.root.walk())
+        """All nodes, part by part, depth first."""
+        return tuple(node for part in self.parts for node in part.root.walk())
 
     def layout(self, layout_id: int) -> Layout:
         """The layout of the rows that the plan writes, under an id."""
         columns = tuple(
-            LayoutColumn(name=o.name, type=o.type, origin=o.origin, members=o.members) for o in self.finish.outputs
+            LayoutColumn(name=o.name, type=o.type, origin=o.origin, members=o.members) for o in self.outputs
         )
         sink = self.sink
         return Layout(
@@ -235,15 +299,33 @@ class Plan:
         A checkpoint made under another fingerprint can not be continued. Aliases, comments, the case of keywords and
         how a join's equality is turned are not part of it, nor is what only messages say (`text`, `origin`).
         """
-        text = json.dumps([STATE_FORMAT, _nameless(self.root), _meant(self.finish), asdict(self.sink)], sort_keys=True)
+        root, finish = self.last.root, self.last.finish
+        below = [
+            [_nameless(part.root), _meant(part.finish), _grouped(part.group), part.picks, part.tag]
+            for part in self.parts[:-1]
+        ]
+        named = [STATE_FORMAT, _nameless(root), _meant(finish), asdict(self.sink), *([below] if below else [])]
+        text = json.dumps(named, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _nameless(node: Node) -> object:
     expression = None if node.filter is None else node.filter.sql
     hops = [(hop.columns, hop.inner, _nameless(hop.child)) for hop in node.hops]
-    source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
+    source: object
+    if isinstance(node.source, PlanSource):
+        source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
+    else:
+        source = node.source.parts
     return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, hops]
+
+
+def _grouped(group: Group | None) -> object:
+    if group is None:
+        return None
+    results = [[result.function, result.of, str(result.type)] for result in group.results]
+    kept = asdict(group)
+    return [kept["keys"], kept["arguments"], kept["tallies"], kept["bags"], results, group.always]
 
 
 def _meant(finish: Finish) -> object:
@@ -252,10 +334,12 @@ def _meant(finish: Finish) -> object:
     return [[str(type_) for type_ in finish.types], expressions, outputs]
 
 
-def steps_of(root: Node) -> tuple[Step, ...]:
-    """The stateful steps of a tree, in the order of their stages; a hop's step has the hop's number."""
+def steps_of(root: Node, outlet: int, stars: Iterator[int]) -> tuple[Step, ...]:
+    """The stateful steps of a tree, in the order of their stages; a hop's step has the hop's number.
+
+    Whole rows go to `outlet`; `stars` gives the numbers of assembling steps.
+    """
     steps: list[Step] = []
-    stars = iter(range(STAR, SINK))
 
     def visit(node: Node, target: int) -> int:
         """Add the steps that make a node's whole rows; the stage after which they are there (0: at once)."""
@@ -291,5 +375,5 @@ def steps_of(root: Node) -> tuple[Step, ...]:
         )
         return stage + 1
 
-    visit(root, SINK)
+    visit(root, outlet)
     return tuple(sorted(steps, key=lambda step: step.stage))

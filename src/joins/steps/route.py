@@ -151,13 +151,13 @@ class Router:
         self._targets: list[int] = []
         self._columns: list[list[int]] = []
         self._of: dict[str, list[int]] = {}
-        self._place(plan.root, SINK)
+        self._place(plan.last.root, SINK)
 
     def _place(self, node: Node, target: int) -> None:
-        self._of.setdefault(node.source.topic, []).append(len(self.nodes))
+        self._of.setdefault(node.captured.topic, []).append(len(self.nodes))
         self.nodes.append(node)
         self._targets.append(target)
-        self._columns.append([node.source.columns.index(name) for name in node.columns])
+        self._columns.append([node.captured.columns.index(name) for name in node.columns])
         for hop in node.hops:
             self._place(hop.child, hop.number)
 

@@ -115,9 +115,9 @@ def hbase_writer(plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: 
         codec, report = RowCodec(layout), Report()
         table, family = hbase_table(layout.topology, layout.table), layout.family.encode()
         dead_letters = dead_letter_topic(layout.topology)
-        indexes = places(layout, {output.name: output.index for output in plan.finish.outputs})
+        indexes = places(layout, {output.name: output.index for output in plan.outputs})
         some = messages_of(batches)
-        for messages in some if plan.steps else folded(chain.from_iterable(some)):
+        for messages in some if plan.folds else folded(chain.from_iterable(some)):
             writes = writes_of((fitted(message, indexes) for message in messages), codec, batch)
             rows = partial(write_rows, hbase, table, family, writes.deletes, writes.puts, stamp)
             as_long_as_it_takes(rows)

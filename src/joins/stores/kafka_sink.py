@@ -79,12 +79,12 @@ class KafkaSink:
 def kafka_writer(plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic) -> Writer:
     """The function that each partition runs, as `joins.stores.hbase_sink.hbase_writer`."""
     servers, topic = table.servers, table.topic
-    indexes = [output.index for output in plan.finish.outputs]
+    indexes = [output.index for output in plan.outputs]
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         report = Report()
         for some in whole_rows(chain.from_iterable(messages_of(batches))):
-            messages = some if plan.steps else chain.from_iterable(folded(some))
+            messages = some if plan.folds else chain.from_iterable(folded(some))
             records, refused, floors = upserts(messages, layout, indexes)
             as_long_as_it_takes(partial(produce, servers, topic, run, records))
             if letters := [dead_letter(one, layout.table, batch) for one in refused]:

@@ -127,7 +127,7 @@ class Simulation:
         self.reader, self.router = LogReader(plan, settled, ends), Router(plan, evaluator.holds)
         self.most = most
         self.codec = RowCodec(plan.layout(1))
-        self.indexes = [output.index for output in plan.finish.outputs]
+        self.indexes = [output.index for output in plan.outputs]
         self.states = States()
         self.table = StoredTable()
         self.refused: list[RefusedRecord] = []
@@ -201,11 +201,11 @@ class Simulation:
 
     def _steps(self, messages: list[Message], states: States) -> list[Message]:
         """Messages through all stateful steps, stage by stage → what reaches the sink."""
-        if not self.plan.steps:
+        if not self.plan.folds:
             groups, others = _grouped(messages, lambda m: m.op in (ROW_PUT, ROW_GONE))
             return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
-        for stage in sorted({step.stage for step in self.plan.steps}):
-            steps = {step.number: step for step in self.plan.steps if step.stage == stage}
+        for stage in sorted({step.stage for step in self.plan.last.steps}):
+            steps = {step.number: step for step in self.plan.last.steps if step.stage == stage}
             groups, messages = _grouped(messages, partial(_goes_to, steps))
             for k, some in groups.items():
                 step = steps[k[0]]
@@ -226,7 +226,7 @@ class Simulation:
         """Messages at the sink, whole rows with their computed values, those that fail WHERE as gone."""
         assert all(message.k[0] == SINK for message in messages), "a message for no step"
         puts = [message for message in messages if message.op == ROW_PUT]
-        finished = iter(self.evaluator.finish(self.plan.finish, [values_of(message.p) for message in puts]))
+        finished = iter(self.evaluator.finish(self.plan.last.finish, [values_of(message.p) for message in puts]))
         records: list[Record] = []
         for message in self.shuffle(messages):
             if message.op == ROW_PUT:
