@@ -31,7 +31,7 @@ class Held:
 def keys_of(plan: Plan, key: str) -> dict[bytes, str]:
     """Every k under which the state may hold something of a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
     values_of_text(key.encode())
-    found = {bytes([step.number]) + key.encode(): _name(step) for part in plan.parts for step in part.steps}
+    found = {bytes([step.number]) + key.encode(): _name(step) for fragment in plan.fragments for step in fragment.steps}
     return {k: name for k, name in found.items() if k[0] != SINK}
 
 

@@ -16,7 +16,20 @@ from joins.query.drift import default_of
 from joins.query.expressions import ExpressionCompiler, Resolve, Typed, Unsupported, any_of
 from joins.query.flatten import Condition, Flat, FlatItem, flatten
 from joins.query.functions import FUNCTIONS
-from joins.query.plan import SINK, STAR, Expression, Finish, Hop, Node, Output, Part, Plan, PlanSource, Sink, steps_of
+from joins.query.plan import (
+    SINK,
+    STAR,
+    Expression,
+    Finish,
+    Fragment,
+    Hop,
+    Node,
+    Output,
+    Plan,
+    PlanSource,
+    Sink,
+    steps_of,
+)
 from joins.query.sql import Place, refuse
 from joins.query.tree import Branch, Tree, build_trees
 from joins.query.value_types import MOST_DIGITS, NULL, spark_type
@@ -132,8 +145,8 @@ class _PlanCompiler:
         )
         finish = self._finish(root)
         steps = steps_of(root, SINK, iter(range(STAR, SINK)))
-        part = Part(number=0, root=root, steps=steps, finish=finish, group=None, target=SINK)
-        return Plan(parts=(part,), sources=tuple(sources.values()), sink=sink)
+        fragment = Fragment(number=0, root=root, steps=steps, finish=finish, group=None, target=SINK)
+        return Plan(fragments=(fragment,), sources=tuple(sources.values()), sink=sink)
 
     def _used_columns(self) -> dict[str, set[str]]:
         used = {alias: set(schema.primary_key) for alias, schema in self.schemas.items()}

@@ -3,7 +3,7 @@
 A row *contributes* to its group: the values of its group's key and the arguments of the aggregate functions. A group
 keeps of its rows' contributions only what its functions need, each thing once however many functions ask for it:
 
-    Tally    how many values are not NULL and, of numbers, their exact sum: count, sum, avg
+    Total    how many values are not NULL and, of numbers, their exact sum: count, sum, avg
     Bag      the values themselves, in order, each with the number of times it is there: min, max, DISTINCT, collect_*
 
 Both can be taken back exactly: sums of doubles are kept as decimals too, for a float's sum would depend on the order in
@@ -24,7 +24,7 @@ Function = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Total:
     """Of argument number `argument`: how many are not NULL and, where it is a number, their sum (`type`)."""
 
     argument: int
@@ -47,9 +47,9 @@ class Bag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One aggregate function: what it computes (as `type`) of tally or bag number `of`; `count_rows` needs neither.
+    """One aggregate function: what it computes (as `type`) of total or bag number `of`; `count_rows` needs neither.
 
-    `count`, `sum`, `avg` read a tally. Of a bag: `min` and `max` are the last value of its first and last tuple, as are
+    `count`, `sum`, `avg` read a total. Of a bag: `min` and `max` are the last value of its first and last tuple, as are
     `min_by` and `max_by` (ordered by the values before it); `count_distinct` and `sum_distinct` count its tuples and
     sum them; `collect_list` lists the last value of each tuple as often as it is there, `collect_set` once. What does
     not fit `type` is NULL and a dead letter, as `text` (what the person wrote) names it.
@@ -62,8 +62,8 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Rows of a part (as its `Finish` leaves them) by the values at `keys`; `arguments` = what else they contribute.
+class Grouping:
+    """Rows of a fragment, as its `Finish` leaves them, by the values at `keys`; `arguments`: what else they contribute.
 
     Its rows read: the key's values, then a value per result. Their names are the texts of the key's values, NULL
     included. A group without rows is gone, but for `always`, the text of the key of a query without GROUP BY: that row
@@ -76,7 +76,7 @@ class Group:
     keys: tuple[int, ...]
     key_types: tuple[LogicalType, ...]
     arguments: tuple[int, ...]
-    tallies: tuple[Tally, ...]
+    totals: tuple[Total, ...]
     bags: tuple[Bag, ...]
     results: tuple[Result, ...]
     always: str | None

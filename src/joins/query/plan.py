@@ -13,7 +13,7 @@ straight from its table's changes, and facts pass no step of a deeper join:
 
 The values of a whole row form one flat list: a node's columns, then the flat list of each hop's child, in order.
 
-What one tree can not say takes several, each a `Part`: a node may read the rows of an earlier part (`Derived`) as it
+What one tree can not say takes several (`Fragment`): a node may read the rows of an earlier one (`Derived`) as it
 reads a table's, and the rows of a part may be grouped (`joins.query.group`). Steps have numbers that are unique in the
 plan, and name who hears of them; the last part's rows go to the sink.
 """
@@ -29,7 +29,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words import naming
 from cdc.words.schema import TableId
 from cdc.words.types import Canonical, LogicalType
-from joins.query.group import Group
+from joins.query.group import Grouping
 
 STATE_FORMAT = 5  # of what `joins.steps.state` keeps; a checkpoint of another format is refused
 SINK = 0xFF
@@ -55,14 +55,14 @@ class PlanSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """The rows of earlier parts as a node reads them; its columns are all values of such a row, in order.
+    """The rows of earlier fragments as a node reads them; its columns are all values of such a row, in order.
 
-    Where the node's consumer needs a row's name and its values alone (a leaf that is found by the parts' key, a root
-    that joins nothing), the rows go there as they are and `differ` is None; else to a step of that number, which knows
-    the former row.
+    Where the node's consumer needs a row's name and its values alone (a leaf that is found by the fragments' key, a
+    root that joins nothing), the rows go there as they are and `differ` is None; else to a step of that number, which
+    knows the former row.
     """
 
-    parts: tuple[int, ...]
+    fragments: tuple[int, ...]
     differ: int | None
 
 
@@ -112,12 +112,12 @@ class Node:
 
     @property
     def of(self) -> str:
-        """What it reads, for people: `source.database.table`, or its alias where it reads other parts' rows."""
+        """What it reads, for people: `source.database.table`, or its alias where it reads other fragments' rows."""
         return str(self.source.table_id) if isinstance(self.source, PlanSource) else self.alias
 
     @property
     def captured(self) -> PlanSource:
-        """The captured table that it reads; AssertionError where it reads rows of other parts."""
+        """The captured table that it reads; AssertionError where it reads rows of other fragments."""
         assert isinstance(self.source, PlanSource)
         return self.source
 
@@ -222,19 +222,19 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Fragment:
     """A tree, what is computed of its whole rows, and whether they are grouped; `number` = its place in the plan.
 
-    Its rows go to `target`: the sink, the hop whose right side they are, or the differ of the node or group that reads
-    them. They read as `finish` leaves them, the flat list with the computed values behind it, or of that the `picks`;
-    grouped, as `Group` says. `tag` stands in front of their names where another part's rows go to the same target.
+    Its rows go to `target`: the sink, the hop whose right side they are, or the differ of the node or group that
+    reads them. They read as `finish` leaves them, the flat list with the computed values behind it, or of that the `picks`;
+    grouped, as `Grouping` says. `tag` stands in front of their names where another fragment's rows go to the same target.
     """
 
     number: int
     root: Node
     steps: tuple[Step, ...]
     finish: Finish
-    group: Group | None
+    group: Grouping | None
     target: int
     picks: tuple[int, ...] | None = None
     tag: str | None = None
@@ -247,16 +247,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one query does: its parts, each in front of the one that reads it; the last one's rows go to the sink."""
+    """What one query does: its fragments, each before the one that reads it; the last one's rows go to the sink."""
 
-    parts: tuple[Part, ...]
+    fragments: tuple[Fragment, ...]
     sources: tuple[PlanSource, ...]
     sink: Sink
 
     @property
-    def last(self) -> Part:
+    def last(self) -> Fragment:
         """The part whose rows are the result; it groups nothing."""
-        return self.parts[-1]
+        return self.fragments[-1]
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -266,7 +266,7 @@ class Plan:
     @property
     def folds(self) -> bool:
         """Whether some step has folded a batch's messages before they reach the sink."""
-        return any(part.steps or part.group for part in self.parts)
+        return any(fragment.steps or fragment.group for fragment in self.fragments)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -275,7 +275,7 @@ class Plan:
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, part by part, depth first."""
-        return tuple(node for part in self.parts for node in part.root.walk())
+        return tuple(node for fragment in self.fragments for node in fragment.root.walk())
 
     def layout(self, layout_id: int) -> Layout:
         """The layout of the rows that the plan writes, under an id."""
@@ -301,8 +301,8 @@ class Plan:
         """
         root, finish = self.last.root, self.last.finish
         below = [
-            [_nameless(part.root), _meant(part.finish), _grouped(part.group), part.picks, part.tag]
-            for part in self.parts[:-1]
+            [_nameless(fragment.root), _meant(fragment.finish), _grouped(fragment.group), fragment.picks, fragment.tag]
+            for fragment in self.fragments[:-1]
         ]
         named = [STATE_FORMAT, _nameless(root), _meant(finish), asdict(self.sink), *([below] if below else [])]
         text = json.dumps(named, sort_keys=True)
@@ -316,16 +316,16 @@ def _nameless(node: Node) -> object:
     if isinstance(node.source, PlanSource):
         source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
     else:
-        source = node.source.parts
+        source = node.source.fragments
     return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, hops]
 
 
-def _grouped(group: Group | None) -> object:
+def _grouped(group: Grouping | None) -> object:
     if group is None:
         return None
     results = [[result.function, result.of, str(result.type)] for result in group.results]
     kept = asdict(group)
-    return [kept["keys"], kept["arguments"], kept["tallies"], kept["bags"], results, group.always]
+    return [kept["keys"], kept["arguments"], kept["totals"], kept["bags"], results, group.always]
 
 
 def _meant(finish: Finish) -> object:
