@@ -226,8 +226,9 @@ class Fragment:
     """A tree, what is computed of its whole rows, and whether they are grouped; `number` = its place in the plan.
 
     Its rows go to `target`: the sink, the hop whose right side they are, or the differ of the node or group that
-    reads them. They read as `finish` leaves them, the flat list with the computed values behind it, or of that the `picks`;
-    grouped, as `Grouping` says. `tag` stands in front of their names where another fragment's rows go to the same target.
+    reads them. They read as `finish` leaves them, the flat list with the computed values behind it, or of that the
+    `picks`; grouped, as `Grouping` says. `tag` stands in front of their names where another fragment's rows go to the
+    same target.
     """
 
     number: int
