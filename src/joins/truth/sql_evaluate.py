@@ -11,7 +11,7 @@ import datetime as dt
 import decimal
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import sqlglot
@@ -120,4 +120,6 @@ def canonical(value: Any) -> Canonical:
             return base64.b64encode(value).decode()
         case None | bool() | int() | float() | str():
             return value
+        case list():
+            return cast(Canonical, [canonical(item) for item in value])  # no list holds lists
     raise TypeError(f"no canonical form for {type(value).__name__}")
