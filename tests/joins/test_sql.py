@@ -14,7 +14,7 @@ from cdc.words.types import Canonical
 from joins.kernel.program import program_of
 from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
-from joins.query.sql import check_query, parse_query, tables_of
+from joins.query.parser import check_query, parse_query, tables_of
 from joins.steps.records import Values
 from joins.truth.sql_evaluate import Evaluator
 
