@@ -113,10 +113,15 @@ def _statement(topology: Topology, table: Table) -> exp.Expr:
 
 
 class _Parser:
-    """Reads one query; those within it are read by parsers of their own. `named`: queries that WITH gave a name."""
+    """Reads one query; those within it are read by parsers of their own. `named`: queries that WITH gave a name.
 
-    def __init__(self, topology: Topology, table: Table, named: Mapping[str, exp.Expr]) -> None:
-        self.topology, self.table, self.named = topology, table, dict(named)
+    `nameless`: the names of its columns do not matter, since another query's stand for them.
+    """
+
+    def __init__(
+        self, topology: Topology, table: Table, named: Mapping[str, exp.Expr], *, nameless: bool = False
+    ) -> None:
+        self.topology, self.table, self.named, self.nameless = topology, table, dict(named), nameless
         self.relations: dict[str, Relation] = {}
 
     def refuse(self, node: exp.Expr | None, what: str, expected: str) -> NoReturn:
@@ -149,7 +154,8 @@ class _Parser:
         self._refuse_clauses(node, ("this", "expression", "distinct", "with_"))
         branches: list[Select] = []
         for side in (node.this, node.expression):
-            found = _Parser(self.topology, self.table, self.named).query(side)
+            nameless = self.nameless or side is node.expression
+            found = _Parser(self.topology, self.table, self.named, nameless=nameless).query(side)
             if isinstance(found, Select):
                 branches.append(found)
                 continue
@@ -167,7 +173,7 @@ class _Parser:
         first, joins = self._joins(first, select.args.get("joins") or [])
         joins, where = self._where(joins, select.args.get("where"))
         self._check_joined(first, joins, where)
-        items = tuple(self._item(expression) for expression in select.expressions)
+        items = tuple(self._item(expression, i) for i, expression in enumerate(select.expressions))
         seen: set[str] = set()
         for item in items:
             if item.name in seen:
@@ -355,7 +361,7 @@ class _Parser:
                 known = ", ".join(alias for alias in self.relations if not alias.startswith("_"))
                 self.refuse(column, f"unknown table {column.table} in {column.sql('spark')}", f"one of {known}")
 
-    def _item(self, node: exp.Expr) -> Item:
+    def _item(self, node: exp.Expr, number: int) -> Item:
         inner, place = node.unalias(), self.place(node)
         star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
         if isinstance(star, exp.Star):
@@ -367,6 +373,8 @@ class _Parser:
             return Item(expression=None, name="", star=alias, place=place)
         self._check(inner, aggregates=True)
         name = node.alias or (inner.name if isinstance(inner, exp.Column) else "")
+        if self.nameless:
+            name = f"column {number}"
         if not name:
             self.refuse(node, f"{inner.sql('spark')} without a name", f"{inner.sql('spark')} AS name")
         if name.startswith("_"):

@@ -1,4 +1,4 @@
-"""What is refused in a query's text before it is parsed: where sqlglot reads over a mistake or changes what it reads."""
+"""What is refused in a query's text before it is parsed: where sqlglot reads over a mistake, or mends it."""
 
 from __future__ import annotations
 
