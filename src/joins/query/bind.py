@@ -195,7 +195,10 @@ class Binder:
             )
             for i in flat.items
         ]
-        having = [Condition(expression=said(c.expression, c.place), place=c.place) for c in flat.having]
+        having = [
+            Condition(expression=said(c.expression, c.place), place=c.place, text=text_of_expression(c.expression))
+            for c in flat.having
+        ]
         above = _reading(group, place)
         above.where, above.items = having, items
         return self.tree(above, place)

@@ -33,12 +33,11 @@ def text_of_expression(node: exp.Expr) -> str:
     return node.sql("spark").replace("`", "")
 
 
-def condition_of(typed: Typed, node: exp.Expr) -> Expression:
-    """A compiled condition, as one of several that AND joins."""
-    text = text_of_expression(node)
-    return Expression(
-        sql=typed.sql, failed=typed.failed, type=typed.type, text=f"({text})" if isinstance(node, exp.Or) else text
-    )
+def condition_of(typed: Typed, node: exp.Expr, text: str = "") -> Expression:
+    """A compiled condition, as one of several that AND joins; `text` as a person wrote it, where that is another."""
+    said = text or text_of_expression(node)
+    said = f"({said})" if isinstance(node, exp.Or) else said
+    return Expression(sql=typed.sql, failed=typed.failed, type=typed.type, text=said)
 
 
 def all_of(conditions: list[Expression]) -> Expression | None:

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition over flat columns, and where it was written."""
+    """One condition over flat columns, and where it was written; `text` as in `FlatItem`."""
 
     expression: exp.Expr
     place: Place
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,9 +193,8 @@ class TreeCompiler:
         )
 
     def _condition(self, condition: Condition, resolve: Resolve) -> Expression:
-        return condition_of(
-            self._compiled(condition.expression, condition.place, resolve, condition=True), condition.expression
-        )
+        typed = self._compiled(condition.expression, condition.place, resolve, condition=True)
+        return condition_of(typed, condition.expression, condition.text)
 
     def _compiled(self, node: exp.Expr, place: Place, resolve: Resolve, *, condition: bool = False) -> Typed:
         try:

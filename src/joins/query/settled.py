@@ -67,7 +67,14 @@ def settled(topology: Topology, bound: BoundTree) -> Settled:
         )
         for item in bound.flat.items
     )
-    filters = tuple(Condition(expression=_masked(one.expression, masks), place=one.place) for one in bound.tree.filters)
+    filters = tuple(
+        Condition(
+            expression=_masked(one.expression, masks),
+            place=one.place,
+            text=one.text or text_of_expression(one.expression),
+        )
+        for one in bound.tree.filters
+    )
     return Settled(items=items, filters=filters, own=own)
 
 
