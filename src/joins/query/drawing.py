@@ -61,9 +61,11 @@ class _Drawing:
             return self._node(fragment.root, level)
         below = self._node(fragment.root, level + 1)
         about = [", ".join(result.text for result in group.results) or "each once"]
+        if group.always is None:
+            about.insert(0, "by " + key_of(fragment, group))
         if fragment.finish.where is not None:
             about.insert(0, "where " + fragment.finish.where.text)
-        title = "one group" if group.always is not None else f"groups by {key_of(fragment, group)}"
+        title = "groups" if group.always is None else "one group"
         return [self._box(level, title, about, [(place, "whole rows") for place in below])]
 
     def _node(self, node: Node, level: int) -> list[int]:
