@@ -256,9 +256,9 @@ EVERYTHING = [
 ]
 _ROWS = "o.id, o.kind, o.customer_id, o.n, o.amount, o.weight, o.day, o.at"
 _SQL = """
-    count(*), count(n), sum(n), avg(n), sum(amount), avg(amount), sum(weight), avg(weight), count(DISTINCT n),
+    count(*), count(n), sum(n), avg(n), sum(amount), CAST(avg(amount) AS DECIMAL(16, 6)), sum(weight), avg(weight), count(DISTINCT n),
     count(DISTINCT CASE WHEN n IS NOT NULL AND day IS NOT NULL THEN (n, day) END), sum(DISTINCT n), min(amount),
-    max(at), min(weight), arg_max(id, weight), arg_min_null(day, id),
+    max(at), min(weight), (list(id ORDER BY weight DESC, id DESC) FILTER (weight IS NOT NULL))[1], arg_min_null(day, id),
     list(day ORDER BY id DESC) FILTER (day IS NOT NULL), list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL)
 """
 
@@ -354,7 +354,8 @@ def _joined_back() -> GroupPlan:
 def _root() -> GroupPlan:
     """`(SELECT … GROUP BY kind, customer_id) g JOIN customers LEFT JOIN regions`: a root with joins of its own."""
     orders = below("root", "SELECT o.id, o.kind, o.customer_id, o.n FROM shop.orders o WHERE o.customer_id > 0")
-    customers, regions = below("root", "SELECT c.id, c.name FROM shop.customers c"), below("root", "SELECT r.id, r.name FROM shop.regions r")  # fmt: skip
+    customers = below("root", "SELECT c.id, c.name FROM shop.customers c")
+    regions = below("root", "SELECT r.id, r.name FROM shop.regions r")
     numbers, stars = count(2), iter(range(STAR, SINK))
     wanted = [Wanted(function="count_rows"), Wanted(function="min", of=("n",), type=INT32)]
     group = grouping(orders, ["kind", "customer_id"], wanted, numbers)
@@ -368,7 +369,8 @@ def _root() -> GroupPlan:
     made = together(orders, [part(orders, 0, differ, group), last], customers, regions)
     answer = (
         "SELECT g.*, c.id, c.name, r.id, r.name FROM (SELECT kind, customer_id, count(*), min(n) AS m FROM orders "
-        "WHERE customer_id > 0 GROUP BY ALL) g JOIN customers c ON c.id = g.customer_id LEFT JOIN regions r ON r.id = g.m"
+        "WHERE customer_id > 0 GROUP BY ALL) g JOIN customers c ON c.id = g.customer_id "
+        "LEFT JOIN regions r ON r.id = g.m"
     )
     return GroupPlan(name="root", plan=made, answer=answer)
 
