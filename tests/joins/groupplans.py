@@ -37,7 +37,7 @@ from tests.joins.joinrandom import value_of
 TABLES: dict[str, dict[str, Any]] = {
     "shop.orders": {
         "key": ["id"], "id": "int", "customer_id": "int?", "kind": "varchar(9)", "n": "int?", "amount": "decimal(6,2)?",
-        "weight": "double?", "day": "date?", "at": "datetime(3)?", "unused": "int",
+        "weight": "double?", "day": "date?", "seen": "datetime(3)?", "unused": "int",
     },
     "shop.customers": {"key": ["id"], "id": "int", "region_id": "int?", "name": "varchar(9)?", "unused": "int"},
     "shop.regions": {"key": ["id"], "id": "int", "name": "varchar(9)?", "unused": "int"},
@@ -247,18 +247,19 @@ EVERYTHING = [
     Wanted(function="count_distinct", of=("n", "day"), needed=2),
     Wanted(function="sum_distinct", of=("n",)),
     Wanted(function="min", of=("amount",), type=LogicalType(kind="decimal", precision=6, scale=2)),
-    Wanted(function="max", of=("at",), type=LogicalType(kind="datetime")),
+    Wanted(function="max", of=("seen",), type=LogicalType(kind="datetime")),
     Wanted(function="min", of=("weight",), type=FLOAT64),
     Wanted(function="max_by", of=("weight", "id"), type=INT32),
     Wanted(function="min_by", of=("id", "day"), type=LogicalType(kind="date")),
     Wanted(function="collect_list", of=("id", "day"), type=STRING, needed=0, descending=(True, False)),
     Wanted(function="collect_set", of=("n",), type=STRING),
 ]
-_ROWS = "o.id, o.kind, o.customer_id, o.n, o.amount, o.weight, o.day, o.at"
+_ROWS = "o.id, o.kind, o.customer_id, o.n, o.amount, o.weight, o.day, o.seen"
 _SQL = """
-    count(*), count(n), sum(n), avg(n), sum(amount), CAST(avg(amount) AS DECIMAL(16, 6)), sum(weight), avg(weight), count(DISTINCT n),
-    count(DISTINCT CASE WHEN n IS NOT NULL AND day IS NOT NULL THEN (n, day) END), sum(DISTINCT n), min(amount),
-    max(at), min(weight), (list(id ORDER BY weight DESC, id DESC) FILTER (weight IS NOT NULL))[1], arg_min_null(day, id),
+    count(*), count(n), sum(n), avg(n), sum(amount), CAST(avg(amount) AS DECIMAL(16, 6)), sum(weight), avg(weight),
+    count(DISTINCT n), count(DISTINCT CASE WHEN n IS NOT NULL AND day IS NOT NULL THEN (n, day) END), sum(DISTINCT n),
+    min(amount), max(seen), min(weight),
+    (list(id ORDER BY weight DESC, id DESC) FILTER (weight IS NOT NULL))[1], arg_min_null(day, id),
     list(day ORDER BY id DESC) FILTER (day IS NOT NULL), list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL)
 """
 

@@ -4,7 +4,7 @@ died, the stored table equals DuckDB's answer."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,7 +15,7 @@ from joins.query.plan import Plan
 from joins.truth.oracle import Rows
 from joins.truth.sql_evaluate import canonical
 from joins.truth.sql_oracle import Answer
-from tests.joins.groupplans import GroupPlan, group_plans
+from tests.joins.groupplans import group_plans
 from tests.joins.joincase import _Run
 from tests.joins.quick import QuickOracle, database
 

@@ -18,7 +18,7 @@ Exact = int | Decimal
 _EXACT = Context(prec=4000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
 _SHORT = [Context(prec=digits, rounding=ROUND_HALF_EVEN) for digits in (15, 16, 17)]
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
-_PLAIN = 17  # digits of whole doubles that are written out
+_PLAIN = 16  # digits of whole doubles that are written out: longer ones need not be the number that they read as
 
 
 def summed(type_: LogicalType) -> bool:
@@ -89,7 +89,7 @@ def decimal_text(number: Fraction, type_: LogicalType) -> bytes | None:
 def double_text(value: float) -> bytes:
     """A double's JSON text: the fewest of 15, 16, 17 digits that read back as it.
 
-    The notation is that of `Decimal` (and Java's `BigDecimal`), but whole numbers of up to 17 digits have no exponent.
+    The notation is that of `Decimal` (and Java's `BigDecimal`), but whole numbers of up to 16 digits have no exponent.
     """
     if not value:
         return b"0"  # also of -0.0
