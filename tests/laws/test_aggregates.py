@@ -312,29 +312,29 @@ def _differences(numbers: Sequence[int], before: bool) -> Iterator[Difference]:
         yield Difference(text, None, 0) if before else Difference(None, text, 0)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_change_of_a_large_bag_costs_a_page(seed: int) -> None:
-    """20,000 values come and go in any order: pages stay full enough, and the least and the greatest can go for the
+    """5,000 values come and go in any order: pages stay full enough, and the least and the greatest can go for the
     price of the directory and one page."""
     chance, store, group = random.Random(seed), Counted(), _large()
-    everything = chance.sample(range(20_000), 20_000)
-    for start in range(0, 20_000, 500):
+    everything = chance.sample(range(5_000), 5_000)
+    for start in range(0, 5_000, 500):
         tell(group, store, list(_differences(everything[start : start + 500], False)), chance)
-    assert values_of_text(opened_row(group, store)) == [7, 20_000, 0, 19_999, 20_000]
+    assert values_of_text(opened_row(group, store)) == [7, 5_000, 0, 4_999, 5_000]
     whole = sum(map(len, store.values()))
     assert len(store) < 2.5 * whole / bags.PAGE
-    for number in (0, 19_999, 10_000):
+    for number in (0, 4_999, 2_500):
         store.read, store.written = [], []
         tell(group, store, list(_differences([number], True)), chance)
         assert len(store.written) <= 2 + 1  # the entry, the page, and one that took it in
         assert len(store.read) <= 1 + 3  # the entry, the page, the last one, and a neighbour
-    assert values_of_text(opened_row(group, store)) == [7, 19_997, 1, 19_998, 19_997]
-    left = [number for number in everything if number not in (0, 19_999, 10_000)]
-    for start in range(0, 19_000, 500):
+    assert values_of_text(opened_row(group, store)) == [7, 4_997, 1, 4_998, 4_997]
+    left = [number for number in everything if number not in (0, 4_999, 2_500)]
+    for start in range(0, 4_500, 500):
         tell(group, store, list(_differences(left[start : start + 500], True)), chance)
         pages = len(store) - 1
         assert pages < 2 + 6 * sum(map(len, store.values())) / bags.PAGE
-    tell(group, store, list(_differences(left[19_000:], True)), chance)
+    tell(group, store, list(_differences(left[4_500:], True)), chance)
     assert store == {}
 
 
