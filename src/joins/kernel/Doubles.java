@@ -9,7 +9,7 @@ import java.math.RoundingMode;
 final class Doubles {
   private static final int BITS = 66; // of a quotient: more than a double has, and one that says "and a bit more"
   private static final int SHORTEST = 15, LONGEST = 17; // digits that tell doubles apart
-  private static final int PLAIN = 17; // digits of whole numbers that are written out
+  private static final int PLAIN = 16; // digits of whole numbers that are written out
 
   /** With `exponent`, `mantissa * 2^exponent` is the double. */
   static long mantissa(double value) {
