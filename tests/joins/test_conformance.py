@@ -143,7 +143,7 @@ def kernel(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None
 
 
 def python(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
-    return dataflow(read(plan.topics), plan, settled, 2, Brokers(servers()), ends).select("k", "m")
+    return dataflow(read, plan, settled, 2, Brokers(servers()), ends).select("k", "m")
 
 
 def publish(batches: Batches) -> None:

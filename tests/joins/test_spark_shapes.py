@@ -136,7 +136,7 @@ def check(spark: SparkSession, name: str, engine: str, count: int, folder: Path)
     def flow(read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
         if engine == "jvm":
             return kernel_flow(read, program_of(plan, {}), plan)
-        return dataflow(read(plan.topics), plan, {}, 2).select("k", "m")
+        return dataflow(read, plan, {}, 2).select("k", "m")
 
     found = through_spark(spark, case, folder / "log", flow)
     wrong = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]

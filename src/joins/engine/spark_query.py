@@ -31,7 +31,7 @@ from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
-from joins.engine.spark_steps import dataflow
+from joins.engine.spark_steps import dataflow, readers
 from joins.kernel.program import Part, Settled, program_of
 from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
@@ -72,7 +72,7 @@ def start_query(
     if engine == "jvm":
         floors = sink.record.floors
         parts = program_of(plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
-    sources = sum(1 for part in parts for level in part.levels if level.topics) or 1
+    sources = sum(1 for part in parts for level in part.levels if level.topics) or readers(plan)
 
     def read(topics: tuple[str, ...]) -> DataFrame:
         return (
@@ -89,10 +89,7 @@ def start_query(
             .load()
         )
 
-    if parts:
-        rows = kernel_flow(read, parts, plan)
-    else:
-        rows = dataflow(read(plan.topics), plan, settled, partitions, servers, ends)
+    rows = kernel_flow(read, parts, plan) if parts else dataflow(read, plan, settled, partitions, servers, ends)
     rows = finished(rows.select("k", "m"), plan, plan.last)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()

@@ -9,13 +9,13 @@ Rows of other fragments come in at the level of the node that reads them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cdc.words.types import LogicalType
 from joins.query.group import Bag
 from joins.query.plan import STAR, Assemble, Fragment, Hop, Node, Plan, PlanSource
-from cdc.words.types import LogicalType
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
