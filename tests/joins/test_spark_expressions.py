@@ -155,7 +155,10 @@ def test_times_are_durations(spark: SparkSession) -> None:
     times = ["99:00:00", "100:00:00.000001", "09:30:00", "-00:00:01.5", None, "soon", "9999999999:99:99", "-838:59:59"]
     rows = [(b"\xff" + text_of([n]), ROW_PUT, 1, payload([n, time], 5)) for n, time in enumerate(times)]
     made = spark.createDataFrame(rows, "k binary, op tinyint, v long, p binary")
-    found = {values_of(bytes(row.p))[1]: values_of(bytes(row.p))[2:] for row in finish(made, plan.last, "table wide").collect()}
+    found = {
+        values_of(bytes(row.p))[1]: values_of(bytes(row.p))[2:]
+        for row in finish(made, plan.last, "table wide").collect()
+    }
     assert found == {
         "99:00:00": [False, False, False, "99:00:00", "-09:00:00"],
         "100:00:00.000001": [True, False, False, "100:00:00.000001", "-09:00:00"],
