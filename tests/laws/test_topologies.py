@@ -36,9 +36,10 @@ from indexer.run import choose_index
 from ingest.log.kafka_topics import source_topics
 from ingest.poll.ddl import dialect_of, remedy
 from joins.query.compiler import compile_plan
-from joins.query.describe import json_of_plan, svg_of_plan, text_of_plan
+from joins.query.describe import json_of_plan, text_of_plan
+from joins.query.drawing import svg_of_plan
+from joins.query.parser import tables_of
 from joins.query.plan import Plan
-from joins.query.sql import tables_of
 from tests.console.test_apply import Servers
 from tests.laws.topologies import topologies
 

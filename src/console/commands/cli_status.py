@@ -171,6 +171,6 @@ def _captured(topology: Topology) -> dict[str, CapturedPosition] | None:
 
 
 def _sources(topology: Topology, index: Index) -> frozenset[str]:
-    from joins.query.sql import tables_of
+    from joins.query.parser import tables_of
 
     return frozenset(table.source for table in tables_of(topology, topology.tables[index.table]))

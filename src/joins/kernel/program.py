@@ -27,7 +27,6 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 # What rows of other fragments, and rows to be grouped, pass behind the levels.
-REREAD = "Differ"
 GROUPED = ("Differ", "Combine", "Aggregate")
 RENAMED = "Project"
 
@@ -87,7 +86,9 @@ class _Log:
 
 def _part(fragment: Fragment, table: str, log: _Log) -> Part:
     highest = max(1, _height(fragment.root))
-    steps = GROUPED if fragment.group else () if fragment.picks is fragment.tag is None else (RENAMED,)
+    steps: tuple[str, ...] = GROUPED if fragment.group else ()
+    if fragment.picks is not None or fragment.tag is not None:
+        steps = (RENAMED,)
     return Part(
         levels=tuple(_level(height, fragment, log) for height in range(1, highest + 1)),
         steps=steps,

@@ -177,7 +177,8 @@ Step = KeyedJoin | Assemble
 class Output:
     """One column of the result: value number `index` of the flat list with the computed values behind it.
 
-    `members` says that it is a SET, whose text lists its members.
+    `members` says that it is a SET, whose text lists its members; `nullable` that it may be NULL though it is part of
+    the row key.
     """
 
     name: str
@@ -185,6 +186,7 @@ class Output:
     index: int
     origin: str
     members: bool = False
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
