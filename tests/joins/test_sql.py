@@ -363,8 +363,10 @@ def test_checkpoints_of_before_go_on() -> None:
     chain += " LEFT JOIN shop.old.lines l ON l.order_id = c.id AND l.nr = c.id"
     star = f"SELECT o.id, c.name, d.name AS other {FROM} JOIN crm.customers c ON c.id = o.customer_id"
     star += " LEFT JOIN crm.customers d ON d.id = o.id"
-    found = [(compiled(query).fingerprint(), [level.steps for level in program_of(compiled(query), {})])
-             for query in (f"SELECT o.id {FROM}", chain, star)]  # fmt: skip
+    plans = [compiled(query) for query in (f"SELECT o.id {FROM}", chain, star)]
+    programs = [program_of(plan, {}) for plan in plans]
+    found = [(plan.fingerprint(), [level.steps for level in part.levels])
+             for plan, (part,) in zip(plans, programs, strict=True)]  # fmt: skip
     assert found == [
         ("1b84749a02a8d185", [()]),
         ("c1b5291be765b0a0", [("KeyedJoin",), ("KeyedJoin",)]),

@@ -307,8 +307,23 @@ class Plan:
 
     @property
     def folds(self) -> bool:
-        """Whether some step has folded a batch's messages before they reach the sink."""
-        return any(fragment.steps or fragment.group for fragment in self.fragments)
+        """Whether steps have folded all of a batch's messages before they reach the sink."""
+        return self._folds(self.last)
+
+    def _folds(self, fragment: Fragment) -> bool:
+        if fragment.steps or fragment.group is not None:
+            return True
+        source = fragment.root.source
+        return isinstance(source, Derived) and all(self._folds(self.fragments[number]) for number in source.fragments)
+
+    def reader(self, fragment: Fragment) -> Fragment:
+        """The fragment that reads the rows of one that is not the last."""
+        return next(
+            one
+            for one in self.fragments
+            for node in one.root.walk()
+            if isinstance(node.source, Derived) and fragment.number in node.source.fragments
+        )
 
     @property
     def topics(self) -> tuple[str, ...]:
