@@ -124,7 +124,9 @@ def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:
     for name in topology.dashboards:
         dashboard = choose_dashboard(topology, name)
         fields = {
-            field.name: IndexField(name=field.name, type=field.type, counted=not field.many)
+            field.name: IndexField(
+                name=field.name, type=field.type, counted=field.type not in ("stored", "words"), many=field.many
+            )
             for field in fields_of(topology, topology.indexes[dashboard.index], plans)
         }
         try:

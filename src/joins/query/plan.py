@@ -348,7 +348,14 @@ class Plan:
             columns=columns,
             row_key=sink.row_key,
             salt_buckets=sink.salt_buckets,
+            nullable_key=self.nullable_key,
         )
+
+    @property
+    def nullable_key(self) -> tuple[str, ...]:
+        """The columns of the row key that may be NULL, in the key's order."""
+        nullable = {output.name for output in self.outputs if output.nullable}
+        return tuple(name for name in self.sink.row_key if name in nullable)
 
     def fingerprint(self) -> str:
         """Names what the state and the stored rows depend on.
@@ -361,7 +368,10 @@ class Plan:
             [_nameless(fragment.root), _meant(fragment.finish), _grouped(fragment.group), fragment.picks, fragment.tag]
             for fragment in self.fragments[:-1]
         ]
-        named = [STATE_FORMAT, _nameless(root), _meant(finish), asdict(self.sink), *([below] if below else [])]
+        # a key that may be NULL has other bytes: a run that went on would not find the rows that it has written
+        nullable = {"nullable_key": self.nullable_key} if self.nullable_key else {}
+        sink = {**asdict(self.sink), **nullable}
+        named = [STATE_FORMAT, _nameless(root), _meant(finish), sink, *([below] if below else [])]
         text = json.dumps(named, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
