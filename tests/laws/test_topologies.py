@@ -148,7 +148,8 @@ def check_everything(topology: Topology) -> None:
     check_pages(topology, plans)
     found = parts(topology, home=Path("home"), page_port=1)
     assert len({part.name for part in found}) == len({part.log for part in found}) == len(found)
-    assert [name for part in found for name in part.serves] == parts_of(topology)
+    pages = [f"dashboard {name}" for name in topology.dashboards][:1]
+    assert [name for part in found for name in part.serves] == [*parts_of(topology), *pages]
     assert sum(part.stage == "join" for part in found) <= (1 if topology.joins.isolation == "shared" else 99)
     for source in topology.sources.values():
         assert all(statement.startswith("GRANT ") for statement in grants(source))
