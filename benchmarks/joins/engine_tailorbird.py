@@ -67,7 +67,7 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
         assert found is not None, "a level reads a topic"
         return found
 
-    rows = kernel_flow(read, program_of(plan, settled))
+    rows = kernel_flow(read, program_of(plan, settled), plan)
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", str(scratch / "checkpoint"))
     counted: dict[int, int] = {}
     started, used = time.monotonic(), _cpu_seconds(spark)

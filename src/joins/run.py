@@ -18,7 +18,7 @@ from joins.process.file_state import checkpoint_folder, forget_state
 from joins.process.proc_tables import TableJoins, join_table
 from joins.process.spark_application import Application
 from joins.query.compiler import compile_plan
-from joins.query.sql import tables_of
+from joins.query.parser import tables_of
 from joins.stores.kafka_log import settle_letters
 from joins.stores.kafka_schemas import read_schemas
 

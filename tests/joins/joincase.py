@@ -265,6 +265,8 @@ class _Run:
     def _deliver(self, records: list[Logged]) -> None:
         """In batches: each partition in its order, the partitions progressing unevenly."""
         queues: dict[tuple[str, int], list[Logged]] = {}
+        if not records:  # a group of everything is there before anything has come
+            self.simulation.run_batch([], now_ms=self.now)
         for record in records:
             queues.setdefault((record.topic, record.partition), []).append(record)
         while queues:

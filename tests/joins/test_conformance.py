@@ -7,7 +7,7 @@ import json
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,11 @@ from joins.engine.spark_session import close_session, open_session
 from joins.engine.spark_steps import dataflow
 from joins.kernel.program import WEEK_MS, program_of
 from joins.query.plan import Node, Plan
-from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load
+from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, values_of
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
 from tests.integration.conftest import servers
+from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
 
@@ -66,10 +67,9 @@ def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: 
     assert not list(tmp_path.glob(".*.crc"))
 
 
-def batches_of(case: Case, chance: random.Random, count: int) -> Batches:
+def batches_of(case: Case, topics: Sequence[str], chance: random.Random, count: int) -> Batches:
     """The case's log, cut so that every partition goes on at its own pace."""
     ends: dict[tuple[str, int], int] = {}
-    topics = case.plan().topics
     records = [one for events in events_of(case) for one in log_of(case, events, ends) if one.topic in topics]
     batches: Batches = [[] for _ in range(count)]
     partitions = sorted({(record.topic, record.partition) for record in records})
@@ -139,11 +139,11 @@ Read = Callable[[tuple[str, ...]], DataFrame]
 
 
 def kernel(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
-    return kernel_flow(read, program_of(plan, settled, kafka=Brokers(servers()).java(), ends=ends))
+    return kernel_flow(read, program_of(plan, settled, kafka=Brokers(servers()).java(), ends=ends), plan)
 
 
 def python(plan: Plan, settled: Settled, read: Read, ends: Settled | None = None) -> DataFrame:
-    return dataflow(read(plan.topics), plan, settled, 2, Brokers(servers()), ends).select("k", "m")
+    return dataflow(read, plan, settled, 2, Brokers(servers()), ends).select("k", "m")
 
 
 def publish(batches: Batches) -> None:
@@ -174,7 +174,7 @@ def conforms(spark: SparkSession, engine: str, seed: int, folder: Path) -> bool:
     if not plan.last.steps:  # without a step the sink folds, not the engine
         return False
     chance = random.Random(seed)
-    batches = batches_of(case, chance, BATCHES[engine])
+    batches = batches_of(case, plan.topics, chance, BATCHES[engine])
     if marked:
         publish(batches)
     settled = {topic: {p: chance.choice([0, 3, 1000]) for p in range(2)} for topic in plan.topics}
@@ -195,6 +195,41 @@ def compare(spark: SparkSession, engine: str, seeds: Iterator[int], cases: int, 
 def test_engine_says_what_the_specification_says(spark: SparkSession, engine: str, tmp_path: Path) -> None:
     """Twenty random joins per engine: stars, chains, self-joins, inner and left, composite keys."""
     compare(spark, engine, iter(range(10**6)), 20, tmp_path)
+
+
+def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folder: Path) -> None:
+    """Plans of several parts in turn, each over a random history: its rows are told as the specification tells them."""
+    plans = list(group_plans().values())
+    for seed in seeds:
+        group, chance = plans[seed % len(plans)], random.Random(seed)
+        case = group.case(seed)
+        # markers are the router's, whatever is behind it
+        case = replace(case, history=[step for step in case.history if step[0] not in ("truncate", "snapshot")])
+        batches = batches_of(case, group.plan.topics, chance, BATCHES[engine])
+        settled = {topic: {p: chance.choice([0, 3, 1000]) for p in range(2)} for topic in group.plan.topics}
+        got = run(spark, partial(FLOWS[engine], group.plan, settled), batches, folder / str(seed))
+        expected = specified(group.plan, settled, batches)
+        assert meant(got) == meant(expected), f"{group.name}, seed {seed}\n{case.text()}"
+
+
+def meant(batches: list[Found]) -> list[list[object]]:
+    """Rows by their values: a double that an engine reads and writes again may have another text."""
+    return [[(k, op, p[:8], values_of(p) if op == ROW_PUT else p) for k, op, p in found] for found in batches]
+
+
+@pytest.mark.parametrize("engine", FLOWS)
+def test_engine_groups_as_the_specification_does(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+    """Groups over tables, joins and groups; groups that are joined, and unions."""
+    groups_conform(spark, engine, range(20), tmp_path)
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("engine", FLOWS)
+@pytest.mark.parametrize("first", range(1000, 5000, 1000))
+def test_engine_groups_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
+    """Seventy-five more per part, three hundred in all."""
+    groups_conform(spark, engine, range(first, first + 75), tmp_path)
 
 
 def passes_a_level(node: Node) -> bool:
@@ -330,8 +365,9 @@ def test_deleted_rows_are_remembered_for_a_time(
     ends: dict[tuple[str, int], int] = {}
     put, gone = (log_of(case, events, ends) for events in events_of(case))
     again = [replace(record, offset=9) for record in put]
-    levels = program_of(case.plan(), {}, kafka=Brokers(servers()).java(), tombstone_ms=tombstone_ms)
-    found = run(spark, lambda read: kernel_flow(read, levels), [put, gone, again], tmp_path)
+    plan = case.plan()
+    parts = program_of(plan, {}, kafka=Brokers(servers()).java(), tombstone_ms=tombstone_ms)
+    found = run(spark, lambda read: kernel_flow(read, parts, plan), [put, gone, again], tmp_path)
     assert [len(batch) for batch in found] == [1, 1, back]
 
 

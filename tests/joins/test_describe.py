@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from cdc.words.errors import UsageError
 from cdc.words.schema import Column, TableId, TableSchema
 from console.cli import app
-from joins.query.describe import svg_of_plan, text_of_plan
+from joins.query.describe import text_of_plan
+from joins.query.drawing import svg_of_plan
 from tests.joins.joincase import Case
 
 CASE = Case(

@@ -163,7 +163,7 @@ def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set
 def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
     """What `Router.java` says of them; markers, which read the log again, are left out."""
     topic, told = plan.topics[0], [set[Any]() for _ in (*records, 0)]
-    (level,) = program_of(plan, {}, ends={topic: {0: len(records) // 2}})
+    (part,) = program_of(plan, {}, ends={topic: {0: len(records) // 2}})
     wanted = []
     for offset, (key, value) in enumerate(records):
         if _marks(value):
@@ -171,7 +171,7 @@ def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, b
         else:
             wanted.append((topic, 0, offset, None if key is None else bytearray(key), bytearray(value)))
     log = spark.createDataFrame(wanted, "topic string, partition int, offset long, key binary, value binary")
-    for row in _step("Router", log.coalesce(1), with_conditions(level)).collect():
+    for row in _step("Router", log.coalesce(1), with_conditions(part.levels[0])).collect():
         message = load(bytes(row.k), bytes(row.m))
         if message.op == REFUSED:
             told[orjson.loads(message.p)[2]].add(REFUSED)

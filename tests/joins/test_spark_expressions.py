@@ -87,7 +87,7 @@ def messages(spark: SparkSession, case: Case) -> DataFrame:
 
 
 def as_spark_takes_it(type_: LogicalType, value: Canonical) -> Any:
-    return Decimal(value) if type_.kind == "uint64" and value is not None else native(type_, value)
+    return Decimal(str(value)) if type_.kind == "uint64" and value is not None else native(type_, value)
 
 
 def near(value: Any) -> Any:
@@ -102,7 +102,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
     plan = asked.plan()
     found = {
         values_of(bytes(row.p))[0]: values_of(bytes(row.p))
-        for row in finish(messages(spark, asked), plan).collect()
+        for row in finish(messages(spark, asked), plan.last, "table wide").collect()
         if row.op == ROW_PUT
     }
     types = [column.type for column in asked.schemas()[plan.last.root.captured.table_id].columns]
@@ -155,7 +155,10 @@ def test_times_are_durations(spark: SparkSession) -> None:
     times = ["99:00:00", "100:00:00.000001", "09:30:00", "-00:00:01.5", None, "soon", "9999999999:99:99", "-838:59:59"]
     rows = [(b"\xff" + text_of([n]), ROW_PUT, 1, payload([n, time], 5)) for n, time in enumerate(times)]
     made = spark.createDataFrame(rows, "k binary, op tinyint, v long, p binary")
-    found = {values_of(bytes(row.p))[1]: values_of(bytes(row.p))[2:] for row in finish(made, plan).collect()}
+    found = {
+        values_of(bytes(row.p))[1]: values_of(bytes(row.p))[2:]
+        for row in finish(made, plan.last, "table wide").collect()
+    }
     assert found == {
         "99:00:00": [False, False, False, "99:00:00", "-09:00:00"],
         "100:00:00.000001": [True, False, False, "100:00:00.000001", "-09:00:00"],
@@ -171,7 +174,7 @@ def test_times_are_durations(spark: SparkSession) -> None:
 def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
     """A dead letter with the row's key and the expression; guards and rows that WHERE hides tell nothing."""
     asked = case(", n / d AS q, CASE WHEN tiny <> 0 THEN n / tiny END AS g", "WHERE n < 100 OR n IS NULL")
-    rows = finish(messages(spark, asked), asked.plan()).collect()
+    rows = finish(messages(spark, asked), asked.plan().last, "table wide").collect()
     letters = [json.loads(bytes(row.p)) for row in rows if row.op == REFUSED]
     assert [(letter[0], letter[3]) for letter in letters] == [("table wide, row 4", "not computed: t.n / t.d")]
     gone = {bytes(row.k) for row in rows if row.op == ROW_GONE}

@@ -113,7 +113,7 @@ def through_spark(
                 live.pop(message.k, None)
         live.update((message.k, message.p) for message in messages if message.op == ROW_PUT)
 
-    rows = finished(flow(read), plan)
+    rows = finished(flow(read), plan, plan.last)
     writer = rows.writeStream.option("checkpointLocation", str(log.parent / "checkpoint")).foreachBatch(keep)
     writer.outputMode("append").trigger(availableNow=True).start().awaitTermination()
     assert all(k[0] == SINK for k in live)
@@ -135,8 +135,8 @@ def check(spark: SparkSession, name: str, engine: str, count: int, folder: Path)
 
     def flow(read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
         if engine == "jvm":
-            return kernel_flow(read, program_of(plan, {}))
-        return dataflow(read(plan.topics), plan, {}, 2).select("k", "m")
+            return kernel_flow(read, program_of(plan, {}), plan)
+        return dataflow(read, plan, {}, 2).select("k", "m")
 
     found = through_spark(spark, case, folder / "log", flow)
     wrong = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]

@@ -12,6 +12,7 @@ A *canonical value* is what the envelope's JSON carries, and every stage compare
     time                          "-12:30:00.25"                (no zone: a MySQL TIME is a duration)
     string, json                  str
     bytes                         base64 str
+    list<element>                 list of canonical values of the element, none of them NULL (what a query collects)
 
 SQL NULL is None in every kind. Sources: Debezium MySQL connector with `decimal.handling.mode=string`,
 `time.precision.mode=isostring`, `binary.handling.mode=base64`.
@@ -26,19 +27,32 @@ from typing import Literal
 Kind = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint64", "decimal", "float32", "float64",
     "date", "datetime", "timestamp", "time", "string", "json", "bytes",
+    "list",
 ]  # fmt: skip
-Canonical = bool | int | float | str | None
+Member = bool | int | float | str
+Canonical = Member | list[Member] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalType:
-    """A kind, with precision and scale where the kind is decimal."""
+    """A kind, with precision and scale where the kind is decimal, and the type of its members where it is a list.
+
+    No list holds lists, and no column of a source is one.
+    """
 
     kind: Kind
     precision: int = 0
     scale: int = 0
+    element: LogicalType | None = None
+
+    @property
+    def member(self) -> LogicalType:
+        """The type of each single value: of a list's members, else of the value itself."""
+        return self.element or self
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"list<{self.element}>"
         return f"decimal({self.precision},{self.scale})" if self.kind == "decimal" else self.kind
 
 
@@ -105,10 +119,18 @@ def from_mysql(column_type: str) -> LogicalType:
     raise ValueError(f"column type {column_type!r} has no logical type")
 
 
+def list_of(element: LogicalType) -> LogicalType:
+    """The type of lists of an element, which is no list itself."""
+    assert element.kind != "list", "a list of lists"
+    return LogicalType(kind="list", element=element)
+
+
 def parse_type(text: str) -> LogicalType:
     """Inverse of `str(LogicalType)`, as stored in layouts; ValueError for anything else."""
     if match := re.fullmatch(r"decimal\((\d+),(\d+)\)", text):
         return LogicalType(kind="decimal", precision=int(match[1]), scale=int(match[2]))
-    if text not in Kind.__args__ or text == "decimal":  # type: ignore[attr-defined]  # Literal's members
+    if match := re.fullmatch(r"list<([^<>]+)>", text):
+        return list_of(parse_type(match[1]))
+    if text not in Kind.__args__ or text in ("decimal", "list"):  # type: ignore[attr-defined]  # Literal's members
         raise ValueError(f"not a logical type: {text!r}")
     return LogicalType(kind=text)  # type: ignore[arg-type]  # checked on the line above

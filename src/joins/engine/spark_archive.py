@@ -94,7 +94,7 @@ def _join(session: SparkSession, folder: Path) -> None:
         found = stream.parquet(str(folder / "log"))
         return found.where(found.topic.isin(*wanted))
 
-    flow = finished(kernel_flow(read, program_of(plan, {})), plan)
+    flow = finished(kernel_flow(read, program_of(plan, {}), plan), plan, plan.last)
 
     def collect(rows: DataFrame, batch: int) -> None:
         rows.collect()

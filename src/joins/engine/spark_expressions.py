@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 
 from cdc.words.types import LogicalType
 from joins.query.expressions import escaped
-from joins.query.plan import Expression, Finish, Plan
+from joins.query.plan import SINK, Expression, Finish, Fragment
 from joins.query.value_types import family, spark_type
-from joins.steps.records import REFUSED, ROW_GONE, ROW_PUT
+from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 
 _BASE64 = "replace(base64(p), '\\r\\n', '')"  # Spark may break it into lines
 
@@ -69,16 +69,20 @@ def canonical(sql: str, type_: LogicalType) -> str:
     return f"coalesce({text}, 'null')"
 
 
-def finish(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Rows (k, op, v, p) at the sink → the same with computed values behind those of whole rows, and WHERE applied.
+def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
+    """Rows (k, op, v, p) at a fragment's outlet → the same with computed values behind those of whole rows, and WHERE
+    applied.
 
-    A whole row that does not satisfy WHERE becomes `ROW_GONE`. For each row in which an expression failed a `REFUSED`
-    row leaves beside it. Everything else passes. Called only where the plan has something to compute.
+    A whole row that does not satisfy WHERE becomes its end. For each row in which an expression failed a `REFUSED` row
+    leaves beside it, which calls the fragment as it is `named`. Everything else passes. Called only where the fragment
+    has something to compute.
     """
-    wanted, message = plan.last.finish, ["k", "op", "v", "p"]
-    values = f"IF(op = {ROW_PUT}, from_json(concat('[', decode(substring(p, 9), 'UTF-8'), ']'), 'array<string>'), NULL)"
+    put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
+    wanted, message = fragment.finish, ["k", "op", "v", "p"]
+    values = f"IF(op = {put}, from_json(concat('[', decode(substring(p, 9), 'UTF-8'), ']'), 'array<string>'), NULL)"
     where = "TRUE" if wanted.where is None else f"coalesce({wanted.where.sql}, FALSE)"
-    texts = [*(e.sql for e in wanted.computed), where, _reason(wanted, where)]
+    reason = _reason(wanted, where, put)
+    texts = [*(e.sql for e in wanted.computed), where, reason]
     used = [i for i in range(len(wanted.types)) if any(f"{{{i}}}" in text for text in texts)]
     names = [f"t{i}" for i in range(len(wanted.types))]
     computed = [f"e{j}" for j in range(len(wanted.computed))]
@@ -87,30 +91,34 @@ def finish(rows: DataFrame, plan: Plan) -> DataFrame:
     opened = opened.selectExpr(
         *message,
         *(f"{e.sql.format(*names)} AS {name}" for e, name in zip(wanted.computed, computed, strict=True)),
-        f"IF(op = {ROW_PUT}, {where.format(*names)}, NULL) AS holds",
-        f"{_reason(wanted, where).format(*names)} AS reason",
+        f"IF(op = {put}, {where.format(*names)}, NULL) AS holds",
+        f"{reason.format(*names)} AS reason",
     )
     behind = [canonical(name, e.type) for e, name in zip(wanted.computed, computed, strict=True)]
     whole = (
-        f"named_struct('k', k, 'op', CAST(CASE WHEN holds THEN {ROW_PUT} WHEN NOT holds THEN {ROW_GONE} ELSE op END"
+        f"named_struct('k', k, 'op', CAST(CASE WHEN holds THEN {put} WHEN NOT holds THEN {gone} ELSE op END"
         " AS TINYINT), 'v', v, 'p', CASE WHEN holds THEN concat(p, encode(behind, 'UTF-8')) WHEN NOT holds THEN X''"
         " ELSE p END)"
     )
-    reason = "substring(to_json(array(reason)), 2, length(to_json(array(reason))) - 2)"
-    about = f"to_json(array(concat('table {plan.sink.table}, row ', decode(substring(k, 2), 'UTF-8'))))"
-    letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
-    refused = f"named_struct('k', X'FF', 'op', CAST({REFUSED} AS TINYINT), 'v', v, 'p', encode({letter}, 'UTF-8'))"
     told = opened.selectExpr(*message, "holds", "reason", f"concat('', {', '.join(_commas(behind))}) AS behind")
-    return told.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {refused})))")
+    return told.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {_letter(named)})))")
+
+
+def _letter(named: str) -> str:
+    """SQL of the `REFUSED` row that tells `reason`."""
+    reason = "substring(to_json(array(reason)), 2, length(to_json(array(reason))) - 2)"
+    about = f"to_json(array(concat('{named}, row ', decode(substring(k, 2), 'UTF-8'))))"
+    letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
+    return f"named_struct('k', X'FF', 'op', CAST({REFUSED} AS TINYINT), 'v', v, 'p', encode({letter}, 'UTF-8'))"
 
 
 def _commas(texts: Sequence[str]) -> list[str]:
     return [part for text in texts for part in ("','", text)] or ["''"]
 
 
-def _reason(finish_: Finish, where: str) -> str:
+def _reason(finish_: Finish, where: str, put: int) -> str:
     """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; NULL where nothing did."""
-    reasons = [f"WHEN op <> {ROW_PUT} THEN NULL"]
+    reasons = [f"WHEN op <> {put} THEN NULL"]
     if finish_.where is not None:
         reasons += _failed(finish_.where)
         reasons.append(f"WHEN NOT {where} THEN NULL")

@@ -1,40 +1,60 @@
 """The plan's steps by the kernel in Java: DataFrames in and out, no row ever crosses to Python in between.
 
-A level of the tree is one keyed join (all its hops) and, where the level has stars, one assembling step. Every level
-reads the topics of its own tables, so that no fact travels through the steps of deeper levels.
+A level of a tree is one keyed join (all its hops) and, where the level has stars, one assembling step. Every level
+reads the topics of its own tables, so that no fact travels through the steps of deeper levels. A fragment's rows pass
+its expressions, then its group, and come to the one fragment that reads them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from joins.engine.spark_expressions import finish, predicate
-from joins.kernel.program import Level
-from joins.query.plan import Plan
+from joins.kernel.program import Level, Part
+from joins.query.plan import Fragment, Plan
 
 Read = Callable[[tuple[str, ...]], DataFrame]
 
 
-def kernel_flow(read: Read, levels: Sequence[Level]) -> DataFrame:
-    """Rows (k binary, m binary) of the result: `ROW_PUT`, `ROW_GONE`, `REFUSED`, `FLOOR`.
+def kernel_flow(read: Read, parts: Sequence[Part], plan: Plan) -> DataFrame:
+    """Rows (k binary, m binary) of the last fragment's whole rows, before its expressions: `ROW_PUT`, `ROW_GONE`,
+    `REFUSED`, `FLOOR`. `parts`: the plan's program.
 
     `read(topics)` gives the log's records of these topics: topic, partition, offset, key, value.
     """
+    done: list[DataFrame] = []  # per fragment, what the one that reads it hears
+    for fragment, part in zip(plan.fragments, parts, strict=True):
+        rows = _whole_rows(read, part.levels, done)
+        if fragment is plan.last:
+            return rows
+        rows = finished(rows, plan, fragment)
+        for step in part.steps:
+            rows = _step(step, rows, part.program)
+        done.append(rows)
+    raise AssertionError("a plan has a last fragment")
+
+
+def _whole_rows(read: Read, levels: Sequence[Level], done: Sequence[DataFrame]) -> DataFrame:
+    """What leaves a fragment's tree, level by level."""
     messages: DataFrame | None = None
     for level in levels:
+        come = [] if messages is None else [messages]
+        program = with_conditions(level)
         if level.topics:
-            program = with_conditions(level)
             routed = _step("Router", read(level.topics), program)
-            routed = _step("Latest", routed, program) if level.latest else routed
-            messages = routed if messages is None else messages.unionAll(routed)
-        assert messages is not None, "the lowest level reads the log"
+            come.append(_step("Latest", routed, program) if level.latest else routed)
+        come += [done[number] for number in level.rows]
+        if level.reread:
+            come.append(_step("Differ", reduce(DataFrame.unionAll, [done[n] for n in level.reread]), program))
+        messages = reduce(DataFrame.unionAll, come)
         for step in level.steps:
             messages = _step(step, messages, level.program)
-    assert messages is not None, "a plan has a level"
+    assert messages is not None, "a fragment has a level"
     return messages
 
 
@@ -44,18 +64,19 @@ def with_conditions(level: Level) -> str:
     return json.dumps({**json.loads(level.program), "conditions": conditions})
 
 
-def finished(rows: DataFrame, plan: Plan) -> DataFrame:
-    """Rows (k, m) of either engine with the plan's expressions and WHERE applied, rows (k, m) again."""
-    if plan.last.finish.plain:
+def finished(rows: DataFrame, plan: Plan, fragment: Fragment) -> DataFrame:
+    """Rows (k, m) of either engine with a fragment's expressions and WHERE applied, rows (k, m) again."""
+    if fragment.finish.plain:
         return rows
     opened = rows.selectExpr(
         "k",
         "CAST(conv(hex(substring(m, 1, 1)), 16, 10) AS TINYINT) AS op",
         "CAST(conv(hex(substring(m, 2, 8)), 16, 10) AS BIGINT) AS v",
-        "substring(m, 14) AS p",  # at the sink no message has an r
+        "substring(m, 14) AS p",  # at the outlet no message has an r
     )
     packed = "concat(unhex(lpad(hex(op), 2, '0')), unhex(lpad(hex(v), 16, '0')), X'00000000', p) AS m"
-    return finish(opened, plan).selectExpr("k", packed)
+    named = f"table {plan.sink.table}" + ("" if fragment is plan.last else f", part {fragment.number + 1}")
+    return finish(opened, fragment, named).selectExpr("k", packed)
 
 
 def _step(name: str, rows: DataFrame, program: str) -> DataFrame:

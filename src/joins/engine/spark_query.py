@@ -31,8 +31,8 @@ from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
-from joins.engine.spark_steps import dataflow
-from joins.kernel.program import Level, Settled, program_of
+from joins.engine.spark_steps import dataflow, readers
+from joins.kernel.program import Part, Settled, program_of
 from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.steps.sink import Report
@@ -68,11 +68,11 @@ def start_query(
     properties of Java's clients of `servers`, secrets not among them. `ends` and `tombstone_ms` as in
     `program_of`.
     """
-    levels: tuple[Level, ...] = ()
+    parts: tuple[Part, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors
-        levels = program_of(plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
-    sources = sum(1 for level in levels if level.topics) or 1
+        parts = program_of(plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
+    sources = sum(1 for part in parts for level in part.levels if level.topics) or readers(plan)
 
     def read(topics: tuple[str, ...]) -> DataFrame:
         return (
@@ -89,11 +89,8 @@ def start_query(
             .load()
         )
 
-    if levels:
-        rows = kernel_flow(read, levels)
-    else:
-        rows = dataflow(read(plan.topics), plan, settled, partitions, servers, ends)
-    rows = finished(rows.select("k", "m"), plan)
+    rows = kernel_flow(read, parts, plan) if parts else dataflow(read, plan, settled, partitions, servers, ends)
+    rows = finished(rows.select("k", "m"), plan, plan.last)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
 

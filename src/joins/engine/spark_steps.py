@@ -1,4 +1,5 @@
-"""The plan's steps as operators of Spark: routing, then one stateful operator per stage, all on opaque messages.
+"""The plan's steps as operators of Spark, all on opaque messages: per fragment routing, then one stateful operator per
+stage; behind a fragment's expressions two for its groups.
 
 Every operator takes and gives rows (bucket, k, m): a message of `joins.steps.records`. So no column is converted
 between Python and the JVM more than once, and one operator serves all steps of a stage. What an operator has nothing to
@@ -8,34 +9,36 @@ do with passes through it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import islice
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from cdc.words.brokers import Brokers
 from cdc.words.errors import UsageError
-from joins.engine.buckets import bucket_numbers, bucket_of
+from joins.engine.buckets import bucket_numbers
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
-from joins.query.plan import SINK, Assemble, Expression, KeyedJoin, Node, Plan, Step
-from joins.steps.records import Message, RefusedRecord, dump, load
+from joins.engine.spark_kernel import finished
+from joins.engine.spark_processor import CHUNK, Grouped, Reread, Stage, StepProcessor, bucket_at
+from joins.query.plan import Derived, Expression, Fragment, Node, Plan, PlanSource
+from joins.steps.contributions import combined
+from joins.steps.differ import differs_of
+from joins.steps.records import FLOOR, PARTIAL, REFUSED, Message, RefusedRecord, dump, load, picked
 from joins.steps.route import Changed, LogReader, Router, Settled
-from joins.steps.state import assemble_step, dump_star, joined_in, load_star
 from joins.steps.truncation import mended
 from joins.stores.kafka_log import past
 
 MESSAGES = "bucket int, k binary, m binary"
 _ARROW = pa.schema([("bucket", pa.int32()), ("k", pa.binary()), ("m", pa.binary())])
-_CHUNK = 10_000
 NOWHERE = Brokers("")  # of a log without markers, which nobody reads again
+Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def dataflow(
-    changes: DataFrame,
+    read: Callable[[tuple[str, ...]], DataFrame],
     plan: Plan,
     settled: Settled,
     partitions: int,
@@ -44,55 +47,156 @@ def dataflow(
 ) -> DataFrame:
     """Rows of Kafka's source (topic, partition, offset, key, value) → whole rows and notices, as messages.
 
+    `read(topics)` gives those of some topics; it is called once for each fragment that reads tables (`readers`).
     `servers` of the log, which markers read again; `settled` and `ends` as in `joins.steps.route`. The result's
     `bucket` has no meaning. Called once per start; the number of partitions is frozen in the checkpoint.
     """
     if unordered := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
-    log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
-    if filtered(plan.nodes()):
-        reads = without_hidden(log.mapInArrow(_reading(plan, settled, ends, servers), READS), plan.nodes())
-        routed = reads.mapInArrow(_telling(plan, numbers), MESSAGES)
-    else:
-        routed = log.mapInArrow(_routing(plan, settled, ends, numbers, servers), MESSAGES)
-    for stage in sorted({step.stage for step in plan.last.steps}):
-        steps = {step.number: step for step in plan.last.steps if step.stage == stage}
-        processor = StepProcessor(steps, numbers)
-        routed = routed.groupBy("bucket").transformWithStateInPandas(processor, MESSAGES, "Append", "None")
-    return routed
+    arrived: dict[int, list[DataFrame]] = {fragment.number: [] for fragment in plan.fragments}
+    heard: frozenset[str] = frozenset()
+    for fragment in plan.fragments:
+        come = arrived[fragment.number]
+        if topics := topics_of(fragment):
+            reading = _Reading(plan, fragment, settled, ends, servers, heard)
+            come.append(_routed(read(topics), reading, partitions, numbers))
+            heard |= {*topics}
+        rows = _joined(reduce(DataFrame.unionAll, come), fragment, numbers)
+        if fragment is plan.last:
+            return rows
+        rows = _bucketed(finished(rows.select("k", "m"), plan, fragment), numbers)
+        if (group := fragment.group) is not None:
+            rows = _through(rows, {group.differ: group}, numbers)
+            rows = _through(rows, {group.number: Grouped(group, fragment.target, plan.sink.table)}, numbers)
+        elif fragment.picks is not None or fragment.tag is not None:
+            rows = rows.mapInArrow(_picking(fragment, numbers), MESSAGES)
+        arrived[plan.reader(fragment).number].append(rows)
+    raise AssertionError("a plan has a last fragment")
 
 
-def _bucket(k: bytes, numbers: tuple[int, ...]) -> int:
-    return numbers[0] if k[0] == SINK else bucket_of(k.decode("latin-1"), numbers)
+def topics_of(fragment: Fragment) -> tuple[str, ...]:
+    """The topics that a fragment reads, each once, sorted."""
+    sources = (node.source for node in fragment.root.walk())
+    return tuple(sorted({source.topic for source in sources if isinstance(source, PlanSource)}))
+
+
+def readers(plan: Plan) -> int:
+    """How many fragments read the log, each by itself."""
+    return sum(1 for fragment in plan.fragments if topics_of(fragment))
+
+
+def _joined(rows: DataFrame, fragment: Fragment, numbers: tuple[int, ...]) -> DataFrame:
+    """Messages through the stateful steps of a fragment's tree, stage by stage."""
+    if differs := differs_of(fragment):
+        rows = _through(rows, {number: Reread(*where) for number, where in differs.items()}, numbers)
+    for stage in sorted({step.stage for step in fragment.steps}):
+        rows = _through(rows, {step.number: step for step in fragment.steps if step.stage == stage}, numbers)
+    return rows
+
+
+def _through(rows: DataFrame, stage: Stage, numbers: tuple[int, ...]) -> DataFrame:
+    processor = StepProcessor(stage, numbers)
+    return rows.groupBy("bucket").transformWithStateInPandas(processor, MESSAGES, "Append", "None")
+
+
+def _bucketed(rows: DataFrame, numbers: tuple[int, ...]) -> DataFrame:
+    """Rows (k, m) with their buckets: `bucket_at` in Spark's SQL."""
+    place = f"CAST(crc32(encode(decode(k, 'ISO-8859-1'), 'UTF-8')) % {len(numbers)} AS INT) + 1"
+    found = f"element_at(array({', '.join(map(str, numbers))}), {place})"
+    return rows.selectExpr(f"IF(substring(k, 1, 1) = X'FF', {numbers[0]}, {found}) AS bucket", "k", "m")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a fragment reads of the log, and what is known of that; `heard`: topics of which others tell the notices."""
+
+    plan: Plan
+    fragment: Fragment
+    settled: Settled
+    ends: Settled | None
+    servers: Brokers
+    heard: frozenset[str]
+
+    def router(self) -> Router:
+        """What makes messages of changes."""
+        return Router(self.fragment, _in_spark)
+
+    def beginnings(self) -> list[Message]:
+        """What leaves whatever is read: groups that are always there begin where the first of their tables is read."""
+        found: list[Message] = []
+        for fragment in self.plan.fragments:
+            first = min(one.number for one in _below(self.plan, fragment) if topics_of(one))
+            if fragment.group is not None and first == self.fragment.number:
+                found += combined(fragment.group, ())
+        return found
+
+    def changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Message], list[Changed]]]:
+        """Notices and changes of the log's records, a batch or a chunk at a time."""
+        reader = LogReader(self.plan, self.settled, self.ends)
+        yield self.beginnings(), []
+        for batch in batches:
+            changed: list[Changed] = []
+            notices: list[Message] = []
+            for topic, partition, offset, key, value in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                found = reader.read(topic, partition, offset, key, value)
+                if isinstance(found, Changed):
+                    changed.append(found)
+                elif isinstance(found, RefusedRecord):
+                    notices += [found.message()] if topic not in self.heard else []
+                elif found is not None:  # it may stand for very many changes
+                    before = partial(past, self.servers, topic, partition, offset)
+                    for some in _chunks(mended(reader, found, before)):
+                        yield [], some
+            yield notices, changed
+
+
+def _below(plan: Plan, fragment: Fragment) -> Iterator[Fragment]:
+    """A fragment and those whose rows come to it."""
+    yield fragment
+    for node in fragment.root.walk():
+        if isinstance(node.source, Derived):
+            for number in node.source.fragments:
+                yield from _below(plan, plan.fragments[number])
+
+
+def _chunks(changes: Iterator[Changed]) -> Iterator[list[Changed]]:
+    while some := list(islice(changes, CHUNK)):
+        yield some
 
 
 def _in_spark(condition: Expression, node: Node, rows: Any) -> list[bool]:
     raise AssertionError(f"{node.alias}: filters are evaluated by Spark")
 
 
-def _routing(
-    plan: Plan, settled: Settled, ends: Settled | None, numbers: tuple[int, ...], servers: Brokers
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Records of the log → messages, of a plan without filters."""
+def _routed(changes: DataFrame, reading: _Reading, partitions: int, numbers: tuple[int, ...]) -> DataFrame:
+    """Records of the log → messages."""
+    log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
+    nodes = reading.router().nodes
+    if filtered(nodes):
+        reads = without_hidden(log.mapInArrow(_reads(reading), READS), nodes)
+        return reads.mapInArrow(_telling(reading, numbers), MESSAGES)
+    return log.mapInArrow(_routing(reading, numbers), MESSAGES)
+
+
+def _routing(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
+    """Records of the log → messages, of nodes without filters."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        router = Router(plan, _in_spark)
-        for notices, changes in _changes(batches, LogReader(plan, settled, ends), servers):
-            yield _arrow([*notices, *router.route(changes)], numbers)
+        router = reading.router()
+        for notices, changes in reading.changes(batches):
+            yield _stored([dump(message) for message in (*notices, *router.route(changes))], numbers)
 
     return route
 
 
-def _reading(
-    plan: Plan, settled: Settled, ends: Settled | None, servers: Brokers
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reads(reading: _Reading) -> Batches:
     """Records of the log → `READS`: messages, and what the nodes with filters read."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        router = Router(plan, _in_spark)
+        router = reading.router()
         those = filtered(router.nodes)
-        for notices, changes in _changes(batches, LogReader(plan, settled, ends), servers):
+        for notices, changes in reading.changes(batches):
             found = [one for change in changes for one in router.reads(change)]
             ready = [message for one in found if one.node not in those for message in router.tell(one)]
             yield to_arrow([*notices, *ready], [one for one in found if one.node in those])
@@ -100,11 +204,11 @@ def _reading(
     return read
 
 
-def _telling(plan: Plan, numbers: tuple[int, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _telling(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
     """`READS` without hidden rows → messages."""
 
     def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        router = Router(plan, _in_spark)
+        router = reading.router()
         for batch in batches:
             ready, reads = from_arrow(batch)
             told = [dump(message) for read in reads for message in router.tell(read)]
@@ -113,110 +217,22 @@ def _telling(plan: Plan, numbers: tuple[int, ...]) -> Callable[[Iterable[pa.Reco
     return tell
 
 
-def _changes(
-    batches: Iterable[pa.RecordBatch], reader: LogReader, servers: Brokers
-) -> Iterator[tuple[list[Message], list[Changed]]]:
-    """Notices and changes of the log's records, a batch or a chunk at a time."""
-    for batch in batches:
-        changed: list[Changed] = []
-        notices: list[Message] = []
-        for topic, partition, offset, key, value in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-            found = reader.read(topic, partition, offset, key, value)
-            if isinstance(found, Changed):
-                changed.append(found)
-            elif isinstance(found, RefusedRecord):
-                notices.append(found.message())
-            elif found is not None:  # it may stand for very many changes
-                for some in _chunks(mended(reader, found, partial(past, servers, topic, partition, offset))):
-                    yield [], some
-        yield notices, changed
+def _picking(fragment: Fragment, numbers: tuple[int, ...]) -> Batches:
+    """A fragment's rows as the one that reads them knows them; notices pass."""
 
+    def pick(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            messages = [load(k, m) for k, m in zip(*(batch[name].to_pylist() for name in ("k", "m")), strict=True)]
+            told = [
+                message if message.op in (REFUSED, FLOOR, PARTIAL) else picked(message, fragment.picks, fragment.tag)
+                for message in messages
+            ]
+            yield _stored([dump(message) for message in told], numbers)
 
-def _chunks(changes: Iterator[Changed]) -> Iterator[list[Changed]]:
-    while some := list(islice(changes, _CHUNK)):
-        yield some
-
-
-def _arrow(messages: list[Message], numbers: tuple[int, ...]) -> pa.RecordBatch:
-    return _stored([dump(message) for message in messages], numbers)
+    return pick
 
 
 def _stored(messages: list[tuple[bytes, bytes]], numbers: tuple[int, ...]) -> pa.RecordBatch:
-    buckets = pa.array([_bucket(k, numbers) for k, _ in messages], pa.int32())
+    buckets = pa.array([bucket_at(k, numbers) for k, _ in messages], pa.int32())
     columns = [pa.array([message[i] for message in messages], pa.binary()) for i in range(2)]
     return pa.RecordBatch.from_arrays([buckets, *columns], schema=_ARROW)
-
-
-class StepProcessor(StatefulProcessor):
-    """The steps of one stage, for every key of a bucket; a key's state is one value of a map."""
-
-    def __init__(self, steps: dict[int, Step], numbers: tuple[int, ...]) -> None:
-        self.steps, self.numbers = steps, numbers
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.states = handle.getMapState("states", "k binary", "state binary")
-
-    def close(self) -> None:
-        pass
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
-        groups: dict[bytes, list[Message]] = {}
-        passing: list[Message] = []
-        for frame in rows:
-            for k, m in zip(frame["k"], frame["m"], strict=True):
-                message = load(bytes(k), bytes(m))
-                if message.k[0] in self.steps:
-                    groups.setdefault(message.k, []).append(message)
-                else:
-                    passing.append(message)
-        yield from _frames(self._outputs(groups, passing), self.numbers)
-
-    def _outputs(self, groups: dict[bytes, list[Message]], passing: list[Message]) -> Iterator[Message]:
-        yield from passing
-        for k, messages in groups.items():
-            match self.steps[k[0]]:
-                case KeyedJoin() as step:
-                    yield from joined_in(step, k, messages, self._get, self._set)
-                case Assemble() as step:
-                    yield from self._assembled(step, k, messages)
-                case step:
-                    raise AssertionError(f"no step {type(step).__name__}")
-
-    def _assembled(self, step: Assemble, k: bytes, messages: list[Message]) -> Iterable[Message]:
-        before = self._get(k)
-        star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
-        if (after := None if star is None else dump_star(star)) != before:
-            self._set(k, after)
-        return told
-
-    def _get(self, k: bytes) -> bytes | None:
-        found = self.states.getValue((bytearray(k),))
-        return None if found is None else bytes(found[0])
-
-    def _set(self, k: bytes, value: bytes | None) -> None:
-        if value is None:
-            self.states.removeKey((bytearray(k),))
-        else:
-            self.states.updateValue((bytearray(k),), (bytearray(value),))
-
-
-def _frames(messages: Iterable[Message], numbers: tuple[int, ...]) -> Iterator[pd.DataFrame]:
-    """Frames of at most a chunk of rows, so that a hot key's many rows never stand in memory at once."""
-    chunk: list[Message] = []
-    for message in messages:
-        chunk.append(message)
-        if len(chunk) == _CHUNK:
-            yield _frame(chunk, numbers)
-            chunk = []
-    if chunk:
-        yield _frame(chunk, numbers)
-
-
-def _frame(messages: list[Message], numbers: tuple[int, ...]) -> pd.DataFrame:
-    stored = [dump(message) for message in messages]
-    columns = {
-        "bucket": [_bucket(message.k, numbers) for message in messages],
-        "k": [k for k, _ in stored],
-        "m": [m for _, m in stored],
-    }
-    return pd.DataFrame(columns, columns=["bucket", "k", "m"]).astype({"bucket": "int32"})

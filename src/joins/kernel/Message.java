@@ -19,10 +19,13 @@ public final class Message {
   static final byte PUT = 2, MOVED = 3, GONE = 4, NEW = 10, SURE = 11, LOST = 12; // a row that points at a key
   static final byte PART = 5; // of a star's row
   static final byte ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, FLOOR = 9; // to the sink
+  static final byte PARTIAL = 13; // what a group's rows have changed in one place
+  static final byte ADDED = 14, TAKEN = 15; // what a row contributes to a group, on its way to `Combine`
   static final byte SINK = (byte) 0xFF, STAR = (byte) 0x80;
   static final byte[] NONE = new byte[0];
-  private static final int VERSION = 1, LENGTH = 9, ROW = 13; // where each begins
-  private static final int TIME = 8; // a payload's first bytes
+  private static final int VERSION = 1, LENGTH = 9; // where each begins
+  static final int ROW = 13; // a payload, where a message has no row's name
+  static final int TIME = 8; // a payload's first bytes
 
   static Encoder<Tuple2<byte[], byte[]>> encoder() {
     return Encoders.tuple(Encoders.BINARY(), Encoders.BINARY());
@@ -53,6 +56,11 @@ public final class Message {
 
   static byte[] payload(byte[] message) {
     return Arrays.copyOfRange(message, payloadAt(message), message.length);
+  }
+
+  /** The milliseconds of a payload, of a message without a row's name. */
+  static long time(byte[] message) {
+    return ByteBuffer.wrap(message).getLong(ROW);
   }
 
   private static int payloadAt(byte[] message) {

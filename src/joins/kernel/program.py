@@ -1,18 +1,21 @@
-"""A plan → the kernel's program: what each level of the tree reads and does, as JSON.
+"""A plan → the kernel's program: what each level of its fragments' trees reads and does, as JSON.
 
 A node's height is 0 where it joins nothing, else one more than its highest child's. All hops of one height are served
 by one keyed join, grouped by (hop, key); the rows of nodes with two hops or more (stars) are assembled behind it. A
 leaf is read where its parent's hop is, every other node at its own height; what is meant for a level further up passes.
+Rows of other fragments come in at the level of the node that reads them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from joins.query.plan import SINK, STAR, Assemble, Hop, Node, Plan, PlanSource
+from cdc.words.types import LogicalType
+from joins.query.group import Bag
+from joins.query.plan import STAR, Assemble, Fragment, Hop, Node, Plan, PlanSource
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
@@ -23,10 +26,16 @@ STEPS = {"hops": "KeyedJoin", "stars": "Assemble"}
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
+# What rows of other fragments, and rows to be grouped, pass behind the levels.
+GROUPED = ("Differ", "Combine", "Aggregate")
+RENAMED = "Project"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
     """What one level reads (`topics`, some through `latest`) and which `steps` it has; `program` says the rest.
 
+    `rows`: the fragments whose rows come in as they are; `reread`: those whose rows a node reads as a table's changes.
     `filters`: the nodes that it reads by a condition; the program's `conditions` are theirs, in this order.
     """
 
@@ -35,6 +44,17 @@ class Level:
     steps: tuple[str, ...]
     program: str
     filters: tuple[Node, ...]
+    rows: tuple[int, ...] = ()
+    reread: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One fragment: its levels, lowest first, and the steps behind its expressions, which `program` tells the rest."""
+
+    levels: tuple[Level, ...]
+    steps: tuple[str, ...]
+    program: str
 
 
 def program_of(
@@ -45,17 +65,14 @@ def program_of(
     ends: Settled | None = None,
     floors: Floors | None = None,
     tombstone_ms: int = WEEK_MS,
-) -> tuple[Level, ...]:
-    """The levels, lowest first. `settled` and `ends` as in `joins.steps.route`: topic → partition → offset; `kafka`:
-    the properties of a client of the log, which markers read again (a program stands in Spark's plans: no secret is in
-    it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted rows for
-    `tombstone_ms`.
+) -> tuple[Part, ...]:
+    """The fragments' programs, in the plan's order. `settled` and `ends` as in `joins.steps.route`: topic → partition →
+    offset; `kafka`: the properties of a client of the log, which markers read again (a program stands in Spark's plans:
+    no secret is in it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted
+    rows for `tombstone_ms`.
     """
-    places = list(_walk(plan.last.root, None))
-    stars = {step.of: step.number & ~STAR for step in plan.last.steps if isinstance(step, Assemble)}
-    highest = max(1, _height(plan.last.root))
     log = _Log(kafka=kafka or {}, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms)
-    return tuple(_level(height, places, stars, log) for height in range(1, highest + 1))
+    return tuple(_part(fragment, plan.sink.table, log) for fragment in plan.fragments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +82,18 @@ class _Log:
     ends: Settled
     floors: Floors
     tombstone_ms: int
+
+
+def _part(fragment: Fragment, table: str, log: _Log) -> Part:
+    highest = max(1, _height(fragment.root))
+    steps: tuple[str, ...] = GROUPED if fragment.group else ()
+    if fragment.picks is not None or fragment.tag is not None:
+        steps = (RENAMED,)
+    return Part(
+        levels=tuple(_level(height, fragment, log) for height in range(1, highest + 1)),
+        steps=steps,
+        program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment)),
+    )
 
 
 def _height(node: Node) -> int:
@@ -77,39 +106,69 @@ def _walk(node: Node, above: tuple[Node, Hop] | None) -> Iterator[tuple[Node, tu
         yield from _walk(hop.child, (node, hop))
 
 
-def _level(
-    height: int, places: Sequence[tuple[Node, tuple[Node, Hop] | None]], numbers: Mapping[str, int], log: _Log
-) -> Level:
-    sources: dict[str, dict[str, Any]] = {}
-    filters: list[Node] = []
-    hops: list[dict[str, Any]] = []
-    stars: list[dict[str, Any]] = []
-    for node, above in places:
-        target = SINK if above is None else above[1].number
+def _level(height: int, fragment: Fragment, log: _Log) -> Level:
+    made = _Made()
+    numbers = {step.of: step.number & ~STAR for step in fragment.steps if isinstance(step, Assemble)}
+    for node, above in _walk(fragment.root, None):
+        target = fragment.outlet if above is None else above[1].number
         at = _height(node) or (1 if above is None else _height(above[0]))
         if at != height:
             continue
-        topic = node.captured.topic
-        source = sources.setdefault(topic, _source(node.captured, log))
-        source["nodes"].append({**_reader(node, target), **_condition(node, len(filters))})
-        filters += [node] if node.filter is not None else []
+        made.read(node, target, log)
         star = numbers.get(node.alias, -1)
         if star >= 0:
             widths, inner = [hop.child.width for hop in node.hops], [hop.inner for hop in node.hops]
-            stars.append({"star": star, "of": node.alias, "widths": widths, "inner": inner, "target": target})
+            made.stars.append({"star": star, "of": node.alias, "widths": widths, "inner": inner, "target": target})
         for part, hop in enumerate(node.hops):
             one = {"hop": hop.number, "star": star, "part": part, "target": target}
-            hops.append({**one, "inner": hop.inner, "width": hop.child.width})
-    own = {"sources": list(sources.values()), "hops": hops, "stars": stars}
-    program = json.dumps({"kafka": dict(log.kafka), "tombstone_ms": log.tombstone_ms, **own})
-    unordered = any(source["latest"] for source in sources.values())
-    return Level(
-        topics=tuple(sorted(sources)),
-        latest=unordered,
-        steps=tuple(step for kind, step in STEPS.items() if own[kind]),
-        program=program,
-        filters=tuple(filters),
-    )
+            made.hops.append({**one, "inner": hop.inner, "width": hop.child.width})
+    return made.level(log)
+
+
+class _Made:
+    """A level while its nodes are walked."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, dict[str, Any]] = {}
+        self.filters: list[Node] = []
+        self.hops: list[dict[str, Any]] = []
+        self.stars: list[dict[str, Any]] = []
+        self.differs: list[dict[str, Any]] = []
+        self.rows: list[int] = []
+        self.reread: list[int] = []
+
+    def read(self, node: Node, target: int, log: _Log) -> None:
+        """Have a node read what it reads."""
+        condition = _condition(node, len(self.filters))
+        self.filters += [node] if node.filter is not None else []
+        if isinstance(node.source, PlanSource):
+            source = self.sources.setdefault(node.source.topic, _source(node.source, log))
+            numbers = [node.source.columns.index(name) for name in node.columns]
+            source["nodes"].append({**_reader(node, numbers, target), **condition})
+        elif node.source.differ is None:
+            assert node.filter is None, "a node whose rows come in as they are has no filter"
+            self.rows += node.source.fragments
+        else:
+            reader = {**_reader(node, list(range(len(node.columns))), target), **condition}
+            self.differs.append({"differ": node.source.differ, "node": reader})
+            self.reread += node.source.fragments
+
+    def level(self, log: _Log) -> Level:
+        """What they make."""
+        own: dict[str, Any] = {"sources": list(self.sources.values()), "hops": self.hops, "stars": self.stars}
+        if self.differs:
+            own["differs"] = self.differs
+        program = json.dumps({"kafka": dict(log.kafka), "tombstone_ms": log.tombstone_ms, **own})
+        unordered = any(source["latest"] for source in self.sources.values())
+        return Level(
+            topics=tuple(sorted(self.sources)),
+            latest=unordered,
+            steps=tuple(step for kind, step in STEPS.items() if own[kind]),
+            program=program,
+            filters=tuple(self.filters),
+            rows=tuple(self.rows),
+            reread=tuple(self.reread),
+        )
 
 
 def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
@@ -117,7 +176,7 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
     return {
         "topic": source.topic,
         "columns": list(source.columns),
-        "types": [[type_.kind, type_.precision, type_.scale] for type_ in source.types],
+        "types": [_type(type_) for type_ in source.types],
         "defaults": [text_of([default]).decode() for default in source.defaults],
         "ends": log.ends.get(source.topic, {}),
         "key": [source.columns.index(name) for name in source.key],
@@ -128,9 +187,12 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
     }
 
 
-def _reader(node: Node, target: int) -> dict[str, Any]:
-    """How a node reads its table."""
-    numbers = [node.captured.columns.index(name) for name in node.columns]
+def _type(type_: LogicalType) -> list[Any]:
+    return [type_.kind, type_.precision, type_.scale]
+
+
+def _reader(node: Node, numbers: list[int], target: int) -> dict[str, Any]:
+    """How a node reads rows in which its columns have these numbers."""
     return {
         "columns": numbers,
         "id": [numbers[index] for index in node.id_columns],
@@ -146,3 +208,35 @@ def _condition(node: Node, number: int) -> dict[str, Any]:
         return {"condition": -1, "uses": []}
     uses = [index for index in range(len(node.columns)) if f"{{{index}}}" in node.filter.sql]
     return {"condition": number, "uses": uses}
+
+
+def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
+    """What becomes of a fragment's rows in groups."""
+    group = fragment.group
+    assert group is not None
+    described = {
+        "number": group.number,
+        "target": fragment.target,
+        "table": table,
+        "keys": list(group.keys),
+        "key_types": [_type(type_) for type_ in group.key_types],
+        "arguments": list(group.arguments),
+        "totals": [{"argument": total.argument, "type": _type(total.type)} for total in group.totals],
+        "bags": [_bag(bag) for bag in group.bags],
+        "results": [{"function": r.function, "of": r.of, "type": _type(r.type), "text": r.text} for r in group.results],
+        "always": group.always,
+    }
+    return {"differs": [{"differ": group.differ, "group": described}], "conditions": []}
+
+
+def _bag(bag: Bag) -> dict[str, Any]:
+    types = [_type(type_) for type_ in bag.types]
+    return {
+        "arguments": list(bag.arguments), "types": types, "needed": bag.needed, "descending": list(bag.descending)
+    }  # fmt: skip
+
+
+def _renamed(fragment: Fragment) -> dict[str, Any]:
+    """Which of its values a fragment's rows keep, and what stands in front of their names."""
+    picks = None if fragment.picks is None else list(fragment.picks)
+    return {"target": fragment.target, "picks": picks, "tag": fragment.tag}

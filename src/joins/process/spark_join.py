@@ -26,8 +26,8 @@ from joins.process.spark_application import Application
 from joins.process.targets import target_of
 from joins.query.compiler import compile_plan
 from joins.query.drift import drifts
+from joins.query.parser import tables_of
 from joins.query.plan import Plan
-from joins.query.sql import tables_of
 from joins.steps.cuts import merged
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch

@@ -1,16 +1,12 @@
-"""A plan for people and tools: as text, as JSON values, and as a drawing (SVG)."""
+"""A plan for people and tools: as text, and as JSON values (`joins.query.drawing` draws it)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
-from xml.sax.saxutils import escape
 
-from joins.query.plan import Hop, KeyedJoin, Node, Plan, Step
-
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 250, 86, 70, 26, 20
-_LETTERS = 38
+from joins.query.group import Grouping
+from joins.query.plan import Derived, Fragment, Hop, KeyedJoin, Node, Pair, Plan, Step
 
 
 def condition_of(node: Node, hop: Hop) -> str:
@@ -20,7 +16,50 @@ def condition_of(node: Node, hop: Hop) -> str:
     return " AND ".join(f"{child.alias}.{child.columns[c]} = {node.alias}.{node.columns[n]}" for c, n in pairs)
 
 
-def _role(step: Step, plan: Plan) -> str:
+def key_of(fragment: Fragment, group: Grouping) -> str:
+    """What a fragment's rows are grouped by."""
+    origins = {output.index: output.origin for output in fragment.finish.outputs}
+    return ", ".join(origins[index] for index in group.keys)
+
+
+def read_by(plan: Plan, node: Node) -> str:
+    """What a node reads, and which columns of it."""
+    if not isinstance(node.source, Derived):
+        return f"{node.of} ({', '.join(node.columns)})"
+    rows = _rows(plan, node.source)
+    return f"{rows} ({', '.join(node.columns)})" if node.alias else rows
+
+
+def _rows(plan: Plan, source: Derived) -> str:
+    """The rows of fragments by the numbers under which they are told, those that only pass on others' by theirs."""
+    told = [fragment.number for fragment in _told(plan)]
+    numbers = [told.index(_first(plan, number)) + 1 for number in source.fragments]
+    return "rows " + " and ".join(map(str, numbers))
+
+
+def _first(plan: Plan, number: int) -> int:
+    fragment = plan.fragments[number]
+    root = fragment.root
+    if isinstance(root, Node) and isinstance(root.source, Derived) and _passes(fragment):
+        return _first(plan, root.source.fragments[0])
+    return number
+
+
+def _passes(fragment: Fragment) -> bool:
+    """Whether a fragment adds nothing to the rows of one that it reads."""
+    root = fragment.root
+    if not isinstance(root, Node) or not isinstance(root.source, Derived):
+        return False
+    if len(root.source.fragments) > 1 or root.source.differ is not None:
+        return False
+    return not fragment.steps and fragment.finish.plain and fragment.group is None
+
+
+def _told(plan: Plan) -> list[Fragment]:
+    return [fragment for fragment in plan.fragments if fragment is plan.last or not _passes(fragment)]
+
+
+def _role(step: Step, fragment: Fragment) -> str:
     if isinstance(step, KeyedJoin):
         kind = "JOIN" if step.inner else "LEFT JOIN"
         kept = f"the rows of {step.of}" if step.star is None else f"which rows of {step.of} point where"
@@ -28,26 +67,91 @@ def _role(step: Step, plan: Plan) -> str:
     return f"assemble: whole rows of {step.of} from {len(step.widths)} parts; keeps them, by row"
 
 
+def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
+    """What the two steps of a group keep."""
+    yield f"differ {group.differ}: what each row of {fragment.root.alias or 'these'} has contributed; keeps it, by row"
+    kept = ["how many rows"]
+    kept += [f"the sum of argument {total.argument + 1}" for total in group.totals]
+    kept += [f"the values of argument {', '.join(str(n + 1) for n in bag.arguments)} in order" for bag in group.bags]
+    functions = ", ".join(result.text for result in group.results) or "nothing but its being there"
+    yield f"aggregate {group.number}: {functions}; keeps {', '.join(kept)}, by group"
+
+
+def _differs(plan: Plan, fragment: Fragment) -> Iterator[str]:
+    for node in fragment.root.walk():
+        if isinstance(node.source, Derived) and node.source.differ is not None:
+            yield f"differ {node.source.differ}: what {_rows(plan, node.source)} read before; keeps them, by row"
+
+
 def text_of_plan(plan: Plan) -> str:
-    """Several lines: the tree of tables, the steps by stage, what is computed, the columns."""
-    root = plan.last.root
-    key = ", ".join(plan.sink.row_key)
-    lines = [f"{plan.sink.table}: one row per row of {root.alias} ({root.of}), row key {key}", ""]
-    lines += _tree(root, "", "")
-    lines += ["", "steps" if plan.last.steps else "no stateful step"]
-    lines += [f"  stage {step.stage}  {_role(step, plan)}" for step in plan.last.steps]
+    """Several lines: the trees of tables, the steps by stage, what is computed, the columns."""
+    lines = [f"{plan.sink.table}: {_one_row_per(plan)}, row key {', '.join(plan.sink.row_key)}", ""]
+    several = len(plan.fragments) > 1
+    for number, fragment in enumerate(_told(plan), start=1):
+        if several:
+            title = "the result" if fragment is plan.last else f"rows {number}"
+            lines += [title + (", groups" if fragment.group is not None else ""), ""]
+        lines += [*_text_of_fragment(plan, fragment), ""]
     if latest := [str(source.table_id) for source in plan.sources if source.needs_latest]:
-        lines += ["", "through `latest`, which drops what is repeated or late: " + ", ".join(latest)]
-    if plan.last.finish.where is not None:
-        lines += ["", f"where {plan.last.finish.where.text}"]
-    lines += ["", "columns"]
-    width = max(len(output.name) for output in plan.last.finish.outputs)
-    lines += [f"  {o.name:{width}}  {o.type!s:14}  {o.origin}" for o in plan.last.finish.outputs]
+        lines += ["through `latest`, which drops what is repeated or late: " + ", ".join(latest), ""]
+    if several:
+        lines += [f"{commits(plan)} stateful stages: each writes its state once a batch", ""]
+    lines.append("columns")
+    width = max(len(output.name) for output in plan.outputs)
+    lines += [f"  {o.name:{width}}  {o.type!s:14}  {o.origin}" for o in plan.outputs]
     return "\n".join([*lines, "", f"fingerprint {plan.fingerprint()}"])
 
 
-def _tree(node: Node, first: str, rest: str) -> Iterator[str]:
-    yield f"{first}{node.alias}  {node.of} ({', '.join(node.columns)})"
+def _one_row_per(plan: Plan) -> str:
+    root = plan.last.root
+    assert isinstance(root, Node)  # what pairs there are is read by another
+    source = root.source
+    if not isinstance(source, Derived):
+        return f"one row per row of {root.alias} ({root.of})"
+    read = [plan.fragments[_first(plan, number)] for number in source.fragments]
+    if len(read) > 1:
+        return f"one row per row of {_rows(plan, source)}"
+    group = read[0].group
+    if isinstance(read[0].root, Pair) and group is None:
+        return f"one row per pair of {read[0].root.alias}"
+    if group is None:
+        return f"one row per row of {root.alias} ({_rows(plan, source)})"
+    return "one row of all" if group.always is not None else f"one row per group by {key_of(read[0], group)}"
+
+
+def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
+    root = fragment.root
+    lines = _pair(plan, root) if isinstance(root, Pair) else list(_tree(plan, root, "", ""))
+    steps = [f"  stage {step.stage}  {_role(step, fragment)}" for step in fragment.steps]
+    steps = [*(f"  before   {one}" for one in _differs(plan, fragment)), *steps]
+    if isinstance(root, Pair):
+        steps.append(f"  stage 1  pairs {root.number}: {root.alias}; keeps both, by key")
+    if fragment.group is not None:
+        steps += [f"  behind   {one}" for one in _grouping(fragment, fragment.group)]
+    if steps or fragment is not plan.last or len(plan.fragments) == 1:
+        lines += ["", "steps" if steps else "no stateful step", *steps]
+    if fragment.finish.where is not None:
+        lines += ["", f"where {fragment.finish.where.text}"]
+    if fragment.group is not None and fragment.group.always is None:
+        lines += ["", f"grouped by {key_of(fragment, fragment.group)}"]
+    return lines
+
+
+def _pair(plan: Plan, pair: Pair) -> list[str]:
+    kind = {(False, False): "JOIN", (True, False): "LEFT JOIN", (False, True): "RIGHT JOIN", (True, True): "FULL JOIN"}
+    lines = ["pairs, many to many", *_tree(plan, pair.left, "├─ ", "│    ")]
+    lines.append(f"└─ {kind[pair.left_stays, pair.right_stays]} ON {pair_condition(pair)}")
+    return [*lines, *_tree(plan, pair.right, "     ", "     ")]
+
+
+def pair_condition(pair: Pair) -> str:
+    """Where the rows of both sides meet."""
+    meets = zip(pair.left_key, pair.right_key, strict=True)
+    return " AND ".join(f"{pair.right.columns[theirs]} = {pair.left.columns[own]}" for own, theirs in meets)
+
+
+def _tree(plan: Plan, node: Node, first: str, rest: str) -> Iterator[str]:
+    yield f"{first}{node.alias + '  ' if node.alias else ''}{read_by(plan, node)}"
     if node.filter is not None:
         yield f"{rest}{'│ ' if node.hops else '  '} only rows with {node.filter.text}"
     for i, hop in enumerate(node.hops):
@@ -55,106 +159,68 @@ def _tree(node: Node, first: str, rest: str) -> Iterator[str]:
         kind = "JOIN" if hop.inner else "LEFT JOIN"
         yield f"{rest}{'└' if last else '├'}─ {kind} ON {condition_of(node, hop)}"
         below = rest + ("     " if last else "│    ")
-        yield from _tree(hop.child, below, below)
+        yield from _tree(plan, hop.child, below, below)
+
+
+def commits(plan: Plan) -> int:
+    """How many operators of a plan write state in every batch."""
+    found = 0
+    for fragment in plan.fragments:
+        found += len({step.stage for step in fragment.steps}) + len(list(_differs(plan, fragment)))
+        found += (2 if fragment.group is not None else 0) + isinstance(fragment.root, Pair)
+    return found
 
 
 def json_of_plan(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values; what is in `text_of_plan`, for tools."""
+    """The plan as JSON values; what is in `text_of_plan`, for tools. `tree`, `steps` and `where` are the result's."""
     return {
         "table": plan.sink.table,
         "row_key": list(plan.sink.row_key),
-        "tree": _json_node(plan.last.root),
-        "steps": [{"stage": s.stage, "number": s.number, "does": _role(s, plan)} for s in plan.last.steps],
+        **_json_fragment(plan, plan.last),
+        "below": [{"rows": n, **_json_fragment(plan, one)} for n, one in enumerate(_told(plan)[:-1], start=1)],
         "latest": [str(source.table_id) for source in plan.sources if source.needs_latest],
-        "where": None if plan.last.finish.where is None else plan.last.finish.where.text,
-        "columns": [{"name": o.name, "type": str(o.type), "from": o.origin} for o in plan.last.finish.outputs],
+        "columns": [{"name": o.name, "type": str(o.type), "from": o.origin} for o in plan.outputs],
         "topics": list(plan.topics),
+        "stateful_stages": commits(plan),
         "fingerprint": plan.fingerprint(),
     }
 
 
-def _json_node(node: Node) -> dict[str, Any]:
+def _json_fragment(plan: Plan, fragment: Fragment) -> dict[str, Any]:
+    group = fragment.group
+    return {
+        "tree": _json_root(plan, fragment.root),
+        "steps": [{"stage": s.stage, "number": s.number, "does": _role(s, fragment)} for s in fragment.steps],
+        "where": None if fragment.finish.where is None else fragment.finish.where.text,
+        "group": None
+        if group is None
+        else {
+            "by": key_of(fragment, group),
+            "functions": [result.text for result in group.results],
+            "steps": list(_grouping(fragment, group)),
+        },
+    }
+
+
+def _json_root(plan: Plan, root: Node | Pair) -> dict[str, Any]:
+    if isinstance(root, Node):
+        return _json_node(plan, root)
+    return {
+        "pairs": [_json_node(plan, root.left), _json_node(plan, root.right)],
+        "on": pair_condition(root),
+        "stay": [root.left_stays, root.right_stays],
+    }
+
+
+def _json_node(plan: Plan, node: Node) -> dict[str, Any]:
     return {
         "alias": node.alias,
-        "table": node.of,
+        "table": node.of if not isinstance(node.source, Derived) else _rows(plan, node.source),
         "columns": list(node.columns),
         "id": [node.columns[i] for i in node.id_columns],
         "filter": None if node.filter is None else node.filter.text,
         "joins": [
-            {"kind": "inner" if hop.inner else "left", "on": condition_of(node, hop), **_json_node(hop.child)}
+            {"kind": "inner" if hop.inner else "left", "on": condition_of(node, hop), **_json_node(plan, hop.child)}
             for hop in node.hops
         ],
     }
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """A box of the drawing; `x` and `y` count boxes, y in halves."""
-
-    x: int
-    y: float
-    title: str
-    lines: tuple[str, ...]
-
-
-def svg_of_plan(plan: Plan) -> str:
-    """A drawing without scripts or fonts from elsewhere: sources on the left, the result on the right."""
-    boxes: list[_Box] = []
-    lines: list[tuple[_Box, _Box, str]] = []
-    rows = iter(range(1_000_000))
-    depth = _depth(plan.last.root)
-
-    def draw(node: Node, level: int) -> _Box:
-        children = [(hop, draw(hop.child, level + 1)) for hop in node.hops]
-        y = sum(box.y for _, box in children) / len(children) if children else float(next(rows))
-        about = [node.of, ", ".join(node.columns)]
-        if node.filter is not None:
-            about.append("where " + node.filter.text)
-        box = _Box(depth - level, y, node.alias, tuple(about))
-        boxes.append(box)
-        for hop, child in children:
-            lines.append((child, box, f"{'JOIN' if hop.inner else 'LEFT JOIN'} ON {condition_of(node, hop)}"))
-        return box
-
-    root = draw(plan.last.root, 1)
-    about = [f"row key {', '.join(plan.sink.row_key)}", f"{len(plan.last.finish.outputs)} columns"]
-    if plan.last.finish.where is not None:
-        about.insert(0, "where " + plan.last.finish.where.text)
-    result = _Box(depth, root.y, plan.sink.table, tuple(about))
-    boxes.append(result)
-    lines.append((root, result, "whole rows"))
-    width = 2 * _MARGIN + (depth + 1) * (_WIDTH + _GAP_X) - _GAP_X
-    height = 2 * _MARGIN + (max(box.y for box in boxes) + 1) * (_HEIGHT + _GAP_Y) - _GAP_Y
-    parts = [_line(*line) for line in lines] + [_box(box) for box in boxes]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" font-family="sans-serif">'
-    title = f"<title>{escape(plan.sink.topology)}.{escape(plan.sink.table)}</title>"
-    return "\n".join([head, title, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>"]) + "\n"
-
-
-def _depth(node: Node) -> int:
-    return 1 + max((_depth(hop.child) for hop in node.hops), default=0)
-
-
-def _at(box: _Box) -> tuple[int, float]:
-    return _MARGIN + box.x * (_WIDTH + _GAP_X), _MARGIN + box.y * (_HEIGHT + _GAP_Y)
-
-
-def _cut(text: str) -> str:
-    return escape(text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…")
-
-
-def _box(box: _Box) -> str:
-    x, y = _at(box)
-    texts = [f'<text x="{x + 10}" y="{y + 20:.0f}" font-size="14" font-weight="bold">{_cut(box.title)}</text>']
-    texts += [
-        f'<text x="{x + 10}" y="{y + 40 + 17 * i:.0f}" font-size="12">{_cut(line)}<title>{escape(line)}</title></text>'
-        for i, line in enumerate(box.lines)
-    ]
-    shape = f'<rect x="{x}" y="{y:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="#f4f6f8" stroke="#456"/>'
-    return f"<g>{shape}{''.join(texts)}</g>"
-
-
-def _line(start: _Box, end: _Box, said: str) -> str:
-    (x1, y1), (x2, y2) = _at(start), _at(end)
-    ends = f'x1="{x1 + _WIDTH}" y1="{y1 + _HEIGHT / 2:.0f}" x2="{x2}" y2="{y2 + _HEIGHT / 2:.0f}"'
-    return f'<line {ends} stroke="#456" stroke-width="2"><title>{escape(said)}</title></line>'

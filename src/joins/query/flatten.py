@@ -1,29 +1,36 @@
-"""A query and the schemas → the same query over captured tables only, every column with its table, no `*` left.
+"""A SELECT and the schemas → the same over flat relations only, every column with its table, no `*` left.
 
-A table of the topology that a query reads is replaced by its own query: its tables take its place among the joins, its
+A table of the topology, or a query in FROM, is replaced by what it says: its tables take its place among the joins, its
 conditions join the others, its columns become what they are computed from; below a LEFT JOIN they are computed only
-where its row is there.
+where its row is there. Where that would change what is asked (groups, DISTINCT, UNION; a LEFT JOIN of what has
+conditions) it stays a relation of its own, whose rows are read as a table's are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from cdc.topology.topology import Table, Topology
+from cdc.topology.topology import Topology
 from cdc.words.schema import TableId, TableSchema
-from joins.query.sql import Join, Place, Relation, Select, parse_query, place_of, refuse
+from joins.query.parser import parse_query
+from joins.query.rows import Shape
+from joins.query.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse
+
+if TYPE_CHECKING:
+    from joins.query.bound import Bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition over flat columns, and where it was written."""
+    """One condition over flat columns, and where it was written; `text` as in `FlatItem`."""
 
     expression: exp.Expr
     place: Place
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,96 +40,134 @@ class FlatJoin:
     alias: str
     inner: bool
     on: tuple[Condition, ...]
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatItem:
-    """One column of the result."""
+    """One column of the result; `text` as a person wrote it, where the expression is another."""
 
     name: str
     expression: exp.Expr
     place: Place
+    text: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class Flat:
-    """The query over captured tables; `relations` by alias (`outer/inner` where a table of the topology was read)."""
+    """The query over relations by alias (`outer/inner` where what was read has taken its place), and their `shapes`.
+
+    `readings`: the relations that are queries of their own.
+    """
 
     relations: dict[str, Relation] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    readings: dict[str, Bound] = field(default_factory=dict)
     first: str = ""
     joins: list[FlatJoin] = field(default_factory=list)
     where: list[Condition] = field(default_factory=list)
     items: list[FlatItem] = field(default_factory=list)
+    group: list[Condition] = field(default_factory=list)
+    having: list[Condition] = field(default_factory=list)
 
 
-def flatten(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema], prefix: str = "") -> Flat:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """What flattening asks: the topology's tables, the captured ones' schemas, and of a query its bound form."""
+
+    topology: Topology
+    schemas: Mapping[TableId, TableSchema]
+    bind: Callable[[Query], Bound]
+
+
+def flatten(reads: Reads, select: Select, prefix: str = "") -> Flat:
     """The flat query; TopologyError for unknown or ambiguous columns."""
-    return _Flattener(topology, table, schemas, prefix).run()
+    return _Flattener(reads, select, prefix).run()
 
 
 class _Flattener:
-    def __init__(self, topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema], prefix: str) -> None:
-        self.topology, self.table, self.schemas, self.prefix = topology, table, schemas, prefix
+    def __init__(self, reads: Reads, select: Select, prefix: str) -> None:
+        self.reads, self.select, self.prefix = reads, select, prefix
         self.flat = Flat()
         # what each name of a column stands for, by alias of the query
         self.scope: dict[str, dict[str, exp.Expr]] = {}
         self.former: dict[str, dict[str, exp.Expr]] = {}  # the same of columns that their table has no more
 
     def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
-        refuse(self.topology, place, what, expected)
+        refuse(self.reads.topology, place, what, expected)
 
     def run(self) -> Flat:
-        select = parse_query(self.topology, self.table)
+        select = self.select
         self._enter(select.first, None)
         for join in select.joins:
             self._enter(join.relation, join)
         self.flat.where += [self._condition(condition) for condition in select.where]
         self._items(select)
+        self.flat.group += [self._grouping(node, select.items) for node in select.group]
+        self.flat.having += [self._condition(self._said(node, select.items)) for node in select.having]
         return self.flat
 
+    # -- tables
+
     def _enter(self, relation: Relation, join: Join | None) -> None:
-        """Add a table of the query, or the tables of a view in its place."""
+        """Add a table of the query, or what the query in its place reads."""
+        inside = Flat()
         if relation.table_id is not None:
-            alias = self.prefix + relation.alias
-            self.flat.relations[alias] = relation
-            columns = self.schemas[relation.table_id].columns
-            self.scope[relation.alias] = {c.name: exp.column(c.name, table=alias, quoted=True) for c in columns}
-            gone = [column.name for _, column in self.schemas[relation.table_id].former]
-            self.former[relation.alias] = {name: exp.column(name, table=alias, quoted=True) for name in gone}
-            first = alias
-            inside = Flat()
+            first = self._captured(relation, self.reads.schemas[relation.table_id])
         else:
-            view = self.topology.tables[relation.view or ""]
-            inside = flatten(self.topology, view, self.schemas, f"{self.prefix}{relation.alias}/")
-            self.flat.relations |= inside.relations
-            computed = {item.name: item.expression for item in inside.items}
-            if join is not None and not join.inner:
-                computed = {name: self._if_there(inside, node) for name, node in computed.items()}
-            self.scope[relation.alias] = computed
-            first = inside.first
-            if join is not None and not join.inner and (inside.where or any(j.inner for j in inside.joins)):
-                what = f"LEFT JOIN of {relation.view}, which has a WHERE or an inner JOIN"
-                self.refuse(relation.place, what, f"JOIN {relation.view}, or its own tables")
+            query = self._query(relation)
+            merged = self._merged(relation, query, join)
+            first = self._read(relation, query) if merged is None else merged.first
+            inside = inside if merged is None else merged
         if join is None:
             self.flat.first = first
         else:
             on = tuple(self._condition(condition, join.place) for condition in join.on)
-            self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on))
+            self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on, full=join.full))
         self.flat.joins += inside.joins
         self.flat.where += inside.where
 
-    def _if_there(self, inside: Flat, node: exp.Expr) -> exp.Expr:
-        """A column of a view on the side of a join that may be missing: where the view has no row, all are NULL.
+    def _captured(self, relation: Relation, schema: TableSchema) -> str:
+        alias = self.prefix + relation.alias
+        self.flat.relations[alias], self.flat.shapes[alias] = relation, schema
+        self.scope[relation.alias] = {c.name: _column(alias, c.name) for c in schema.columns}
+        self.former[relation.alias] = {column.name: _column(alias, column.name) for _, column in schema.former}
+        return alias
 
-        The row is there where its first table's is, since such a view has no inner joins.
-        """
-        table_id = inside.relations[inside.first].table_id
-        assert table_id is not None  # flat queries read captured tables only
-        key = self.schemas[table_id].primary_key
-        if isinstance(node, exp.Column) or not key:  # a table without a key is refused where it is joined
-            return node
-        absent = exp.Is(this=exp.column(key[0], table=inside.first, quoted=True), expression=exp.Null())
-        return exp.Case(ifs=[exp.If(this=exp.Not(this=absent), true=node.copy())])
+    def _query(self, relation: Relation) -> Query:
+        if relation.query is not None:
+            return relation.query
+        return parse_query(self.reads.topology, self.reads.topology.tables[relation.view or ""])
+
+    def _read(self, relation: Relation, query: Query) -> str:
+        """A query of its own, whose rows are read."""
+        alias = self.prefix + relation.alias
+        bound = self.reads.bind(query)
+        self.flat.relations[alias], self.flat.shapes[alias] = relation, bound.rows
+        self.flat.readings[alias] = bound
+        self.scope[relation.alias] = {c.name: _column(alias, c.name) for c in bound.rows.columns if c.name[0] != "_"}
+        return alias
+
+    def _merged(self, relation: Relation, query: Query, join: Join | None) -> Flat | None:
+        """What takes the place of a query's name; None where the query must be read as one of its own."""
+        if not isinstance(query, Select) or query.grouped or query.distinct or any(one.full for one in query.joins):
+            return None
+        if any(one.full for one in self.select.joins):  # what is beside a FULL JOIN may be missing as a whole
+            return None
+        inside = flatten(self.reads, query, f"{self.prefix}{relation.alias}/")
+        computed = {item.name: item.expression for item in inside.items}
+        if join is not None and not join.inner:
+            if inside.where or any(one.inner for one in inside.joins):
+                return None
+            key = inside.shapes[inside.first].primary_key
+            computed = {name: _if_there(inside.first, key, node) for name, node in computed.items()}
+        self.flat.relations |= inside.relations
+        self.flat.shapes |= inside.shapes
+        self.flat.readings |= inside.readings
+        self.scope[relation.alias] = computed
+        return inside
+
+    # -- columns and conditions
 
     def _items(self, select: Select) -> None:
         taken: set[str] = set()
@@ -130,7 +175,7 @@ class _Flattener:
             if item.expression is not None:
                 found = [(item.name, self._bound(item.expression, item.place))]
             else:
-                aliases = [item.star] if item.star else list(self.scope)
+                aliases = [item.star] if item.star else [alias for alias in self.scope if alias[0] != "_"]
                 found = [(name, node) for alias in aliases for name, node in self.scope[alias].items()]
             for name, expression in found:
                 if name in taken or name.startswith("_"):
@@ -139,8 +184,34 @@ class _Flattener:
                 taken.add(name)
                 self.flat.items.append(FlatItem(name=name, expression=expression, place=item.place))
 
+    def _grouping(self, node: exp.Expr, items: tuple[Item, ...]) -> Condition:
+        """What GROUP BY names: an expression, or the column of a name or of a number."""
+        place = place_of(self.select.table, node)
+        if isinstance(node, exp.Literal) and not node.is_string:
+            number = int(node.name) if node.name.isdigit() else 0
+            if not 0 < number <= len(items):
+                self.refuse(place, f"GROUP BY {node.name}", f"a column's number, 1 to {len(items)}, or its name")
+            node = items[number - 1].expression or node
+        elif isinstance(node, exp.Column) and not self._names_a_column(node):
+            node = self._said(node, items)
+        return Condition(expression=self._bound(node, place), place=place)
+
+    def _names_a_column(self, node: exp.Column) -> bool:
+        scopes = [columns for alias, columns in self.scope.items() if alias[0] != "_"]
+        return bool(node.table) or any(node.name in columns for columns in scopes)
+
+    def _said(self, node: exp.Expr, items: tuple[Item, ...]) -> exp.Expr:
+        """The same with the names of the query's columns replaced by what they are computed from."""
+        named = {item.name: item.expression for item in items if item.expression is not None}
+        copy = exp.Paren(this=node.copy())
+        for column in list(copy.find_all(exp.Column)):
+            if not column.table and column.name in named:
+                column.replace(exp.Paren(this=named[column.name].copy()))
+        inner: exp.Expr = copy.this
+        return inner
+
     def _condition(self, node: exp.Expr, near: Place | None = None) -> Condition:
-        place = place_of(self.table.name, node)
+        place = place_of(self.select.table, node)
         if near is not None and place.line == 0:
             place = near
         return Condition(expression=self._bound(node, place), place=place)
@@ -167,7 +238,7 @@ class _Flattener:
                 self._refuse_left_out([column.table], name, place)
                 self.refuse(place, f"unknown column {text}", "one of " + ", ".join(columns))
             return columns[name]
-        scope = self.scope
+        scope = {alias: columns for alias, columns in self.scope.items() if alias[0] != "_"}
         owners = [alias for alias, columns in scope.items() if name in columns]
         if not owners:
             scope = self.former
@@ -184,9 +255,23 @@ class _Flattener:
     def _refuse_left_out(self, aliases: list[str], name: str, place: Place) -> None:
         """A column that its table has but nobody captures: `*` goes without it, who names it is told why."""
         for alias in aliases:
-            relation = self.flat.relations.get(self.prefix + alias)
-            schema = self.schemas[relation.table_id] if relation and relation.table_id else None
-            kind = dict(schema.left_out).get(name) if schema else None
-            if schema and kind is not None:
+            schema = self.flat.shapes.get(self.prefix + alias)
+            kind = dict(schema.left_out).get(name) if isinstance(schema, TableSchema) else None
+            if isinstance(schema, TableSchema) and kind is not None:
                 what = f"column {schema.table_id}.{name} has type {kind}, which is not captured"
                 self.refuse(place, what, "a query without it")
+
+
+def _column(alias: str, name: str) -> exp.Expr:
+    return exp.column(name, table=alias, quoted=True)
+
+
+def _if_there(first: str, key: tuple[str, ...], node: exp.Expr) -> exp.Expr:
+    """A column of a query on the side of a join that may be missing: where the query has no row, all are NULL.
+
+    The row is there where its first table's is, since such a query has no inner joins.
+    """
+    if isinstance(node, exp.Column) or not key:  # a table without a key is refused where it is joined
+        return node
+    absent = exp.Is(this=_column(first, key[0]), expression=exp.Null())
+    return exp.Case(ifs=[exp.If(this=exp.Not(this=absent), true=node.copy())])

@@ -10,6 +10,7 @@ import re
 from sqlglot import exp
 
 from cdc.words.types import LogicalType
+from joins.query.aggregates import aggregates_in, arguments_of, check_call
 from joins.query.expressions import ExpressionCompiler, Function, Typed, any_of, escaped, is_basic, refuse
 from joins.query.value_types import (
     BOOL,
@@ -324,19 +325,32 @@ def _unscalar(node: exp.Expr) -> None:
         )
 
 
-def check_shape(node: exp.Expr) -> None:
-    """Unsupported for the first thing in an expression that is never kept, as far as no type is needed to tell."""
+def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
+    """Unsupported for the first thing in an expression that is never kept, as far as no type is needed to tell.
+
+    `aggregates`: whether functions over a group's rows may stand in it.
+    """
+    if isinstance(node, exp.Window):
+        text = f"{node.sql('spark')} is not supported yet"
+        refuse(node, text, "GROUP BY in a query of its own, joined by its key")
+    call = next(aggregates_in(node), None)
+    if call is node:
+        if not aggregates:
+            refuse(node, f"{node.sql('spark')} where rows are not grouped yet", "HAVING, or a column of the query")
+        check_call(node)
+        for argument in arguments_of(node):
+            check_shape(argument)
+        return
+    if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
+        refuse(node, "a subquery here is not supported", "FROM (SELECT …) name, or WHERE [NOT] EXISTS, IN (SELECT …)")
+    _unscalar(node)
     parts = (exp.Column, exp.Identifier, exp.Paren, exp.DataType, exp.DataTypeParam, exp.Var, exp.Interval)
     inside = (exp.TsOrDsToDate, exp.TimeStrToTime, exp.JSONPath, exp.JSONPathPart)
-    for one in node.walk():
-        if isinstance(one, exp.AggFunc | exp.Window):
-            refuse(one, f"{one.sql('spark')} is not supported yet", "one row of the result per row of one table")
-        if isinstance(one, exp.Query | exp.Subquery):
-            refuse(one, "a subquery is not supported yet", "a table of its own under `tables:`, joined by its key")
-        _unscalar(one)
-        if not (supported(one) or isinstance(one, parts + inside)):
-            name = one.name if isinstance(one, exp.Anonymous) else one.sql("spark")
-            refuse(one, f"{name} is not supported", "one of the functions in docs/queries.md")
+    if not (supported(node) or isinstance(node, parts + inside)):
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql("spark")
+        refuse(node, f"{name} is not supported", "one of the functions in docs/queries.md")
+    for child in node.iter_expressions():
+        check_shape(child, aggregates=aggregates)
 
 
 def supported(node: exp.Expr) -> bool:

@@ -14,7 +14,6 @@ from typing import NoReturn
 from sqlglot import exp
 
 from cdc.topology.topology import Topology
-from cdc.words.schema import TableSchema
 from cdc.words.types import LogicalType
 from joins.query.flatten import Condition, Flat, FlatJoin
 from joins.query.sql import Place, refuse
@@ -25,12 +24,16 @@ _INEXACT = {"float32", "float64", "json"}
 
 @dataclass(slots=True, kw_only=True)
 class Branch:
-    """A table in the tree; `pairs` = (its column, the parent's column) of the join that leads to it."""
+    """A table in the tree; `pairs` = (its column, the parent's column) of the join that leads to it.
+
+    `residual`: what else a LEFT JOIN asks of its row, so that it is found.
+    """
 
     alias: str
     parent: Branch | None = None
     inner: bool = True
     pairs: tuple[tuple[str, str], ...] = ()
+    residual: tuple[Condition, ...] = ()
     children: list[Branch] = field(default_factory=list)
 
 
@@ -49,6 +52,15 @@ class Tree:
             branch, column = branch.parent, parents[column]
         return branch.alias, column
 
+    def optional(self, alias: str) -> bool:
+        """Whether a row of the result may lack this table's, so that all its columns are NULL."""
+        branch: Branch | None = self.branches[alias]
+        while branch is not None:
+            if branch.parent is not None and not branch.inner:
+                return True
+            branch = branch.parent
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Equality:
@@ -63,22 +75,48 @@ class _Equality:
         return None
 
 
-def build_trees(topology: Topology, flat: Flat, schemas: Mapping[str, TableSchema]) -> list[Tree]:
-    """Every tree that the query can be, by root in the order of the query; TopologyError if there is none.
+def build_trees(topology: Topology, flat: Flat) -> list[Tree]:
+    """Every tree that the query can be, by root in the order of the query; none where a join is no lookup.
 
-    `schemas` by alias. Several roots are possible where tables are joined one to one: the row key decides.
+    Several roots are possible where tables are joined one to one: the row key decides.
     """
-    builder = _Builder(topology, flat, schemas)
+    if any(join.full for join in flat.joins):
+        return []
+    builder = _Builder(topology, flat)
     core = [flat.first, *(join.alias for join in flat.joins if join.inner)]
-    trees = [tree for alias in core if (tree := builder.build(alias)) is not None]
-    if not trees:
-        builder.explain()
-    return trees
+    return [tree for alias in core if (tree := builder.build(alias)) is not None]
+
+
+def why_no_tree(topology: Topology, flat: Flat) -> NoReturn:
+    """TopologyError for the first table that can neither be looked up nor be met at a key."""
+    _Builder(topology, flat).explain()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """An equality by which a table meets those before it: its column, and theirs."""
+
+    condition: Condition
+    column: str
+    other: tuple[str, str]
+
+
+def meetings(topology: Topology, flat: Flat, alias: str, before: frozenset[str]) -> list[Meeting]:
+    """The equalities of one exact type between a table and those before it, as its join may use them."""
+    builder = _Builder(topology, flat)
+    join = next(join for join in flat.joins if join.alias == alias)
+    conditions = [*join.on, *(flat.where if join.inner else ())]
+    found: dict[str, Meeting] = {}
+    for equality in (e for condition in conditions if (e := _equality(condition)) is not None):
+        seen = equality.seen_from(alias)
+        if seen is not None and seen[1] in before and builder.mismatch(alias, *seen) is None:
+            found.setdefault(seen[0], Meeting(condition=equality.condition, column=seen[0], other=(seen[1], seen[2])))
+    return list(found.values())
 
 
 class _Builder:
-    def __init__(self, topology: Topology, flat: Flat, schemas: Mapping[str, TableSchema]) -> None:
-        self.topology, self.flat, self.schemas = topology, flat, schemas
+    def __init__(self, topology: Topology, flat: Flat) -> None:
+        self.topology, self.flat, self.shapes = topology, flat, flat.shapes
         self.left = {join.alias: join for join in flat.joins if not join.inner}
         self.inner_on = [condition for join in flat.joins if join.inner for condition in join.on]
         pool = [*self.inner_on, *flat.where]
@@ -124,11 +162,22 @@ class _Builder:
                 if self.mismatch(alias, seen[0], parent.alias, seen[2]) is None:
                     pairs[seen[0]] = seen[2]
                     used.append(equality.condition)
-            primary = self.schemas[alias].primary_key
-            if not primary or not set(primary) <= set(pairs) or (join is not None and len(used) < len(join.on)):
+            primary = self.shapes[alias].primary_key
+            if not primary or not set(primary) <= set(pairs):
                 continue
-            ordered = [name for name in self.schemas[alias].places() if name in pairs]
-            branch = Branch(alias=alias, parent=parent, inner=join is None, pairs=tuple((c, pairs[c]) for c in ordered))
+            residual = () if join is None else tuple(c for c in join.on if not any(c is one for one in used))
+            if any(
+                column.table not in (*branches, alias) for c in residual for column in c.expression.find_all(exp.Column)
+            ):
+                continue
+            ordered = [name for name in self.shapes[alias].places() if name in pairs]
+            branch = Branch(
+                alias=alias,
+                parent=parent,
+                inner=join is None,
+                pairs=tuple((c, pairs[c]) for c in ordered),
+                residual=residual,
+            )
             if join is None:
                 above: Branch | None = parent
                 while above is not None:  # what must be there below a row makes the row itself, and all above, needed
@@ -148,7 +197,7 @@ class _Builder:
         return f"{alias}.{column} ({left}) = {other}.{theirs} ({right})"
 
     def _type(self, alias: str, column: str) -> LogicalType:
-        found = self.schemas[alias].column(column)
+        found = self.shapes[alias].column(column)
         assert found is not None  # joins.query.flatten refuses unknown columns
         return found.type
 
@@ -163,7 +212,7 @@ class _Builder:
         raise AssertionError("every table is reached")
 
     def _explain_join(self, join: FlatJoin, reached: list[str]) -> NoReturn:
-        alias, primary = join.alias, self.schemas[join.alias].primary_key
+        alias, primary = join.alias, self.shapes[join.alias].primary_key
         place = join.on[0].place if join.on else self.flat.relations[alias].place
         if not primary:
             self._refuse(place, f"{alias} has no primary key", "a joined table that has one")
@@ -175,11 +224,6 @@ class _Builder:
         for own, other, column in seen:
             if (what := self.mismatch(alias, own, other, column)) is not None:
                 self._refuse(place, what, "two columns of one exact type")
-        for condition in join.on if not join.inner else ():
-            if _equality(condition) is None:
-                text = condition.expression.sql("spark").replace("`", "")
-                expected = f"{form}, the rest as CASE WHEN … in the columns, or in WHERE"
-                self._refuse(condition.place, f"ON {text} in a LEFT JOIN is not supported yet", expected)
         parents = sorted({other for _, other, _ in seen})
         if len(parents) > 1 and not join.inner:
             self._refuse(place, f"{alias} is joined to {' and '.join(parents)}", f"{form}, columns of one table")
@@ -187,7 +231,7 @@ class _Builder:
             self._refuse(place, f"no equality joins {alias}", form)
         names = ", ".join(f"{alias}.{own}" for own, _, _ in seen)
         what = f"{names} {'are' if len(seen) > 1 else 'is'} not the primary key of {alias} ({', '.join(primary)})"
-        self._refuse(place, what, f"{form}: many rows to one; joins of many to many are not supported yet")
+        self._refuse(place, what, f"{form}: many rows to one")
 
     def _refuse(self, place: Place, what: str, expected: str) -> NoReturn:
         refuse(self.topology, place, what, expected)

@@ -14,7 +14,7 @@ begins with a zero byte: that marks a key with NULL in it (`null_key`), which ma
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -36,6 +36,7 @@ FLOOR = 9  # p = JSON array of the fields of `Floor`
 NEW = 10  # PUT of a row that was not there before
 SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
 LOST = 12  # GONE, of such a row
+PARTIAL = 13  # what group k's rows have changed in one place (`joins.steps.contributions`); v = ts_ms of the newest
 
 SINK = 0xFF
 STAR = 0x80
@@ -125,7 +126,12 @@ def values_of_text(text: bytes) -> Values:
 
 def payload(values: Values, ts_ms: int) -> bytes:
     """A row's values and the time of the newest change in them."""
-    return _TS.pack(ts_ms) + text_of(values)
+    return payload_of(text_of(values), ts_ms)
+
+
+def payload_of(text: bytes, ts_ms: int) -> bytes:
+    """The same of the values' text."""
+    return _TS.pack(ts_ms) + text
 
 
 def values_of(stored: bytes) -> Values:
@@ -155,6 +161,17 @@ def split_part(p: bytes) -> tuple[bytes, bytes]:
     """Inverse of `with_part`."""
     end = 4 + _LENGTH.unpack_from(p)[0]
     return p[4:end], p[end:]
+
+
+def picked(row: Message, picks: Sequence[int] | None, tag: str | None) -> Message:
+    """A fragment's row as another one reads it: of its values the `picks`, the text `tag` in front of its name."""
+    k, p = row.k, row.p
+    if tag is not None:
+        k = k[:1] + tag.encode() + b"," + k[1:]
+    if picks is not None and row.op in (ROW_PUT, DIM_PUT):
+        values = values_of(p)
+        p = payload([values[index] for index in picks], ts_of(p))
+    return row._replace(k=k, p=p)
 
 
 def pack(parts: Iterable[bytes]) -> bytes:

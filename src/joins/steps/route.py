@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joins.query.plan import Expression, Node, Plan, PlanSource
+from joins.query.plan import Expression, Fragment, Node, Plan, PlanSource
 from joins.steps.envelope import Columns, as_text, read_envelope
 from joins.steps.records import (
     DIM_GONE,
@@ -139,25 +139,27 @@ class Read(NamedTuple):
 
 
 class Router:
-    """Turns changes into messages for the steps of a plan, in three steps that an engine may also take by itself.
+    """Turns changes into messages for the steps of a fragment, in three steps that an engine may also take by itself.
 
     `reads` says what each of the `nodes` reads of a change, `shown` leaves out the images that its filter hides, and
     `tell` makes messages of what is left: of a row that was hidden and stays hidden none, however much is told.
+    `nodes` are those of the fragment that read tables.
     """
 
-    def __init__(self, plan: Plan, holds: Holds) -> None:
+    def __init__(self, fragment: Fragment, holds: Holds) -> None:
         self._holds = holds
         self.nodes: list[Node] = []
         self._targets: list[int] = []
         self._columns: list[list[int]] = []
         self._of: dict[str, list[int]] = {}
-        self._place(plan.last.root, SINK)
+        self._place(fragment.root, fragment.outlet)
 
     def _place(self, node: Node, target: int) -> None:
-        self._of.setdefault(node.captured.topic, []).append(len(self.nodes))
-        self.nodes.append(node)
-        self._targets.append(target)
-        self._columns.append([node.captured.columns.index(name) for name in node.columns])
+        if isinstance(node.source, PlanSource):
+            self._of.setdefault(node.source.topic, []).append(len(self.nodes))
+            self.nodes.append(node)
+            self._targets.append(target)
+            self._columns.append([node.source.columns.index(name) for name in node.columns])
         for hop in node.hops:
             self._place(hop.child, hop.number)
 

@@ -14,8 +14,16 @@ from typing import Protocol, TypeVar
 
 from cdc.stored.cells import RowCodec
 from cdc.words.types import Canonical
-from joins.query.plan import Assemble, Expression, Finish, KeyedJoin, Node, Plan
+from joins.query.group import Grouping
+from joins.query.plan import Assemble, Expression, Finish, Fragment, KeyedJoin, Node, Plan
+from joins.steps.aggregate import aggregated_in
+from joins.steps.contributions import combined
+from joins.steps.differ import Difference, contribution, differ_step, differences, differs_of, whole
 from joins.steps.records import (
+    DIM_GONE,
+    DIM_PUT,
+    FLOOR,
+    REFUSED,
     ROW_GONE,
     ROW_PUT,
     SINK,
@@ -27,6 +35,7 @@ from joins.steps.records import (
     dump,
     load,
     payload,
+    picked,
     record_of,
     ts_of,
     values_of,
@@ -91,19 +100,28 @@ class StoredTable:
 
 @dataclass(slots=True)
 class States:
-    """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition)."""
+    """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition).
+
+    `store` has the entries of differs and groups.
+    """
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
     stars: dict[bytes, StarState] = field(default_factory=dict)
     latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
     floors: dict[tuple[str, int], int] = field(default_factory=dict)
+    store: dict[bytes, bytes] = field(default_factory=dict)
 
     def copy(self) -> States:
         """A copy that a batch may change; the steps replace states and change none in place."""
-        return States(dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors))
+        return States(dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors), dict(self.store))
+
+    def put(self, k: bytes, value: bytes | None) -> None:
+        """Store an entry, or remove it."""
+        _replace(self.store, k, value)
 
 
 S = TypeVar("S")
+Routed = dict[int, list[Message]]  # by fragment
 Shuffle = Callable[[list[Message]], list[Message]]
 
 
@@ -124,7 +142,8 @@ class Simulation:
         most: int = MOST,
     ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
-        self.reader, self.router = LogReader(plan, settled, ends), Router(plan, evaluator.holds)
+        self.reader = LogReader(plan, settled, ends)
+        self.routers = {one.number: Router(one, evaluator.holds) for one in plan.fragments}
         self.most = most
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.outputs]
@@ -155,8 +174,8 @@ class Simulation:
         decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
         return {tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded}
 
-    def routed(self, records: Sequence[Logged], states: States) -> list[Message]:
-        """What the steps, and the sink, hear of some records."""
+    def routed(self, records: Sequence[Logged], states: States) -> Routed:
+        """What the steps of each fragment hear of some records; the last one's hear what is meant for the sink."""
         messages: list[Message] = []
         changes: list[Changed] = []
         for one in records:
@@ -172,7 +191,10 @@ class Simulation:
                     messages.append(Floor(one.topic, one.partition, found.sequence).message())
             elif found is not None and (not found.source.needs_latest or found.sequence >= states.floors.get(at, 0)):
                 changes.append(found)
-        return messages + list(self.router.route(self._latest(changes, states)))
+        passed = self._latest(changes, states)
+        routed = {number: list(router.route(passed)) for number, router in self.routers.items()}
+        routed[self.plan.last.number] += messages
+        return routed
 
     def _before(self, at: tuple[str, int], offset: int) -> list[Past]:
         return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]
@@ -199,19 +221,63 @@ class Simulation:
                 passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0))
         return passed
 
-    def _steps(self, messages: list[Message], states: States) -> list[Message]:
-        """Messages through all stateful steps, stage by stage → what reaches the sink."""
-        if not self.plan.folds:
-            groups, others = _grouped(messages, lambda m: m.op in (ROW_PUT, ROW_GONE))
-            return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
-        for stage in sorted({step.stage for step in self.plan.last.steps}):
-            steps = {step.number: step for step in self.plan.last.steps if step.stage == stage}
+    def _steps(self, routed: Routed, states: States) -> list[Message]:
+        """Messages through all fragments → what reaches the sink, whole rows of the last one not finished yet."""
+        arrived = {number: list(messages) for number, messages in routed.items()}
+        for fragment in self.plan.fragments[:-1]:
+            joined = self._joined(fragment, arrived[fragment.number], states)
+            rows, notices = _parted(joined, fragment.outlet)
+            rows = self._finish(fragment, rows)
+            if fragment.group is not None:
+                rows = self._aggregated(fragment, fragment.group, rows, states)
+            elif fragment.picks is not None or fragment.tag is not None:
+                rows = [picked(row, fragment.picks, fragment.tag) for row in rows]
+            arrived[self.plan.reader(fragment).number] += [*rows, *notices]
+        joined = self._joined(self.plan.last, arrived[self.plan.last.number], states)
+        if self.plan.folds:
+            return joined
+        groups, others = _grouped(joined, lambda m: m.op in (ROW_PUT, ROW_GONE))
+        return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
+
+    def _joined(self, fragment: Fragment, messages: list[Message], states: States) -> list[Message]:
+        """Messages through the stateful steps of a fragment's tree, stage by stage."""
+        differs = differs_of(fragment)
+        groups, messages = _grouped(messages, partial(_goes_to, differs))
+        for k, some in groups.items():
+            if (found := self._difference(k, some, states, whole)) is not None:
+                messages += differences(*differs[k[0]], found)
+        for stage in sorted({step.stage for step in fragment.steps}):
+            steps = {step.number: step for step in fragment.steps if step.stage == stage}
             groups, messages = _grouped(messages, partial(_goes_to, steps))
             for k, some in groups.items():
-                step = steps[k[0]]
-                arrived = self.shuffle([load(*dump(message)) for message in some])
-                messages += self._step(step, k, arrived, states)
+                messages += self._step(steps[k[0]], k, self._arrived(some), states)
         return messages
+
+    def _arrived(self, messages: list[Message]) -> list[Message]:
+        return self.shuffle([load(*dump(message)) for message in messages])
+
+    def _difference(
+        self, k: bytes, messages: list[Message], states: States, picks: Callable[[bytes], bytes]
+    ) -> Difference | None:
+        after, found = differ_step(states.store.get(k), self._arrived(messages), picks)
+        states.put(k, after)
+        return found
+
+    def _aggregated(self, fragment: Fragment, group: Grouping, rows: list[Message], states: States) -> list[Message]:
+        """Finished rows of a fragment → the rows of their groups; they were contributed in two places."""
+        changed = [
+            found
+            for k, some in _grouped(rows, lambda _: True)[0].items()
+            if (found := self._difference(k, some, states, contribution(group))) is not None
+        ]
+        told: list[Message] = []
+        groups, _ = _grouped((one for n in range(2) for one in combined(group, changed[n::2])), lambda _: True)
+        for k, some in groups.items():
+            arrived = self._arrived(some)
+            told += aggregated_in(
+                group, fragment.target, self.plan.sink.table, k, arrived, states.store.get, states.put
+            )  # fmt: skip
+        return told
 
     def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:
         if isinstance(step, KeyedJoin):
@@ -222,20 +288,30 @@ class Simulation:
             _replace(states.stars, k, star)
         return found
 
+    def _finish(self, fragment: Fragment, messages: list[Message]) -> list[Message]:
+        """Rows at an outlet: puts with their computed values, as gone where they fail WHERE."""
+        puts = [message for message in messages if message.op in (ROW_PUT, DIM_PUT)]
+        rows = [values_of(message.p) for message in puts]
+        told = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
+        for message, (values, wanted) in zip(puts, self.evaluator.finish(fragment.finish, rows), strict=True):
+            if wanted:
+                told.append(message._replace(p=payload(values, ts_of(message.p))))
+            else:
+                told.append(message._replace(op=ROW_GONE if message.op == ROW_PUT else DIM_GONE, p=b""))
+        return told
+
     def _finished(self, messages: list[Message]) -> list[Record]:
         """Messages at the sink, whole rows with their computed values, those that fail WHERE as gone."""
         assert all(message.k[0] == SINK for message in messages), "a message for no step"
-        puts = [message for message in messages if message.op == ROW_PUT]
-        finished = iter(self.evaluator.finish(self.plan.last.finish, [values_of(message.p) for message in puts]))
-        records: list[Record] = []
-        for message in self.shuffle(messages):
-            if message.op == ROW_PUT:
-                continue
-            records.append(record_of(message, self.indexes))
-        for message, (values, wanted) in zip(puts, finished, strict=True):
-            told = Message(message.k, ROW_PUT if wanted else ROW_GONE, b"", 1, payload(values, ts_of(message.p)))
-            records.append(record_of(told, self.indexes))
-        return records
+        finished = self._finish(self.plan.last, self.shuffle(messages))
+        return [record_of(message, self.indexes) for message in finished]
+
+
+def _parted(messages: list[Message], outlet: int) -> tuple[list[Message], list[Message]]:
+    """Rows that have come to a fragment's outlet, and notices, which go on to the sink."""
+    rows = [message for message in messages if message.op not in (REFUSED, FLOOR)]
+    assert all(row.k[0] == outlet for row in rows), "a message for no step"
+    return rows, [message for message in messages if message.op in (REFUSED, FLOOR)]
 
 
 def _goes_to(steps: Container[int], message: Message) -> bool:

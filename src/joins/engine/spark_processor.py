@@ -1,0 +1,142 @@
+"""The stateful operator of the portable engine: the steps of one stage, for every key of a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from joins.engine.buckets import bucket_of
+from joins.query.group import Grouping
+from joins.query.plan import SINK, Assemble, KeyedJoin, Node, Step
+from joins.steps.aggregate import aggregated_in
+from joins.steps.contributions import combined
+from joins.steps.differ import Difference, contribution, differ_step, differences, whole
+from joins.steps.records import Message, dump, load
+from joins.steps.state import assemble_step, dump_star, joined_in, load_star
+
+CHUNK = 10_000  # rows that leave together
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """The differ in front of a node, and where that node's rows go."""
+
+    node: Node
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A grouping, where its rows go, and whose query it is."""
+
+    group: Grouping
+    target: int
+    table: str
+
+
+# A `Grouping` is the differ in front of its groups.
+Stage = Mapping[int, Step | Reread | Grouping | Grouped]
+
+
+class StepProcessor(StatefulProcessor):
+    """The steps of one stage, for every key of a bucket; a key's entries are values of a map."""
+
+    def __init__(self, steps: Stage, numbers: tuple[int, ...]) -> None:
+        self.steps, self.numbers = steps, numbers
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.states = handle.getMapState("states", "k binary", "state binary")
+
+    def close(self) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
+        groups: dict[bytes, list[Message]] = {}
+        passing: list[Message] = []
+        for frame in rows:
+            for k, m in zip(frame["k"], frame["m"], strict=True):
+                message = load(bytes(k), bytes(m))
+                if message.k[0] in self.steps:
+                    groups.setdefault(message.k, []).append(message)
+                else:
+                    passing.append(message)
+        yield from _frames(self._outputs(groups, passing), self.numbers)
+
+    def _outputs(self, groups: dict[bytes, list[Message]], passing: list[Message]) -> Iterator[Message]:
+        yield from passing
+        for k, messages in groups.items():
+            match self.steps[k[0]]:
+                case KeyedJoin() as join:
+                    yield from joined_in(join, k, messages, self._get, self._set)
+                case Assemble() as star:
+                    yield from self._assembled(star, k, messages)
+                case Reread(node, target):
+                    if (found := self._difference(k, messages, whole)) is not None:
+                        yield from differences(node, target, found)
+                case Grouped(group, target, table):
+                    yield from aggregated_in(group, target, table, k, messages, self._get, self._set)
+        for step in self.steps.values():
+            if isinstance(step, Grouping):
+                yield from combined(step, self._contributed(step, groups))
+
+    def _contributed(self, group: Grouping, groups: dict[bytes, list[Message]]) -> Iterator[Difference]:
+        """What the rows of the bucket contribute now, and what they did."""
+        picks = contribution(group)
+        for k, messages in groups.items():
+            if (found := self._difference(k, messages, picks)) is not None:
+                yield found
+
+    def _difference(self, k: bytes, messages: list[Message], picks: Callable[[bytes], bytes]) -> Difference | None:
+        before = self._get(k)
+        after, found = differ_step(before, messages, picks)
+        if found is not None:
+            self._set(k, after)
+        return found
+
+    def _assembled(self, step: Assemble, k: bytes, messages: list[Message]) -> Iterable[Message]:
+        before = self._get(k)
+        star, told = assemble_step(step, k, None if before is None else load_star(before), messages)
+        if (after := None if star is None else dump_star(star)) != before:
+            self._set(k, after)
+        return told
+
+    def _get(self, k: bytes) -> bytes | None:
+        found = self.states.getValue((bytearray(k),))
+        return None if found is None else bytes(found[0])
+
+    def _set(self, k: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.states.removeKey((bytearray(k),))
+        else:
+            self.states.updateValue((bytearray(k),), (bytearray(value),))
+
+
+def _frames(messages: Iterable[Message], numbers: tuple[int, ...]) -> Iterator[pd.DataFrame]:
+    """Frames of at most a chunk of rows, so that a hot key's many rows never stand in memory at once."""
+    chunk: list[Message] = []
+    for message in messages:
+        chunk.append(message)
+        if len(chunk) == CHUNK:
+            yield _frame(chunk, numbers)
+            chunk = []
+    if chunk:
+        yield _frame(chunk, numbers)
+
+
+def _frame(messages: list[Message], numbers: tuple[int, ...]) -> pd.DataFrame:
+    stored = [dump(message) for message in messages]
+    columns = {
+        "bucket": [bucket_at(message.k, numbers) for message in messages],
+        "k": [k for k, _ in stored],
+        "m": [m for _, m in stored],
+    }
+    return pd.DataFrame(columns, columns=["bucket", "k", "m"]).astype({"bucket": "int32"})
+
+
+def bucket_at(k: bytes, numbers: tuple[int, ...]) -> int:
+    """The bucket of a message; what is meant for the sink meets no further step."""
+    return numbers[0] if k[0] == SINK else bucket_of(k.decode("latin-1"), numbers)

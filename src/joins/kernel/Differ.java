@@ -1,0 +1,149 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.*;
+import org.apache.spark.sql.*;
+import org.apache.spark.sql.streaming.*;
+import scala.Tuple2;
+import scala.collection.immutable.Seq;
+
+/**
+ * What one row of a fragment told last, and what it tells now, for the groups and nodes that must know both:
+ * `joins.steps.differ`. It trusts no image of the log. State per row: what it told, which is all that is compared.
+ */
+public final class Differ extends StatefulProcessor<Object, Object, Object> {
+  private final String program;
+  private final Seq[][] conditions;
+  private transient Hearer[] hearers;
+  private transient ValueState<byte[]> told;
+
+  public Differ(String program, Seq[][] conditions) {
+    this.program = program;
+    this.conditions = conditions;
+  }
+
+  public static Dataset<Row> apply(Dataset<Row> messages, String program) {
+    Differ differ = new Differ(program, Filter.resolved(messages.sparkSession(), program));
+    return Message.through(messages, differ, TimeMode.None());
+  }
+
+  public void init(OutputMode mode, TimeMode time) {
+    hearers = new Hearer[128];
+    JsonNode described = Message.at(Message.parsed(program), "differs");
+    for (int i = 0; i < described.size(); i++) {
+      JsonNode one = Message.at(described, Integer.valueOf(i)), group = Message.at(one, "group");
+      int number = Message.at(one, "differ").asInt();
+      if (group != null) hearers[number] = new Contributor(new Group(group));
+      else hearers[number] = new Rereader(Message.at(one, "node"), conditions);
+    }
+    told = getHandle().getValueState("told_v1", Encoders.BINARY(), TTLConfig.NONE());
+  }
+
+  public scala.collection.Iterator<Object> handleInputRows(
+      Object group, scala.collection.Iterator<Object> input, TimerValues timers) {
+    byte[] key = (byte[]) group;
+    List<Object> out = new ArrayList<Object>(2);
+    if (key[0] < 0) { // a notice
+      while (input.hasNext()) out.add(input.next());
+      return Message.asScala(out.iterator());
+    }
+    byte[] newest = null;
+    while (input.hasNext()) {
+      byte[] message = (byte[]) ((Tuple2) input.next())._2();
+      if (newest == null || Message.newer(message, newest)) newest = message; // a put has more bytes than an end
+    }
+    boolean put = newest[0] == Message.DIM_PUT;
+    byte[] before = (byte[]) told.get(), after = put ? hearers[key[0]].kept(newest) : null;
+    if (Arrays.equals(before, after)) return Message.asScala(out.iterator());
+    if (put) told.update(after);
+    else told.clear();
+    hearers[key[0]].tell(before, after, put ? Message.time(newest) : 0, out);
+    return Message.asScala(out.iterator());
+  }
+
+  /** Whom a row's changes are told. */
+  private abstract static class Hearer {
+    /** What of a row's message is told and compared; without its time. */
+    abstract byte[] kept(byte[] message);
+
+    abstract void tell(byte[] before, byte[] after, long ts, Collection<Object> out);
+  }
+
+  /** A group: a row that comes adds its arguments, one that goes takes them. Kept: its key behind its length, and they. */
+  private static final class Contributor extends Hearer {
+    private final Group group;
+    private final int[] at;
+    private final int[] picks;
+
+    Contributor(Group group) {
+      this.group = group;
+      picks = Arrays.copyOf(group.keys, group.keys.length + group.arguments.length);
+      System.arraycopy(group.arguments, 0, picks, group.keys.length, group.arguments.length);
+      at = Texts.room(picks);
+    }
+
+    byte[] kept(byte[] message) {
+      Texts.find(message, Message.ROW + Message.TIME, at);
+      Bytes kept = new Bytes(64).put(0).put(0).put(0).put(0);
+      for (int i = 0; i < group.keys.length; i++) {
+        if (i > 0) kept.put(',');
+        int start = at[group.keys[i]], end = at[group.keys[i] + 1] - 1;
+        if (!group.binary[i] || Texts.isNull(message, start, end)) kept.put(message, start, end);
+        else kept.put(Doubles.text(Numeric.binary(message, start, end)));
+      }
+      int length = kept.length - 4;
+      for (int i = 0; i < 4; i++) kept.data[i] = (byte) (length >>> 24 - 8 * i);
+      for (int i = 0; i < group.arguments.length; i++) {
+        if (i > 0) kept.put(',');
+        kept.put(message, at[group.arguments[i]], at[group.arguments[i] + 1] - 1);
+      }
+      return kept.array();
+    }
+
+    void tell(byte[] before, byte[] after, long ts, Collection<Object> out) {
+      if (before != null) out.add(message(Message.TAKEN, before, ts));
+      if (after != null) out.add(message(Message.ADDED, after, ts));
+    }
+
+    private Tuple2<byte[], byte[]> message(byte op, byte[] kept, long ts) {
+      int end = 4;
+      for (int i = 0; i < 4; i++) end += (kept[i] & 0xFF) << 24 - 8 * i;
+      byte[] key = Arrays.copyOfRange(kept, 4, end), arguments = Arrays.copyOfRange(kept, end, kept.length);
+      return Message.of(group.number, key, op, ts, Message.NONE, arguments);
+    }
+  }
+
+  /** A node: it reads the rows as it would a table's changes. */
+  private static final class Rereader extends Hearer {
+    private final Node node;
+    private final int width;
+
+    Rereader(JsonNode described, Seq[][] conditions) {
+      node = new Node(described, conditions);
+      width = Message.at(described, "columns").size();
+    }
+
+    byte[] kept(byte[] message) {
+      return Arrays.copyOfRange(message, Message.ROW + Message.TIME, message.length);
+    }
+
+    void tell(byte[] before, byte[] after, long ts, Collection<Object> out) {
+      Event event = new Event();
+      event.op = before == null ? 'c' : after == null ? 'd' : 'u';
+      event.before = image(before);
+      event.after = image(after);
+      event.version = 1;
+      event.ts = ts;
+      node.route(event, out);
+    }
+
+    private byte[][] image(byte[] kept) {
+      if (kept == null) return null;
+      int[] at = new int[width + 1];
+      byte[][] image = new byte[width][];
+      Texts.find(kept, 0, at);
+      for (int i = 0; i < width; i++) image[i] = Arrays.copyOfRange(kept, at[i], at[i + 1] - 1);
+      return image;
+    }
+  }
+}

@@ -1,0 +1,47 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.math.BigInteger;
+
+/** A sum, or its part, as a value of a result's type. */
+final class Fraction {
+  private final boolean binary, decimal, unsigned;
+  private final Numeric type;
+  private final int bits;
+  private final BigInteger unit, most; // of decimals: digits behind the point, and one more than there can be
+
+  Fraction(JsonNode type) {
+    String kind = Message.at(type, Integer.valueOf(0)).asText();
+    int precision = Message.at(type, Integer.valueOf(1)).asInt(), scale = Message.at(type, Integer.valueOf(2)).asInt();
+    binary = kind.startsWith("float");
+    decimal = kind.equals("decimal");
+    unsigned = kind.equals("uint64");
+    bits = kind.startsWith("int") ? Integer.parseInt(kind.substring(3)) - 1 : 64;
+    unit = BigInteger.TEN.pow(scale);
+    most = BigInteger.TEN.pow(precision);
+    this.type = new Numeric(type);
+  }
+
+  /** The `count`-th part of a sum; `Result.REFUSED` where it does not fit. */
+  byte[] of(Sum sum, long count) {
+    BigInteger above = sum.number(), below = sum.unit().multiply(BigInteger.valueOf(count));
+    int exponent = sum.exponent();
+    if (binary) {
+      byte[] text = Doubles.text(Doubles.quotient(above, exponent, below));
+      return text == null ? Result.REFUSED : text;
+    }
+    if (exponent > 0) above = above.shiftLeft(exponent);
+    else below = below.shiftLeft(-exponent);
+    BigInteger found = decimal ? rounded(above.multiply(unit), below) : above.divide(below);
+    boolean fits = decimal
+        ? found.abs().compareTo(most) < 0
+        : found.bitLength() <= bits && !(unsigned && found.signum() < 0);
+    return fits ? type.text(found) : Result.REFUSED;
+  }
+
+  /** The nearest whole number, from the half on away from 0. */
+  private static BigInteger rounded(BigInteger above, BigInteger below) {
+    BigInteger twice = above.abs().shiftLeft(1).add(below).divide(below.shiftLeft(1));
+    return above.signum() < 0 ? twice.negate() : twice;
+  }
+}

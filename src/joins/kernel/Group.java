@@ -1,0 +1,88 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.nio.charset.StandardCharsets;
+
+/** What a program says of rows that are grouped: `joins.query.group`. */
+final class Group {
+  final int number, target;
+  final String table; // whose query it is
+  final int[] keys, arguments;
+  final boolean[] binary; // of the keys: one double may be written in two ways
+  final byte[] always; // the key of the row that is there also without rows; null: there is none
+  final int[] totals; // per total, which argument it adds up
+  final Numeric[] types; // per total
+  final SortKey[] bags;
+  final Result[] results;
+  private final Numeric[] lasts; // per bag, the last value's type
+
+  Group(JsonNode group) {
+    number = Message.at(group, "number").asInt();
+    target = Message.at(group, "target").asInt();
+    table = Message.at(group, "table").asText();
+    keys = Source.ints(Message.at(group, "keys"));
+    arguments = Source.ints(Message.at(group, "arguments"));
+    JsonNode row = Message.at(group, "always"), summed = Message.at(group, "totals");
+    always = row.isNull() ? null : row.asText().getBytes(StandardCharsets.UTF_8);
+    binary = new boolean[keys.length];
+    for (int i = 0; i < keys.length; i++) {
+      binary[i] = new Numeric(Message.at(Message.at(group, "key_types"), Integer.valueOf(i))).binary;
+    }
+    totals = new int[summed.size()];
+    types = new Numeric[totals.length];
+    for (int i = 0; i < totals.length; i++) {
+      JsonNode total = Message.at(summed, Integer.valueOf(i));
+      totals[i] = Message.at(total, "argument").asInt();
+      types[i] = new Numeric(Message.at(total, "type"));
+    }
+    JsonNode held = Message.at(group, "bags"), told = Message.at(group, "results");
+    bags = new SortKey[held.size()];
+    lasts = new Numeric[bags.length];
+    for (int i = 0; i < bags.length; i++) {
+      JsonNode bag = Message.at(held, Integer.valueOf(i)), each = Message.at(bag, "types");
+      bags[i] = new SortKey(bag);
+      lasts[i] = new Numeric(Message.at(each, Integer.valueOf(each.size() - 1)));
+    }
+    results = new Result[told.size()];
+    for (int i = 0; i < results.length; i++) {
+      JsonNode result = Message.at(told, Integer.valueOf(i));
+      results[i] = new Result(result);
+    }
+  }
+
+  /** The group that the program of a fragment describes. */
+  static Group of(String program) {
+    JsonNode differs = Message.at(Message.parsed(program), "differs");
+    return new Group(Message.at(Message.at(differs, Integer.valueOf(0)), "group"));
+  }
+
+  String named(byte[] key) {
+    return "table " + table + ", group " + new String(key, StandardCharsets.UTF_8);
+  }
+
+  /** A notice that a result does not fit its type. */
+  Object letter(byte[] key, Result result) {
+    Integer none = Integer.valueOf(0);
+    byte[] told = Envelope.bytes(new Object[] {named(key), none, none, "not computed: " + result.text, key, null});
+    return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, told);
+  }
+
+  /** New sums, of nothing. */
+  Sum[] sums() {
+    Sum[] sums = new Sum[types.length];
+    for (int i = 0; i < sums.length; i++) sums[i] = new Sum(types[i]);
+    return sums;
+  }
+
+  /** What a bag must know of itself beside its tuples, for the results that read it. */
+  Tally tally(int bag) {
+    boolean sum = false, list = false, set = false;
+    for (int i = 0; i < results.length; i++) {
+      if (results[i].of != bag || !results[i].readsBag()) continue;
+      sum |= results[i].function == Result.SUM_DISTINCT;
+      list |= results[i].function == Result.COLLECT_LIST;
+      set |= results[i].function == Result.COLLECT_SET;
+    }
+    return new Tally(bags[bag], lasts[bag], sum, list, set);
+  }
+}

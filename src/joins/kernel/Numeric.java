@@ -1,0 +1,60 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.math.RoundingMode;
+import java.nio.charset.StandardCharsets;
+
+/** Numbers of one type as texts: integers and decimals as whole numbers of their last digit, else doubles. */
+final class Numeric {
+  private static final int SAFE = 18; // so many digits fit a long
+  static final long BEYOND = Long.MIN_VALUE; // no number of `SAFE` digits
+  final boolean there, binary; // whether the type has numbers, and whether they are doubles
+  final int scale;
+  private final boolean decimal;
+
+  Numeric(JsonNode type) {
+    String kind = Message.at(type, Integer.valueOf(0)).asText();
+    decimal = kind.equals("decimal");
+    binary = kind.startsWith("float");
+    there = decimal || binary || kind.startsWith("int") || kind.equals("uint64");
+    scale = decimal ? Message.at(type, Integer.valueOf(2)).asInt() : 0;
+  }
+
+  /** A value as a number of last digits; BEYOND where it takes `exact` to read it. */
+  long small(byte[] text, int start, int end) {
+    int at = decimal ? start + 1 : start, last = decimal ? end - 1 : end;
+    boolean negative = text[at] == '-';
+    if (negative) at++;
+    if (last - at > SAFE) return BEYOND;
+    int point = scale == 0 ? last : last - scale - 1;
+    if (point < at) return BEYOND;
+    long value = 0;
+    for (int i = at; i < last; i++) {
+      int digit = text[i] - '0';
+      if (i == point) {
+        if (text[i] != '.') return BEYOND;
+      } else if (digit < 0 || digit > 9) return BEYOND;
+      else value = 10 * value + digit;
+    }
+    return negative ? -value : value;
+  }
+
+  /** The same of any size, and however it is written. */
+  BigInteger exact(byte[] text, int start, int end) {
+    int quote = decimal ? 1 : 0;
+    String number = new String(text, start + quote, end - start - 2 * quote, StandardCharsets.ISO_8859_1);
+    return new BigDecimal(number).setScale(scale, RoundingMode.UNNECESSARY).unscaledValue();
+  }
+
+  static double binary(byte[] text, int start, int end) {
+    return Double.parseDouble(new String(text, start, end - start, StandardCharsets.ISO_8859_1)) + 0.0; // no -0
+  }
+
+  /** The canonical text of a whole number of last digits. */
+  byte[] text(BigInteger unscaled) {
+    if (!decimal) return Texts.ascii(unscaled.toString());
+    return Texts.ascii('"' + new BigDecimal(unscaled, scale).toPlainString() + '"');
+  }
+}

@@ -1,0 +1,41 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+
+/** Tuples of a bag as bytes in their order (`Ordered`), made of the texts of a row's arguments. */
+final class SortKey {
+  private final int[] arguments;
+  private final int needed;
+  private final Ordered[] values;
+
+  SortKey(JsonNode bag) {
+    arguments = Source.ints(Message.at(bag, "arguments"));
+    needed = Message.at(bag, "needed").asInt();
+    values = new Ordered[arguments.length];
+    for (int i = 0; i < values.length; i++) {
+      Integer number = Integer.valueOf(i);
+      boolean descending = Message.at(Message.at(bag, "descending"), number).asBoolean();
+      values[i] = new Ordered(Message.at(Message.at(bag, "types"), number), i >= needed, descending);
+    }
+  }
+
+  /** The tuple of a row whose arguments lie at `at`; false where it is not in the bag. */
+  boolean write(byte[] text, int[] at, Bytes out) {
+    for (int i = 0; i < needed; i++) {
+      int argument = arguments[i];
+      if (Texts.isNull(text, at[argument], at[argument + 1] - 1)) return false;
+    }
+    for (int i = 0; i < values.length; i++) {
+      int argument = arguments[i];
+      values[i].write(text, at[argument], at[argument + 1] - 1, out);
+    }
+    return true;
+  }
+
+  /** The canonical text of a tuple's last value. */
+  byte[] last(byte[] key) {
+    int last = values.length - 1, at = 0;
+    for (int i = 0; i < last; i++) at = values[i].end(key, at);
+    return values[last].text(key, at, key.length);
+  }
+}

@@ -1,0 +1,111 @@
+package tailorbird.kernel;
+
+import java.math.BigInteger;
+import java.nio.ByteBuffer;
+
+/**
+ * How many values of an argument are not NULL and, of numbers, their exact sum: `n * 2^exponent` last digits, n a long
+ * while it is one. Only doubles have an exponent other than 0.
+ */
+final class Sum {
+  private static final byte[] NOTHING = new byte[0];
+  private final Numeric type;
+  long count;
+  private long small;
+  private BigInteger big; // in place of `small` where it is too small
+  private int exponent;
+
+  Sum(Numeric type) {
+    this.type = type;
+  }
+
+  /** A value that comes (`sign` 1) or goes (-1), unless it is NULL. */
+  void add(byte[] text, int start, int end, int sign) {
+    if (Texts.isNull(text, start, end)) return;
+    count += sign;
+    if (!type.there) return;
+    if (type.binary) {
+      double value = Numeric.binary(text, start, end);
+      add(sign * Doubles.mantissa(value), Doubles.exponent(value));
+      return;
+    }
+    long value = type.small(text, start, end);
+    if (value != Numeric.BEYOND) add(sign * value, 0);
+    else {
+      BigInteger exact = type.exact(text, start, end);
+      add(sign > 0 ? exact : exact.negate(), 0);
+    }
+  }
+
+  void add(Sum other) {
+    count += other.count;
+    if (other.big == null) add(other.small, other.exponent);
+    else add(other.big, other.exponent);
+  }
+
+  private void add(long more, int at) {
+    long sum = small + more;
+    boolean fits = big == null && at == exponent && ((small ^ sum) & (more ^ sum)) >= 0;
+    if (fits) small = sum;
+    else add(BigInteger.valueOf(more), at);
+  }
+
+  private void add(BigInteger more, int at) {
+    if (more.signum() == 0) return;
+    BigInteger own = number(), other = more;
+    if (own.signum() == 0) exponent = at;
+    else if (at < exponent) {
+      own = own.shiftLeft(exponent - at);
+      exponent = at;
+    } else other = more.shiftLeft(at - exponent);
+    set(own.add(other));
+  }
+
+  private void set(BigInteger sum) {
+    big = sum.bitLength() > 63 ? sum : null;
+    small = big == null ? sum.longValue() : 0;
+    if (big == null && small == 0) exponent = 0;
+  }
+
+  BigInteger number() {
+    return big == null ? BigInteger.valueOf(small) : big;
+  }
+
+  /** What its number is a multiple of. */
+  BigInteger unit() {
+    return BigInteger.TEN.pow(type.scale);
+  }
+
+  int exponent() {
+    return exponent;
+  }
+
+  /** Appends it, in the one form that its value has. */
+  void write(Bytes out) {
+    out.putSigned(count);
+    if (!type.there) return;
+    int zeros = type.binary && !number().equals(BigInteger.ZERO) ? number().getLowestSetBit() : 0;
+    if (zeros > 0) {
+      exponent += zeros;
+      set(number().shiftRight(zeros));
+    }
+    if (type.binary) out.putSigned(exponent);
+    out.putBlock(big == null && small == 0 ? NOTHING : number().toByteArray());
+  }
+
+  /** Adds what was written. */
+  void read(ByteBuffer from) {
+    count += Bytes.signed(from);
+    if (!type.there) return;
+    int at = type.binary ? (int) Bytes.signed(from) : 0;
+    byte[] number = Bytes.block(from);
+    if (number.length > 8) add(new BigInteger(number), at);
+    else if (number.length > 0) add(longOf(number), at);
+  }
+
+  private static long longOf(byte[] number) {
+    long value = number[0];
+    for (int i = 1; i < number.length; i++) value = value << 8 | number[i] & 0xFF;
+    return value;
+  }
+}

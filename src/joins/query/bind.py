@@ -1,0 +1,292 @@
+"""A query and the schemas → its bound form: which tree of tables, which groups, and the types of its columns.
+
+What a grouped query says is cut in two: the rows of the tables with what a group must know of each (`g0 …` its key,
+`x0 …` the functions' arguments), and what is computed of the groups' rows (`g0 …`, and `a0 …` the functions' values),
+among which HAVING chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from sqlglot import exp
+
+from cdc.topology.topology import Topology
+from cdc.words.schema import Column, TableId, TableSchema
+from cdc.words.types import LogicalType
+from joins.query.aggregates import Asked, aggregates_in, arguments_of
+from joins.query.bound import Bound, BoundGroup, BoundTree, BoundUnion
+from joins.query.expressions import Typed, Unsupported
+from joins.query.finish import compiled, text_of_expression, value
+from joins.query.flatten import Condition, Flat, FlatItem, Reads, flatten
+from joins.query.pairing import paired
+from joins.query.rows import Rows, RowsColumn
+from joins.query.sql import Place, Query, Relation, Select, Union, refuse
+from joins.query.tree import Tree, build_trees
+from joins.query.value_types import INTEGERS, NULL
+
+_LITERALS = (exp.Literal, exp.Boolean)
+
+
+class Binder:
+    """Binds queries of one topology; TopologyError for what the schemas show to be wrong."""
+
+    def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
+        self.topology = topology
+        self.reads = Reads(topology=topology, schemas=schemas, bind=self.query)
+
+    def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
+        refuse(self.topology, place, what, expected)
+
+    def query(self, query: Query) -> BoundTree:
+        """The bound form of a query."""
+        return self._union(query) if isinstance(query, Union) else self._select(query)
+
+    def _select(self, select: Select) -> BoundTree:
+        flat = flatten(self.reads, select)
+        if select.grouped:
+            tree = self._of_groups(flat, select)
+            return self._distinct(tree) if select.distinct else tree
+        if select.distinct:
+            return self._read(self._group(flat, [(i.expression, i.place) for i in flat.items], [], select.place), flat)
+        return self.tree(flat, select.place)
+
+    # -- trees
+
+    def tree(self, flat: Flat, place: Place) -> BoundTree:
+        """A flat query without groups; of the ways to see it the first whose key its columns show."""
+        trees = build_trees(self.topology, flat)
+        if not trees:
+            return self.tree(paired(self.topology, flat, place, self.tree), place)
+        keys = [self._key(flat, tree) for tree in trees]
+        at = next((i for i, key in enumerate(keys) if key), 0)
+        columns = tuple(self._column(flat, trees[at], item) for item in flat.items)
+        rows = Rows(columns=columns, primary_key=keys[at])
+        return BoundTree(flat=flat, trees=trees, tree=trees[at], rows=rows, place=place)
+
+    def _key(self, flat: Flat, tree: Tree) -> tuple[str, ...]:
+        """The columns of the result that show the root's key; empty where they do not."""
+        found = []
+        for column in flat.shapes[tree.root.alias].primary_key:
+            for item in flat.items:
+                node = item.expression
+                if isinstance(node, exp.Column) and tree.canonical(node.table, node.name) == (tree.root.alias, column):
+                    found.append(item.name)
+                    break
+            else:
+                return ()
+        return tuple(found)
+
+    def _column(self, flat: Flat, tree: Tree, item: FlatItem) -> RowsColumn:
+        node = item.expression
+        if not isinstance(node, exp.Column):
+            typed = self._typed(flat, node, item.place)
+            if typed.type == NULL:
+                self.refuse(
+                    item.place, f"column {item.name} is NULL without a type", "CAST(NULL AS STRING), or a value"
+                )
+            return RowsColumn(
+                name=item.name, type=typed.type, nullable=True, origin=item.text or text_of_expression(node)
+            )
+        column = flat.shapes[node.table].column(node.name)
+        assert column is not None  # joins.query.flatten refuses unknown columns
+        schema = flat.shapes[node.table]
+        origin = column.origin if isinstance(column, RowsColumn) else f"{_table_id(schema)}.{node.name}"
+        type_ = self.type_of(flat, node)
+        nullable = column.nullable or tree.optional(node.table)
+        return RowsColumn(name=item.name, type=type_, nullable=nullable, origin=origin, members=members_of(column))
+
+    def type_of(self, flat: Flat, column: exp.Column) -> LogicalType:
+        """The type of a flat column; TopologyError for one that is not kept."""
+        found = flat.shapes[column.table].column(column.name)
+        assert found is not None  # joins.query.flatten refuses unknown columns
+        try:
+            return found.type
+        except ValueError as error:
+            place = flat.relations[column.table].place
+            self.refuse(place, f"{column.table}.{column.name}: {error}", "a column of another type")
+
+    def _typed(self, flat: Flat, node: exp.Expr, place: Place) -> Typed:
+        try:
+            return compiled(node, lambda column: value(column, 0, self.type_of(flat, column)))
+        except Unsupported as error:
+            self.refuse(place, error.what.replace("`", ""), error.expected)
+
+    # -- groups
+
+    def _of_groups(self, flat: Flat, select: Select) -> BoundTree:
+        keys = [(condition.expression, condition.place) for condition in flat.group]
+        always = not keys
+        if always:  # one group: what is said of it by name is its key
+            keys = [(item.expression, item.place) for item in flat.items if isinstance(item.expression, _LITERALS)]
+            keys = keys or [(exp.Literal.number(1), select.place)]
+        said = [(item.expression, item.place) for item in flat.items]
+        said += [(condition.expression, condition.place) for condition in flat.having]
+        calls = [(call, place) for node, place in said for call in aggregates_in(node)]
+        group = self._group(flat, keys, calls, select.place, always=always)
+        return self._read(group, flat)
+
+    def _group(
+        self,
+        flat: Flat,
+        keys: list[tuple[exp.Expr, Place]],
+        calls: list[tuple[exp.Expr, Place]],
+        place: Place,
+        *,
+        always: bool = False,
+    ) -> BoundGroup:
+        keys = list({node.sql(): (node, at) for node, at in keys}.values())
+        items = [FlatItem(name=f"g{i}", expression=node, place=at) for i, (node, at) in enumerate(keys)]
+        arguments: dict[str, int] = {}
+        for call, at in calls:
+            for node in arguments_of(call):
+                if node.sql() not in arguments:
+                    items.append(FlatItem(name=f"x{len(arguments)}", expression=node, place=at))
+                    arguments[node.sql()] = len(arguments)
+        below = Flat(
+            relations=flat.relations, shapes=flat.shapes, readings=flat.readings,
+            first=flat.first, joins=flat.joins, where=flat.where, items=items,
+        )  # fmt: skip
+        inner = self.tree(below, place)
+        self._check_keys(inner, keys)
+        named = {node.sql(): item.name for (node, _), item in zip(keys, items, strict=False)}
+        asked, columns = Asked(), list(inner.rows.columns[: len(keys)])
+        for call, at in calls:
+            if call.sql() in named:
+                continue
+            numbers = [arguments[node.sql()] for node in arguments_of(call)]
+            try:
+                result = asked.add(call, [(n, inner.rows.columns[len(keys) + n].type) for n in numbers])
+            except Unsupported as error:
+                self.refuse(at, error.what.replace("`", ""), error.expected)
+            name, counts = f"a{len(asked.results) - 1}", result.function.startswith("count")
+            named[call.sql()] = name
+            columns.append(RowsColumn(name=name, type=result.type, nullable=not counts, origin=result.text))
+        rows = Rows(columns=tuple(columns), primary_key=tuple(column.name for column in columns[: len(keys)]))
+        values = tuple(_literal(node) for node, _ in keys) if always else None
+        return BoundGroup(inner=inner, keys=len(keys), asked=asked, rows=rows, named=named, always=values)
+
+    def _check_keys(self, inner: BoundTree, keys: list[tuple[exp.Expr, Place]]) -> None:
+        for (node, place), column in zip(keys, inner.rows.columns, strict=False):
+            if column.type.kind in ("float32", "float64", "json", "list"):
+                what = f"GROUP BY {text_of_expression(node)}, a {column.type}"
+                self.refuse(place, what, "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING")
+
+    def _read(self, group: BoundGroup, flat: Flat) -> BoundTree:
+        """What a grouped query computes of its groups: the items and HAVING, over the group's columns."""
+        place = group.inner.place
+
+        def said(node: exp.Expr, at: Place) -> exp.Expr:
+            name = group.named.get(node.sql())
+            if name is not None:
+                return exp.column(name, table="", quoted=True)
+            if isinstance(node, exp.Column):
+                expected = "a column of GROUP BY, or within an aggregate such as max(…)"
+                self.refuse(at, f"{text_of_expression(node)} is neither grouped nor aggregated", expected)
+            copy = node.copy()
+            for child in list(copy.iter_expressions()):
+                child.replace(said(child, at))
+            return copy
+
+        items = [
+            FlatItem(
+                name=i.name,
+                expression=said(i.expression, i.place),
+                place=i.place,
+                text=text_of_expression(i.expression),
+            )
+            for i in flat.items
+        ]
+        having = [
+            Condition(expression=said(c.expression, c.place), place=c.place, text=text_of_expression(c.expression))
+            for c in flat.having
+        ]
+        above = _reading(group, place)
+        above.where, above.items = having, items
+        return self.tree(above, place)
+
+    def _distinct(self, tree: BoundTree) -> BoundTree:
+        """The rows of a query that is grouped, or several, already: each once."""
+        flat = _reading(tree, tree.place)
+        keys = [(item.expression, item.place) for item in flat.items]
+        return self._read(self._group(flat, keys, [], tree.place), flat)
+
+    # -- unions
+
+    def _union(self, union: Union) -> BoundTree:
+        branches = [self._select(select) for select in union.branches]
+        first = branches[0]
+        columns = list(first.rows.columns)
+        for branch in branches[1:]:
+            if len(branch.rows.columns) != len(columns):
+                what = f"{len(branch.rows.columns)} columns beside {len(columns)}"
+                self.refuse(branch.place, what, "as many as the first query of the UNION has")
+            for i, (one, other) in enumerate(zip(columns, branch.rows.columns, strict=True)):
+                wider = _together(one.type, other.type)
+                if wider is None:
+                    what = f"column {one.name} is {one.type} and here {other.type}"
+                    self.refuse(branch.flat.items[i].place, what, f"CAST(… AS {one.type}), values of one type")
+                nullable = one.nullable or other.nullable
+                columns[i] = RowsColumn(
+                    name=one.name, type=wider, nullable=nullable, origin=one.origin, members=one.members
+                )
+        tags, key = self._tags(branches)
+        rows = Rows(columns=tuple(columns), primary_key=key)
+        bound = BoundUnion(branches=tuple(branches), rows=rows, tags=tags)
+        tree = self.tree(_reading(bound, union.place), union.place)
+        return self._distinct(tree) if union.distinct else tree
+
+    def _tags(
+        self, branches: list[BoundTree]
+    ) -> tuple[tuple[str, tuple[str | int | bool, ...]] | None, tuple[str, ...]]:
+        """The column by which branches differ, and the key that it makes together with theirs."""
+        names = branches[0].rows.places()
+        for i, name in enumerate(names):
+            nodes = [branch.flat.items[i].expression for branch in branches]
+            if not all(isinstance(node, _LITERALS) for node in nodes):
+                continue
+            values = tuple(_literal(node) for node in nodes)
+            places = [tuple(branch.rows.places().index(one) for one in branch.rows.primary_key) for branch in branches]
+            if len(set(values)) == len(values) and places[0] and len(set(places)) == 1:
+                return (name, values), (name, *(names[at] for at in places[0]))
+        return None, ()
+
+
+def _reading(bound: Bound, place: Place) -> Flat:
+    """A query of all columns of another one."""
+    relation = Relation(alias="", table_id=None, view=None, place=place)
+    items = [
+        FlatItem(name=c.name, expression=exp.column(c.name, table="", quoted=True), place=place, text=c.origin)
+        for c in bound.rows.columns
+    ]
+    return Flat(relations={"": relation}, shapes={"": bound.rows}, readings={"": bound}, items=items)
+
+
+def members_of(column: Column | RowsColumn) -> bool:
+    """Whether a column is a SET, whose text lists its members."""
+    if isinstance(column, RowsColumn):
+        return column.members
+    return column.column_type.lower().startswith("set(")
+
+
+def _table_id(shape: object) -> str:
+    assert isinstance(shape, TableSchema)  # other rows' columns know where they come from
+    return str(shape.table_id)
+
+
+def _literal(node: exp.Expr) -> str | int | bool:
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    return node.name if node.is_string or not node.name.isdigit() else int(node.name)
+
+
+def _together(one: LogicalType, other: LogicalType) -> LogicalType | None:
+    """The type whose canonical values both columns' are; None where they are written otherwise."""
+    if one == other:
+        return one
+    if one.kind in INTEGERS and other.kind in INTEGERS:
+        return max(one, other, key=lambda type_: list(INTEGERS).index(type_.kind))
+    if {one.kind, other.kind} == {"datetime", "timestamp"}:
+        return LogicalType(kind="datetime")
+    return None

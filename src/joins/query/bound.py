@@ -1,0 +1,69 @@
+"""A query once its tables' columns are known: what it reads, and what its rows are; planning makes fragments of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from joins.query.aggregates import Asked
+from joins.query.flatten import Flat
+from joins.query.rows import Rows
+from joins.query.sql import Place
+from joins.query.tree import Tree
+
+
+@dataclass(slots=True, kw_only=True)
+class BoundTree:
+    """A row for each row of one table (`tree.root`), with what is joined to it; `trees`: every way to see it so."""
+
+    flat: Flat
+    trees: list[Tree]
+    tree: Tree
+    rows: Rows
+    place: Place
+
+
+@dataclass(slots=True, kw_only=True)
+class BoundGroup:
+    """A row for each group of the rows of `inner`: the first `keys` of its columns, then the functions of the others.
+
+    `named`: the column of the rows that shows an expression, by its SQL. `always`: of a query without GROUP BY, whose
+    one group is there without rows too, the values of the key.
+    """
+
+    inner: BoundTree
+    keys: int
+    asked: Asked
+    rows: Rows
+    named: Mapping[str, str]
+    always: tuple[str | int | bool, ...] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class BoundUnion:
+    """The rows of all branches, whose columns stand for one another by their places.
+
+    `tags`: a column that has in each branch a value of its own, if there is one, and these values.
+    """
+
+    branches: tuple[BoundTree, ...]
+    rows: Rows
+    tags: tuple[str, tuple[str | int | bool, ...]] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class BoundPair:
+    """The pairs of the rows of two queries in which each of `keys`, a column of the left and of the right, is equal.
+
+    `left_stays`, `right_stays`: rows of that side that meet none are there too, with NULLs.
+    """
+
+    left: BoundTree
+    right: BoundTree
+    keys: tuple[tuple[str, str], ...]
+    left_stays: bool
+    right_stays: bool
+    rows: Rows
+
+
+Bound = BoundTree | BoundGroup | BoundUnion | BoundPair

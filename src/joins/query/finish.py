@@ -1,0 +1,57 @@
+"""Expressions of a query over flat columns → a plan's: computed columns and conditions, in Spark's SQL."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cdc.words.types import LogicalType
+from joins.query.expressions import ExpressionCompiler, Resolve, Typed, Unsupported, any_of
+from joins.query.functions import FUNCTIONS
+from joins.query.plan import Expression
+from joins.query.value_types import MOST_DIGITS
+
+
+def compiled(node: exp.Expr, resolve: Resolve, *, condition: bool = False) -> Typed:
+    """An expression in Spark's SQL with its type; Unsupported for what is not kept."""
+    compiler = ExpressionCompiler(resolve, FUNCTIONS)
+    return compiler.condition(node) if condition else compiler.compile(node)
+
+
+def value(column: exp.Column, index: int, type_: LogicalType) -> Typed:
+    """A column in an expression; Spark has no type for numbers of more than 38 digits, though MySQL has them."""
+    if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
+        what = f"{column.sql('spark')} is {type_}: expressions have at most {MOST_DIGITS} digits"
+        expected = f"the plain column, which is kept whole, or one of {MOST_DIGITS} digits or fewer"
+        raise Unsupported(column, what, expected)
+    if type_.kind == "list":
+        raise Unsupported(column, f"a {type_} in an expression", "the plain collect_list(x) AS name")
+    return Typed(sql=f"{{{index}}}", type=type_)
+
+
+def text_of_expression(node: exp.Expr) -> str:
+    """An expression as a person reads it; equal for equal expressions."""
+    return node.sql("spark").replace("`", "")
+
+
+def condition_of(typed: Typed, node: exp.Expr, text: str = "") -> Expression:
+    """A compiled condition, as one of several that AND joins; `text` as a person wrote it, where that is another."""
+    said = text or text_of_expression(node)
+    said = f"({said})" if isinstance(node, exp.Or) else said
+    return Expression(sql=typed.sql, failed=typed.failed, type=typed.type, text=said)
+
+
+def all_of(conditions: list[Expression]) -> Expression | None:
+    """Their conjunction; None of none."""
+    if not conditions:
+        return None
+    failed, earlier = [], "TRUE"
+    for one in conditions:
+        if one.failed is not None:
+            failed.append(f"({earlier} AND {one.failed})")
+        earlier += f" AND NOT ({one.sql} <=> FALSE)"
+    return Expression(
+        sql=" AND ".join(f"({one.sql})" for one in conditions),
+        failed=any_of(*failed),
+        type=conditions[0].type,
+        text=" AND ".join(one.text for one in conditions),
+    )

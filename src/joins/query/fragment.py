@@ -1,0 +1,203 @@
+"""One bound tree → what its fragment holds: the tree of nodes, and what is computed of whole rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, Protocol
+
+from sqlglot import exp
+
+from cdc.topology.topology import Topology
+from cdc.words.schema import TableId, TableSchema
+from cdc.words.types import LogicalType
+from joins.query.bind import members_of
+from joins.query.bound import Bound, BoundPair, BoundTree, BoundUnion
+from joins.query.expressions import Resolve, Typed, Unsupported
+from joins.query.finish import all_of, compiled, condition_of, text_of_expression, value
+from joins.query.flatten import Condition, FlatItem
+from joins.query.plan import Derived, Expression, Finish, Hop, Node, Output, PlanSource
+from joins.query.rows import RowsColumn
+from joins.query.settled import Settled
+from joins.query.sql import Place, refuse
+from joins.query.tree import Branch
+from joins.query.value_types import NULL, spark_type
+
+
+class Planning(Protocol):
+    """What a tree needs of its planner: numbers, captured tables, and the fragments of the queries that it reads."""
+
+    topology: Topology
+    sources: Mapping[TableId, PlanSource]
+
+    def number(self) -> int:
+        """A number that no other step has."""
+        ...
+
+    def read(
+        self, bound: Bound, target: int, names: Sequence[str], wanted: Sequence[str]
+    ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Plan a query whose rows go to `target`, named by its columns `names`, or of none by what names them there.
+
+        The numbers of its fragments, and the columns that they send, `wanted` among them.
+        """
+        ...
+
+
+class TreeCompiler:
+    """Compiles one bound tree. `offsets`: where each table's columns begin in the flat list."""
+
+    def __init__(self, planning: Planning, bound: BoundTree, settled: Settled) -> None:
+        self.planning, self.bound, self.settled = planning, bound, settled
+        self.flat, self.tree = bound.flat, bound.tree
+        self.used = settled.used(bound)
+        self.offsets: dict[str, int] = {}
+        self.nodes: dict[str, Node] = {}
+
+    def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
+        refuse(self.planning.topology, place, what, expected)
+
+    def root(self, names: Sequence[str], outlet: int) -> Node:
+        """The tree of nodes, its rows named by these columns of the root, what is read by it planned before it."""
+        for name in names:
+            self.used[self.tree.root.alias].add(name)
+        root = self._node(self.tree.root, names, outlet)
+        self._place(root, 0)
+        self.nodes = {node.alias: node for node in root.walk()}
+        return root
+
+    def _place(self, node: Node, offset: int) -> None:
+        self.offsets[node.alias] = offset
+        for hop in node.hops:
+            self._place(hop.child, offset + hop.offset)
+
+    # -- nodes
+
+    def _node(self, branch: Branch, names: Sequence[str], target: int) -> Node:
+        """A node whose rows are named by these columns, and go to `target` where it joins nothing."""
+        source, columns = self._source(branch, names, target)
+        offset, hops = len(columns), list[Hop]()
+        for child in branch.children:
+            number = self.planning.number()
+            node = self._node(child, [own for own, _ in child.pairs], number)
+            at = tuple(columns.index(theirs) for _, theirs in child.pairs)
+            hops.append(Hop(number=number, columns=at, inner=child.inner, child=node, offset=offset))
+            offset += node.width
+        return Node(
+            alias=branch.alias,
+            source=source,
+            columns=columns,
+            types=tuple(self._type(branch.alias, name) for name in columns),
+            id_columns=tuple(columns.index(name) for name in names),
+            filter=self._filter(branch, columns),
+            hops=tuple(hops),
+        )
+
+    def _source(
+        self, branch: Branch, names: Sequence[str], target: int
+    ) -> tuple[PlanSource | Derived, tuple[str, ...]]:
+        shape = self.flat.shapes[branch.alias]
+        columns = tuple(name for name in shape.places() if name in self.used[branch.alias])
+        if isinstance(shape, TableSchema):
+            return self.planning.sources[shape.table_id], columns
+        bound = self.flat.readings[branch.alias]
+        direct = not branch.children and set(names) == set(shape.primary_key)
+        if isinstance(bound, BoundUnion | BoundPair):  # its tag stands first, or the left row's name
+            direct = direct and tuple(names) == shape.primary_key
+        if not direct and not shape.primary_key:
+            what = f"the rows of {branch.alias or 'a UNION ALL'}, which are joined to others, have no key"
+            expected = "its key among its columns; of a UNION ALL also a literal of its own in each, 'web' AS channel"
+            self.refuse(self.flat.relations[branch.alias].place, what, expected)
+        if direct:
+            fragments, columns = self.planning.read(bound, target, names, columns)
+            return Derived(fragments=fragments, differ=None), columns
+        differ = self.planning.number()
+        fragments, columns = self.planning.read(bound, differ, (), columns)
+        return Derived(fragments=fragments, differ=differ), columns
+
+    def _type(self, alias: str, name: str) -> LogicalType:
+        column = self.flat.shapes[alias].column(name)
+        assert column is not None  # joins.query.flatten refuses unknown columns
+        return column.type
+
+    def _filter(self, branch: Branch, names: tuple[str, ...]) -> Expression | None:
+        """The conditions on one table that its rows must satisfy to be there: what does not needs no state."""
+        if branch.alias in self.flat.readings:
+            return None
+
+        def resolve(column: exp.Column) -> Typed:
+            return value(column, names.index(column.name), self._type(column.table, column.name))
+
+        asked = [self._condition(condition, resolve) for condition in self.settled.own.get(branch.alias, ())]
+        if not self.tree.optional(branch.alias):
+            own = [
+                self._condition(condition, resolve)
+                for condition in self.settled.filters
+                if {column.table for column in condition.expression.find_all(exp.Column)} == {branch.alias}
+            ]
+            # one that can fail is left to WHERE, which tells the dead letters
+            asked += [expression for expression in own if expression.failed is None]
+        return all_of(asked)
+
+    # -- what is computed
+
+    def finish(self, root: Node, items: Sequence[FlatItem], key: Sequence[str]) -> Finish:
+        """What is computed of whole rows: these items, and the conditions. `key`: the items that name rows."""
+        types = root.flat_types()
+
+        def resolve(column: exp.Column) -> Typed:
+            index = self._index(column)
+            return value(column, index, types[index])
+
+        computed: list[Expression] = []
+        outputs: list[Output] = []
+        for item in items:
+            node = item.expression
+            if isinstance(node, exp.Column):
+                outputs.append(self._plain(item, node, types, item.name in key))
+                continue
+            expression = self._expression(item, resolve)
+            same = next((i for i, known in enumerate(computed) if known.sql == expression.sql), None)
+            index = len(types) + (len(computed) if same is None else same)
+            if same is None:
+                computed.append(expression)
+            outputs.append(Output(name=item.name, type=expression.type, index=index, origin=expression.text))
+        where = all_of([self._condition(condition, resolve) for condition in self.settled.filters])
+        return Finish(types=types, computed=tuple(computed), where=where, outputs=tuple(outputs))
+
+    def _index(self, column: exp.Column) -> int:
+        return self.offsets[column.table] + self.nodes[column.table].columns.index(column.name)
+
+    def _plain(self, item: FlatItem, node: exp.Column, types: Sequence[LogicalType], key: bool) -> Output:
+        found = self.tree.canonical(node.table, node.name) if key else (node.table, node.name)
+        index = self._index(exp.column(found[1], table=found[0]))
+        shape = self.flat.shapes[node.table]
+        read = shape.column(node.name)
+        assert read is not None  # joins.query.flatten refuses unknown columns
+        if isinstance(read, RowsColumn):
+            origin, nullable = read.origin, key and read.nullable
+        else:
+            assert isinstance(shape, TableSchema)
+            origin, nullable = f"{shape.table_id}.{node.name}", False
+        members = members_of(read)
+        return Output(name=item.name, type=types[index], index=index, origin=origin, members=members, nullable=nullable)
+
+    def _expression(self, item: FlatItem, resolve: Resolve) -> Expression:
+        typed = self._compiled(item.expression, item.place, resolve)
+        if typed.type == NULL:
+            self.refuse(item.place, f"column {item.name} is NULL without a type", "CAST(NULL AS STRING), or a value")
+        return Expression(
+            sql=f"CAST({typed.sql} AS {spark_type(typed.type)})",
+            failed=typed.failed,
+            type=typed.type,
+            text=item.text or text_of_expression(item.expression),
+        )
+
+    def _condition(self, condition: Condition, resolve: Resolve) -> Expression:
+        typed = self._compiled(condition.expression, condition.place, resolve, condition=True)
+        return condition_of(typed, condition.expression, condition.text)
+
+    def _compiled(self, node: exp.Expr, place: Place, resolve: Resolve, *, condition: bool = False) -> Typed:
+        try:
+            return compiled(node, resolve, condition=condition)
+        except Unsupported as error:
+            self.refuse(place, error.what.replace("`", ""), error.expected)

@@ -1,0 +1,382 @@
+"""The text of a query → its shape (`joins.query.sql`); all else is refused where it stands, with the nearest form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from cdc.topology.topology import Table, Topology
+from cdc.words.schema import TableId
+from joins.query.aggregates import aggregates_in
+from joins.query.expressions import Unsupported
+from joins.query.functions import check_shape
+from joins.query.semijoin import Semijoin, semijoin_of
+from joins.query.sql import (
+    FORM,
+    Item,
+    Join,
+    Place,
+    Query,
+    Relation,
+    Select,
+    Union,
+    conjuncts,
+    items_of,
+    place_of,
+    refuse,
+    selects_of,
+)
+from joins.query.tokens import check_tokens
+
+# What each clause that is not kept should become.
+_CLAUSES = {
+    "windows": ("WINDOW", "GROUP BY, joined back by its key"),
+    "qualify": ("QUALIFY", "WHERE, or HAVING"),
+    "order": ("ORDER BY", "no ORDER BY: rows are stored in the order of row_key"),
+    "sort": ("SORT BY", "no SORT BY: rows are stored in the order of row_key"),
+    "cluster": ("CLUSTER BY", "no CLUSTER BY: rows are stored in the order of row_key"),
+    "distribute": ("DISTRIBUTE BY", "no DISTRIBUTE BY: rows are stored in the order of row_key"),
+    "limit": ("LIMIT", "no LIMIT: the table holds every row"),
+    "offset": ("OFFSET", "no OFFSET: the table holds every row"),
+    "laterals": ("LATERAL VIEW", "a plain column"),
+    "hint": ("a hint", "no hint"),
+}
+_KEPT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
+_KINDS = ("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER", "FULL", "FULL OUTER")
+_NOT_YET = {
+    "SEMI": "WHERE EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
+    "ANTI": "WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
+}
+
+
+def parse_query(topology: Topology, table: Table) -> Query:
+    """The query's shape; TopologyError with file, line, column and the nearest supported form for anything else."""
+    return _Parser(topology, table, {}).query(_statement(topology, table))
+
+
+def check_query(topology: Topology, table: Table) -> list[str] | None:
+    """Names of the result's columns, checked as far as is possible without the tables' schemas.
+
+    Called by `tailorbird validate`. None when a `*` leaves the names open. TopologyError for a query outside the
+    supported shape, a table that is not captured, or a row_key that the result does not hold.
+    """
+    items = items_of(parse_query(topology, table))
+    tables_of(topology, table)
+    if any(item.star is not None for item in items):
+        return None
+    names = [item.name for item in items]
+    for name in table.row_key:
+        if name not in names:
+            what, expected = f"unknown column {name}", "names of columns in the query's result"
+            raise topology.error(f"tables.{table.name}.row_key", what, expected)
+    return names
+
+
+def tables_of(topology: Topology, table: Table, readers: tuple[str, ...] = ()) -> frozenset[TableId]:
+    """The captured tables that a query reads, through other tables of the topology as well.
+
+    TopologyError when a table is read by its own query.
+    """
+    found: set[TableId] = set()
+    for select in selects_of(parse_query(topology, table)):
+        for relation in select.relations.values():
+            if relation.table_id is not None:
+                found.add(relation.table_id)
+            elif relation.view is not None:
+                if relation.view in (*readers, table.name):
+                    way = " → ".join((*readers, table.name, relation.view))
+                    refuse(topology, relation.place, f"{relation.view} reads itself: {way}", "tables without a circle")
+                found |= tables_of(topology, topology.tables[relation.view], (*readers, table.name))
+    return frozenset(found)
+
+
+def _statement(topology: Topology, table: Table) -> exp.Expr:
+    def refuse_at(line: int, column: int, what: str, expected: str) -> NoReturn:
+        refuse(topology, Place(table=table.name, line=line, column=column), what, expected)
+
+    try:
+        check_tokens(table.query, refuse_at)
+        statements = sqlglot.parse(table.query, dialect="spark")
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        what = f"not SQL: {first.get('description', error)}".rstrip(".")
+        refuse_at((first.get("line") or 1) - 1, first.get("col") or 1, what, FORM)
+    except SqlglotError as error:
+        refuse_at(0, 1, f"not SQL: {error}".replace("\n", " "), FORM)
+    if len(statements) != 1 or statements[0] is None:
+        refuse_at(0, 1, "not one statement", "one SELECT")
+    return statements[0]
+
+
+class _Parser:
+    """Reads one query; those within it are read by parsers of their own. `named`: queries that WITH gave a name.
+
+    `nameless`: the names of its columns do not matter, since another query's stand for them.
+    """
+
+    def __init__(
+        self, topology: Topology, table: Table, named: Mapping[str, exp.Expr], *, nameless: bool = False
+    ) -> None:
+        self.topology, self.table, self.named, self.nameless = topology, table, dict(named), nameless
+        self.relations: dict[str, Relation] = {}
+
+    def refuse(self, node: exp.Expr | None, what: str, expected: str) -> NoReturn:
+        start = Place(table=self.table.name, line=0, column=1)
+        refuse(self.topology, start if node is None else self.place(node), what, expected)
+
+    def place(self, node: exp.Expr) -> Place:
+        return place_of(self.table.name, node)
+
+    def query(self, node: exp.Expr) -> Query:
+        """The shape of a statement, or of a query within one."""
+        if isinstance(node, exp.Subquery):
+            return self.query(node.this)
+        if (named := node.args.get("with_")) is not None:
+            for one in named.expressions:
+                if named.args.get("recursive"):
+                    self.refuse(one, "WITH RECURSIVE is not supported", "queries that do not read themselves")
+                self.named[one.alias] = one.this
+        if isinstance(node, exp.Union):
+            return self._union(node)
+        if isinstance(node, exp.SetOperation):
+            expected = "WHERE [NOT] EXISTS (SELECT 1 FROM … WHERE …)"
+            self.refuse(node.expression, f"{node.key.upper()} is not supported", expected)
+        if not isinstance(node, exp.Select):
+            self.refuse(node, f"{node.key.upper()}", "a SELECT: " + FORM)
+        return self._select(node)
+
+    def _union(self, node: exp.Union) -> Union:
+        distinct = bool(node.args.get("distinct"))
+        self._refuse_clauses(node, ("this", "expression", "distinct", "with_"))
+        branches: list[Select] = []
+        for side in (node.this, node.expression):
+            nameless = self.nameless or side is node.expression
+            found = _Parser(self.topology, self.table, self.named, nameless=nameless).query(side)
+            if isinstance(found, Select):
+                branches.append(found)
+                continue
+            if found.distinct and not distinct:
+                self.refuse(side, "UNION within UNION ALL", "the UNION as a table of its own under `tables:`")
+            branches += found.branches
+        return Union(table=self.table.name, branches=tuple(branches), distinct=distinct, place=self.place(node))
+
+    def _select(self, select: exp.Select) -> Select:
+        self._refuse_clauses(select, _KEPT)
+        source = select.args.get("from_")
+        if source is None:
+            self.refuse(select, "no FROM", FORM)
+        first = self._relation(source.this)
+        first, joins = self._joins(first, select.args.get("joins") or [])
+        joins, where = self._where(joins, select.args.get("where"))
+        self._check_joined(first, joins, where)
+        items = tuple(self._item(expression, i) for i, expression in enumerate(select.expressions))
+        seen: set[str] = set()
+        for item in items:
+            if item.name in seen:
+                refuse(self.topology, item.place, f"column {item.name} twice", "AS with another name")
+            if item.name:
+                seen.add(item.name)
+        group, having = self._group(select.args.get("group")), select.args.get("having")
+        conditions = conjuncts(None if having is None else having.this)
+        for condition in conditions:
+            self._check(condition, aggregates=True)
+        called = [one for one in (*(i.expression for i in items), *conditions) if one and any(aggregates_in(one))]
+        grouped = bool(group or called or conditions)
+        if grouped and (star := next((item for item in items if item.star is not None), None)):
+            refuse(self.topology, star.place, "* of groups", "the columns of GROUP BY, and aggregates AS a name")
+        return Select(
+            table=self.table.name,
+            first=first,
+            joins=joins,
+            where=where,
+            items=items,
+            place=self.place(select),
+            group=group,
+            grouped=grouped,
+            having=conditions,
+            distinct=self._distinct(select.args.get("distinct")),
+            relations=self.relations,
+        )
+
+    def _refuse_clauses(self, node: exp.Expr, kept: tuple[str, ...]) -> None:
+        for key, value in node.args.items():
+            if value and key not in kept:
+                name, expected = _CLAUSES.get(key, (key.strip("_").upper(), FORM))
+                self.refuse(value[0] if isinstance(value, list) else value, f"{name} is not supported", expected)
+
+    def _distinct(self, node: exp.Expr | None) -> bool:
+        if node is not None and node.args.get("on"):
+            self.refuse(node, "DISTINCT ON is not supported", "GROUP BY with max_by(x, y) AS x")
+        return node is not None
+
+    def _group(self, node: exp.Expr | None) -> tuple[exp.Expr, ...]:
+        if node is None:
+            return ()
+        for key, value in node.args.items():
+            if value and key != "expressions":
+                self.refuse(node, f"GROUP BY {key.upper()} is not supported", "GROUP BY a, b: each column by its name")
+        for expression in node.expressions:
+            if isinstance(expression, exp.Rollup | exp.Cube | exp.GroupingSets):
+                what = f"{expression.key.upper()} is not supported"
+                self.refuse(expression, what, "a table for each grouping, or UNION ALL of them")
+            self._check(expression)
+        return tuple(node.expressions)
+
+    # -- tables
+
+    def _relation(self, node: exp.Expr) -> Relation:
+        query: Query | None = None
+        view, table_id = None, None
+        alias = node.alias or node.name
+        if isinstance(node, exp.Subquery) and not node.args.get("pivots"):
+            if not alias:
+                self.refuse(node, "a query without a name", "(SELECT …) name")
+            query = _Parser(self.topology, self.table, self.named).query(node.this)
+        elif not isinstance(node, exp.Table):
+            self.refuse(node, f"a {node.key} where a table is expected", "source.table, or (SELECT …) name")
+        else:
+            if extra := [k for k, value in node.args.items() if value and k not in ("this", "db", "catalog", "alias")]:
+                self.refuse(node, f"{extra[0].upper()} on a table", "source.table alias")
+            query, view, table_id = self._named(node)
+        if alias in self.relations:
+            self.refuse(node, f"{alias} names two tables", "an alias of its own for each table")
+        place = self.place(node)
+        relation = Relation(alias=alias, table_id=table_id, view=view, place=place, query=query)
+        self.relations[alias] = relation
+        return relation
+
+    def _named(self, node: exp.Table) -> tuple[Query | None, str | None, TableId | None]:
+        """What a name after FROM or JOIN stands for."""
+        parts = tuple(part.name for part in node.parts)
+        if len(parts) == 1 and parts[0] in self.named:
+            others = {name: query for name, query in self.named.items() if name != parts[0]}
+            return _Parser(self.topology, self.table, others).query(self.named[parts[0]]), None, None
+        if len(parts) == 1 and parts[0] in self.topology.tables:
+            return None, parts[0], None
+        table_id = self.topology.table_id(parts)
+        if table_id is None:
+            what = f"unknown table {'.'.join(parts)}"
+            self.refuse(node, what, "one of " + ", ".join(self._known_tables()))
+        return None, None, table_id
+
+    def _known_tables(self) -> list[str]:
+        known = list(self.named)
+        for source in self.topology.sources.values():
+            for table in source.tables:
+                known.append(f"{source.name}.{table.table}" if table.database == source.database else str(table))
+        return known + [name for name in self.topology.tables if name != self.table.name]
+
+    # -- joins and conditions
+
+    def _joins(self, first: Relation, nodes: list[exp.Join]) -> tuple[Relation, tuple[Join, ...]]:
+        joins: list[Join] = []
+        for node in nodes:
+            join = self._join(node)
+            if str(node.args.get("side")).upper() != "RIGHT":
+                joins.append(join)
+                continue
+            if joins:
+                what = "RIGHT JOIN behind another join"
+                self.refuse(node, what, f"FROM {join.relation.alias} LEFT JOIN (SELECT …) name ON …")
+            joins.append(Join(relation=first, inner=False, on=join.on, place=join.place))
+            first = join.relation
+        return first, tuple(joins)
+
+    def _join(self, join: exp.Join) -> Join:
+        words = [str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key)]
+        kind = " ".join(words)
+        if kind not in _KINDS:
+            form = next((form for word, form in _NOT_YET.items() if word in words), "JOIN … ON, or LEFT JOIN … ON")
+            expected = form.format(table=join.this.sql("spark"), alias=join.this.alias_or_name)
+            self.refuse(join, f"{kind} JOIN is not supported yet", expected)
+        relation = self._relation(join.this)
+        if join.args.get("using"):
+            column = join.args["using"][0].name
+            self.refuse(join, "USING is not supported yet", f"ON {relation.alias}.{column} = a.{column}")
+        condition = join.args.get("on")
+        if isinstance(condition, exp.Boolean) and condition.this:  # sqlglot reads a missing ON as TRUE
+            condition = None
+        outer = kind.startswith(("LEFT", "RIGHT", "FULL"))
+        if condition is None and outer:
+            self.refuse(join, "a join without ON", f"ON {relation.alias}.id = a.{relation.alias}_id")
+        on = conjuncts(condition)
+        for part in on:
+            self._check(part)
+        place = self.place(condition if condition is not None else join)
+        return Join(relation=relation, inner=not outer, on=on, place=place, full=kind.startswith("FULL"))
+
+    def _where(self, joins: tuple[Join, ...], where: exp.Expr | None) -> tuple[tuple[Join, ...], tuple[exp.Expr, ...]]:
+        """The conditions of WHERE; those that ask another query become joins of what it finds."""
+        conditions: list[exp.Expr] = []
+        more = list(joins)
+        for condition in conjuncts(None if where is None else where.this):
+            try:
+                semijoin = semijoin_of(condition, frozenset(self.relations), f"_semi{len(more)}")
+            except Unsupported as error:
+                self.refuse(error.node, error.what, error.expected)
+            if semijoin is None:
+                self._check(condition)
+                conditions.append(condition)
+                continue
+            more.append(self._semijoin(semijoin, condition))
+            conditions += semijoin.absent
+        return tuple(more), tuple(conditions)
+
+    def _semijoin(self, semijoin: Semijoin, condition: exp.Expr) -> Join:
+        place = self.place(condition)
+        query = _Parser(self.topology, self.table, self.named).query(semijoin.query)
+        relation = Relation(alias=semijoin.alias, table_id=None, view=None, place=place, query=query)
+        self.relations[semijoin.alias] = relation
+        for part in semijoin.on:
+            self._check(part)
+        return Join(relation=relation, inner=not semijoin.absent, on=semijoin.on, place=place)
+
+    def _check_joined(self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]) -> None:
+        """Each joined table needs an equality with another one; which keys they cover is known with the schemas."""
+        pool = [*(part for join in joins if join.inner for part in join.on), *where]
+        for join in joins:
+            alias = join.relation.alias
+            for part in pool if join.inner else join.on:
+                part = part.unnest()
+                sides = [part.this.unnest(), part.expression.unnest()] if isinstance(part, exp.EQ) else []
+                tables = [side.table for side in sides if isinstance(side, exp.Column)]
+                if len(tables) == 2 and (alias in tables or "" in tables) and tables != [alias, alias]:
+                    break
+            else:
+                form = f"ON {alias}.id = {first.alias}.{alias}_id"
+                refuse(self.topology, join.place, f"no equality joins {alias}", form)
+
+    def _check(self, node: exp.Expr, *, aggregates: bool = False) -> None:
+        """Refuse an unknown table in a column's name, and what no expression may hold."""
+        try:
+            check_shape(node, aggregates=aggregates)
+        except Unsupported as error:
+            self.refuse(error.node, error.what, error.expected)
+        for column in node.find_all(exp.Column):
+            if len(column.parts) > 2 or (column.table and column.table not in self.relations):
+                known = ", ".join(alias for alias in self.relations if not alias.startswith("_"))
+                self.refuse(column, f"unknown table {column.table} in {column.sql('spark')}", f"one of {known}")
+
+    def _item(self, node: exp.Expr, number: int) -> Item:
+        inner, place = node.unalias(), self.place(node)
+        star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
+        if isinstance(star, exp.Star):
+            alias = inner.table if isinstance(inner, exp.Column) else ""
+            if any(star.args.values()):
+                self.refuse(node, f"{inner.sql('spark')} is not supported yet", f"{alias or 't'}.* or single columns")
+            if alias and alias not in self.relations:
+                self.refuse(node, f"unknown table {alias} in {alias}.*", "one of " + ", ".join(self.relations))
+            return Item(expression=None, name="", star=alias, place=place)
+        self._check(inner, aggregates=True)
+        name = node.alias or (inner.name if isinstance(inner, exp.Column) else "")
+        if self.nameless:
+            name = f"column {number}"
+        if not name:
+            self.refuse(node, f"{inner.sql('spark')} without a name", f"{inner.sql('spark')} AS name")
+        if name.startswith("_"):
+            self.refuse(node, f"column {name}", "a name that does not begin with _ (those are reserved): AS another")
+        return Item(expression=inner, name=name, star=None, place=place)

@@ -1,0 +1,99 @@
+"""What proves that no two rows of a result share a key."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cdc.topology.topology import Table
+from joins.query.bound import BoundTree
+from joins.query.flatten import FlatItem
+from joins.query.rows import RowsColumn
+from joins.query.tree import Tree
+
+
+class RowKey:
+    """The row key of a query under one of the trees that it can be seen as.
+
+    It is proved: its columns are columns of the root, or equal to such by inner joins, and hold the root's primary key;
+    every join adds at most one row. Without a row_key the root's primary key is it.
+    """
+
+    def __init__(self, table: Table, bound: BoundTree, tree: Tree) -> None:
+        self.table, self.tree, self.shapes = table, tree, bound.flat.shapes
+        self.items = {item.name: item for item in bound.flat.items}
+        self.root = tree.root.alias
+
+    def names(self) -> tuple[str, ...] | None:
+        """The names in the result that form the row key; None if the root's key is not among the columns."""
+        if self.table.row_key:
+            return self.table.row_key
+        found = []
+        for column in self.shapes[self.root].primary_key:
+            name = next((i.name for i in self.items.values() if self.column(i) == (self.root, column)), None)
+            if name is None:
+                return None
+            found.append(name)
+        return tuple(found) or None
+
+    def columns(self) -> tuple[str, ...]:
+        """The root's columns of that key, in its order; to be asked where there is no fault."""
+        found = [self.column(self.items[name]) for name in self.names() or ()]
+        return tuple(one[1] for one in found if one is not None)
+
+    def column(self, item: FlatItem) -> tuple[str, str] | None:
+        """The flat column that an item shows, the one nearest to the root that equals it; None of a computed one."""
+        node = item.expression
+        if not isinstance(node, exp.Column):
+            return None
+        found = self.tree.canonical(node.table, node.name)
+        return found if self._type(*found) == self._type(node.table, node.name) else (node.table, node.name)
+
+    def _type(self, alias: str, name: str) -> object:
+        column = self.shapes[alias].column(name)
+        assert column is not None  # joins.query.flatten refuses unknown columns
+        return column.type
+
+    def fault(self) -> tuple[str, str] | None:
+        """What is wrong with the row key, and what is expected; None if it is a key of the result."""
+        root = self.root or "the groups"
+        primary = self.shapes[self.root].primary_key
+        if not primary and not self.root:
+            expected = "a literal of its own in each, such as 'web' AS channel, beside the key: row_key: [channel, id]"
+            return "no key of the result: no column tells the queries of UNION ALL apart", expected
+        if not primary:
+            return f"no key of the result: {root} has no primary key", "rows of a table with a primary key"
+        names = self.names()
+        if names is None:
+            if not self.root:
+                return self._no_groups_key(primary)
+            return f"no row_key, and the query leaves out {root}'s key", f"{', '.join(primary)} of {root} in it"
+        columns = []
+        for name in names:
+            if name not in self.items:
+                return f"unknown column {name}", "one of " + ", ".join(self.items)
+            found = self.column(self.items[name])
+            if found is None:
+                return f"column {name} is computed", f"plain columns of {root}"
+            if found[0] != self.root:
+                return (
+                    f"column {name} comes from the joined table {found[0]}",
+                    f"columns of {root}, whose rows they are",
+                )
+            column = self.shapes[self.root].column(found[1])
+            joined = {own for child in self.tree.root.children if child.inner for _, own in child.pairs}
+            if column is not None and column.nullable and found[1] not in (*primary, *joined):
+                return f"column {name} may be NULL", "columns that are NOT NULL"
+            columns.append(found[1])
+        if missing := [column for column in primary if column not in columns]:
+            if not self.root:
+                return self._no_groups_key(tuple(missing))
+            what = f"no key of the result: {root}.{missing[0]}, of the primary key, is not in it"
+            return what, f"{', '.join(primary)} of {root} in query and row_key"
+        return None
+
+    def _no_groups_key(self, missing: tuple[str, ...]) -> tuple[str, str]:
+        columns = [self.shapes[""].column(name) for name in missing]
+        shown = [column.origin for column in columns if isinstance(column, RowsColumn)]
+        if shown == ["1"]:
+            return "one row of all, without a key", "SELECT 'all' AS scope, … and row_key: [scope]"
+        return f"no key of the groups: {', '.join(shown)} is not in it", "every column of GROUP BY in query and row_key"

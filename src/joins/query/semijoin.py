@@ -1,0 +1,111 @@
+"""EXISTS, NOT EXISTS and IN (SELECT …) → a join with the groups of what the inner query finds.
+
+    EXISTS (SELECT 1 FROM p WHERE p.order_id = o.id AND p.kind = 'card')
+      JOIN (SELECT p.order_id AS k0 FROM p WHERE p.kind = 'card' GROUP BY p.order_id) _semi ON _semi.k0 = o.id
+
+A group is there once, however many rows it has, so the join adds no row, and it says something only when the first row
+comes and the last one goes. Of NOT EXISTS the join is a LEFT one, and what it finds must be NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from joins.query.aggregates import aggregates_in
+from joins.query.expressions import refuse
+from joins.query.sql import conjuncts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Semijoin:
+    """`[LEFT] JOIN (query) alias ON …`; a LEFT one where there are conditions that nothing is found (`absent`)."""
+
+    query: exp.Select
+    alias: str
+    on: tuple[exp.Expr, ...]
+    absent: tuple[exp.Expr, ...]
+
+
+def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semijoin | None:
+    """What one condition of WHERE asks of another query; None if it asks none. Unsupported for what is not kept.
+
+    `outer`: the tables that the query around it names.
+    """
+    negated = isinstance(condition, exp.Not)
+    asked = condition.this.unnest() if negated else condition
+    if isinstance(asked, exp.Exists):
+        inner = asked.this.unnest()
+        pairs: list[tuple[exp.Expr, exp.Expr]] = []
+    elif isinstance(asked, exp.In) and asked.args.get("query") is not None:
+        inner = asked.args["query"].unnest()
+        if negated:
+            text = f"{asked.this.sql('spark')} NOT IN (SELECT …), which is never true once a NULL is found,"
+            refuse(asked, f"{text} is not supported", "NOT EXISTS (SELECT 1 FROM … WHERE … = …)")
+        _must_be_select(inner)
+        if len(inner.expressions) != 1 or inner.find(exp.Star) in inner.expressions:
+            refuse(asked, "IN (SELECT …) of several columns", "IN (SELECT x FROM …), one column")
+        pairs = [(inner.expressions[0].unalias(), asked.this.unnest())]
+    else:
+        return None
+    _must_be_select(inner)
+    found, own = _correlated(inner, outer)
+    pairs += found
+    if not pairs:
+        refuse(asked, "EXISTS without an equality that leads out of it", "WHERE inner.x = outer.y within it")
+    for _, theirs in pairs:
+        if not isinstance(theirs, exp.Column):
+            refuse(theirs, f"{theirs.sql('spark')} beside a subquery", "a plain column of the outer query")
+    on = tuple(
+        exp.EQ(this=exp.column(f"k{i}", table=alias, quoted=True), expression=theirs.copy())
+        for i, (_, theirs) in enumerate(pairs)
+    )
+    absent = exp.Is(this=exp.column("k0", table=alias, quoted=True), expression=exp.Null())
+    query = _keyed(inner, [mine for mine, _ in pairs], own)
+    return Semijoin(query=query, alias=alias, on=on, absent=(absent,) if negated else ())
+
+
+def _must_be_select(inner: exp.Expr) -> None:
+    if not isinstance(inner, exp.Select) or inner.args.get("from_") is None:
+        refuse(inner, "a subquery that is no SELECT … FROM …", "SELECT x FROM source.table")
+
+
+def _correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.Expr, exp.Expr]], list[exp.Expr]]:
+    """The equalities that lead out of a subquery, as (its side, the other one), and its other conditions."""
+    joined = [inner.args["from_"].this, *(join.this for join in inner.args.get("joins") or ())]
+    names = {node.alias_or_name for node in joined}
+    where = inner.args.get("where")
+    pairs: list[tuple[exp.Expr, exp.Expr]] = []
+    own: list[exp.Expr] = []
+    for condition in conjuncts(None if where is None else where.this):
+        if not any(column.table in outer - names for column in condition.find_all(exp.Column)):
+            own.append(condition)
+            continue
+        sides = [condition.this.unnest(), condition.expression.unnest()] if isinstance(condition, exp.EQ) else []
+        inside = [side for side in sides if {c.table for c in side.find_all(exp.Column)} <= names]
+        outside = [side for side in sides if {c.table for c in side.find_all(exp.Column)} & (outer - names)]
+        if len(inside) != 1 or len(outside) != 1:
+            text = condition.sql("spark").replace("`", "")
+            refuse(condition, f"{text} between a subquery and its outer query", "inner.x = outer.y, an equality")
+        pairs.append((inside[0], outside[0]))
+    return pairs, own
+
+
+def _keyed(inner: exp.Expr, keys: list[exp.Expr], own: list[exp.Expr]) -> exp.Select:
+    """The subquery, a row per key."""
+    named = [exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(keys)]
+    query = inner.copy()
+    assert isinstance(query, exp.Select)
+    query.set("distinct", None)
+    query.set("where", exp.Where(this=exp.and_(*own)) if own else None)
+    group = query.args.get("group")
+    if group is None and query.args.get("having") is None and not any(map(any, map(aggregates_in, inner.expressions))):
+        query.set("expressions", named)
+        query.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+        return query
+    grouped = [] if group is None else [one.sql("spark") for one in group.expressions]
+    if grouped != [key.sql("spark") for key in keys]:
+        refuse(inner, "a grouped subquery by other columns than those that lead out of it", "GROUP BY what it finds")
+    query.set("expressions", named)
+    return query

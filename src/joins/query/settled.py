@@ -1,0 +1,121 @@
+"""Where the conditions of a tree are asked: beside the rows of one table, behind the joins, or in the columns.
+
+What a LEFT JOIN asks beyond the key decides whether its row is found. Asked of the joined table alone it is a filter of
+that table's rows; asked of others too, the columns of the joined table are NULL where it does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import exp
+
+from cdc.topology.topology import Topology
+from joins.query.bound import BoundTree
+from joins.query.expressions import Typed, Unsupported
+from joins.query.finish import compiled, text_of_expression, value
+from joins.query.flatten import Condition, FlatItem
+from joins.query.sql import Place, refuse
+from joins.query.tree import Branch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The columns and conditions over whole rows, and `own`: by alias those that a table's rows alone must satisfy."""
+
+    items: tuple[FlatItem, ...]
+    filters: tuple[Condition, ...]
+    own: Mapping[str, tuple[Condition, ...]]
+
+    def used(self, bound: BoundTree) -> dict[str, set[str]]:
+        """The columns of each relation that the tree needs: keys, joins, and what is computed or asked."""
+        used = {alias: set(shape.primary_key) for alias, shape in bound.flat.shapes.items()}
+        for branch in bound.tree.branches.values():
+            for own, theirs in branch.pairs:
+                assert branch.parent is not None  # pairs lead to a parent
+                used[branch.alias].add(own)
+                used[branch.parent.alias].add(theirs)
+        conditions = (*self.filters, *(one for some in self.own.values() for one in some))
+        for node in (*(item.expression for item in self.items), *(one.expression for one in conditions)):
+            for column in node.find_all(exp.Column):
+                used[column.table].add(column.name)
+        return used
+
+
+def settled(topology: Topology, bound: BoundTree) -> Settled:
+    """Where each condition is asked; TopologyError for one that can not be asked anywhere yet."""
+    masks: dict[str, exp.Expr] = {}
+    own: dict[str, tuple[Condition, ...]] = {}
+    for join in bound.flat.joins:
+        branch = bound.tree.branches[join.alias]
+        if not branch.residual:
+            continue
+        if _of_its_rows(bound, branch):
+            own[branch.alias] = branch.residual
+        elif branch.children:
+            _refuse(topology, branch)
+        else:
+            masks[branch.alias] = exp.and_(*(_masked(one.expression, masks) for one in branch.residual))
+    items = tuple(
+        FlatItem(
+            name=item.name,
+            expression=_masked(item.expression, masks),
+            place=item.place,
+            text=item.text or text_of_expression(item.expression),
+        )
+        for item in bound.flat.items
+    )
+    filters = tuple(
+        Condition(
+            expression=_masked(one.expression, masks),
+            place=one.place,
+            text=one.text or text_of_expression(one.expression),
+        )
+        for one in bound.tree.filters
+    )
+    return Settled(items=items, filters=filters, own=own)
+
+
+def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:
+    """Whether what a LEFT JOIN asks is asked of a captured table's rows alone, and can not fail."""
+    if branch.alias in bound.flat.readings:
+        return False
+    shape = bound.flat.shapes[branch.alias]
+
+    def resolve(column: exp.Column) -> Typed:
+        found = shape.column(column.name)
+        assert found is not None  # joins.query.flatten refuses unknown columns
+        return value(column, 0, found.type)
+
+    for condition in branch.residual:
+        if {column.table for column in condition.expression.find_all(exp.Column)} != {branch.alias}:
+            return False
+        try:
+            if compiled(condition.expression, resolve, condition=True).failed is not None:
+                return False
+        except Unsupported:  # where it is compiled for good, it is told
+            return False
+    return True
+
+
+def _masked(node: exp.Expr, masks: Mapping[str, exp.Expr]) -> exp.Expr:
+    """An expression in which the columns of a joined table are NULL where what its join asks does not hold."""
+    if not any(column.table in masks for column in node.find_all(exp.Column)):
+        return node
+    copy = exp.Paren(this=node.copy())
+    for column in list(copy.find_all(exp.Column)):
+        if column.table in masks:
+            condition = masks[column.table].copy()
+            column.replace(exp.Case(ifs=[exp.If(this=condition, true=column.copy())]))
+    inner: exp.Expr = copy.this
+    return inner
+
+
+def _refuse(topology: Topology, branch: Branch) -> NoReturn:
+    condition, below = branch.residual[0], branch.children[0].alias
+    place: Place = condition.place
+    text = text_of_expression(condition.expression)
+    what = f"ON {text} in a LEFT JOIN by whose table {below} is found is not supported yet"
+    refuse(topology, place, what, f"LEFT JOIN (SELECT …) {branch.alias}, or {below} joined to another table")

@@ -1,0 +1,120 @@
+"""The step that keeps groups: one entry per group and, where it has bags, their pages beside it.
+
+What it tells of a group depends on the group's rows alone, and it tells it only where it reads otherwise than before:
+the former row is not kept, it is computed of what was kept. A result that does not fit its type is told beside the row.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cdc.words.errors import Fatal
+from joins.query.group import Grouping, Result
+from joins.steps.bags import Tuples
+from joins.steps.contributions import Tally
+from joins.steps.exact import added, dumped, loaded, zero
+from joins.steps.pages import page_key
+from joins.steps.records import Message, RefusedRecord, payload_of
+from joins.steps.results import Kept, results_of
+from joins.steps.state import no_row, whole_row
+
+Get = Callable[[bytes], bytes | None]
+Put = Callable[[bytes, bytes | None], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupState:
+    """Of one group: what it keeps, the time of the newest change in it, and the number of its next page."""
+
+    kept: Kept
+    ts_ms: int = 0
+    next_page: int = 0
+
+    def fresh(self) -> int:
+        """The number of a new page."""
+        self.next_page += 1
+        return self.next_page - 1
+
+
+def aggregated_in(
+    group: Grouping, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
+) -> list[Message]:
+    """Fold a batch's `PARTIAL` messages of one group of a store → what leaves: the group's row to `target`, or its end.
+
+    `put` stores an entry, None removes it. `table`, for messages: whose query it is. Fatal where more rows have gone
+    than had come.
+    """
+    tally = Tally(group)
+    for message in messages:
+        tally.merge(message)
+    head = get(k)
+    state = opened(group, head, lambda page: get(page_key(k, page)))
+    key = k[1:]
+    before = None if head is None else _row(group, key, state)[0]
+    state.ts_ms = max(state.ts_ms, tally.ts_ms)
+    if not _changed(state.kept, tally):
+        raise Fatal(
+            f"table {table}: group {key.decode()} has lost more rows than it had",
+            f"`tailorbird run … --rebuild {table}` counts them again; please report this",
+        )
+    there = bool(state.kept.rows) or group.always is not None
+    row, failed = _row(group, key, state) if there else (None, [])
+    for bag in state.kept.bags:
+        for page, stored in bag.settled().items():
+            put(page_key(k, page), stored)
+    after = _dumped(state) if there else None
+    if after != head:
+        put(k, after)
+    if row == before:
+        return []
+    if row is None:
+        return [no_row(target, key)]
+    told = whole_row(target, key, payload_of(row, state.ts_ms))
+    return [told, *(_letter(table, key, result) for result in failed)]
+
+
+def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | None]) -> GroupState:
+    """A group's state from its entry; `read` gives a page of its bags."""
+    rows, ts_ms, next_page, totals, bags = orjson.loads(head) if head is not None else (0, 0, 0, None, None)
+    kept = Kept(
+        rows=rows,
+        counts=[count for count, _ in totals] if totals else [0] * len(group.totals),
+        sums=[loaded(totals[i][1], total.type) if totals else zero(total.type) for i, total in enumerate(group.totals)],
+        bags=[],
+    )
+    state = GroupState(kept=kept, ts_ms=ts_ms, next_page=next_page)
+    for i, bag in enumerate(group.bags):
+        kept.bags.append(Tuples(bag, bags[i] if bags else None, read, state.fresh))
+    return state
+
+
+def _dumped(state: GroupState) -> bytes:
+    kept = state.kept
+    totals: list[Any] = [[count, dumped(number)] for count, number in zip(kept.counts, kept.sums, strict=True)]
+    return orjson.dumps([kept.rows, state.ts_ms, state.next_page, totals, [bag.directory() for bag in kept.bags]])
+
+
+def _changed(kept: Kept, tally: Tally) -> bool:
+    """Change what is kept; False if that can not be: something would be there less than not at all."""
+    kept.rows += tally.rows
+    kept.counts = [one + other for one, other in zip(kept.counts, tally.counts, strict=True)]
+    kept.sums = [added(one, other) for one, other in zip(kept.sums, tally.sums, strict=True)]
+    whole = [bag.change(counts) for bag, counts in zip(kept.bags, tally.bags, strict=True)]
+    if kept.rows == 0 and (any(kept.counts) or any(bag.distinct for bag in kept.bags)):
+        return False
+    return all(whole) and min(kept.rows, *kept.counts, 0) == 0
+
+
+def _row(group: Grouping, key: bytes, state: GroupState) -> tuple[bytes, list[Result]]:
+    texts, failed = results_of(group, state.kept)
+    return b",".join([*([key] if group.keys else []), *texts]), failed
+
+
+def _letter(table: str, key: bytes, result: Result) -> Message:
+    about, reason = f"table {table}, group {key.decode()}", f"not computed: {result.text}"
+    return RefusedRecord(about, 0, 0, reason, base64.b64encode(key).decode(), None).message()

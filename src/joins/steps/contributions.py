@@ -1,0 +1,104 @@
+"""What rows add to their groups and take away from them, added up before it travels.
+
+Contributions commute, so those of one group are summed wherever they are made, and what leaves is one message for many
+rows. Nothing of a group is dropped on the way, not even what adds up to nothing: its time is that of all its rows, and
+must not depend on where they met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from cdc.words.types import Canonical
+from joins.query.group import Grouping
+from joins.steps.differ import Difference
+from joins.steps.exact import added, dumped, exact, loaded, summed, zero
+from joins.steps.records import PARTIAL, Message, Values, text_of, values_of_text
+
+MOST = 100_000  # groups and tuples that are held at a time
+
+
+class Tally:
+    """By how much a group's rows have changed: their number, the totals, and the number of each tuple of the bags."""
+
+    def __init__(self, group: Grouping) -> None:
+        self.group = group
+        self.rows, self.ts_ms = 0, 0
+        self.counts = [0] * len(group.totals)
+        self.sums = [zero(total.type) for total in group.totals]
+        self.bags: list[dict[tuple[Canonical, ...], int]] = [{} for _ in group.bags]
+
+    @property
+    def size(self) -> int:
+        """How much it holds."""
+        return 1 + sum(map(len, self.bags))
+
+    def add(self, arguments: Values, times: int) -> None:
+        """A row that came (1) or went (-1)."""
+        self.rows += times
+        for i, total in enumerate(self.group.totals):
+            if (value := arguments[total.argument]) is not None:
+                self.counts[i] += times
+                if summed(total.type):
+                    self.sums[i] = added(self.sums[i], exact(value, total.type), times)
+        for bag, held in zip(self.group.bags, self.bags, strict=True):
+            values = tuple(arguments[i] for i in bag.arguments)
+            if None not in values[: bag.needed]:
+                _count(held, values, times)
+
+    def merge(self, partial: Message) -> None:
+        """What another place found."""
+        rows, totals, bags = orjson.loads(partial.p)
+        self.rows += rows
+        self.ts_ms = max(self.ts_ms, partial.v)
+        for i, (count, text) in enumerate(totals):
+            self.counts[i] += count
+            self.sums[i] = added(self.sums[i], loaded(text, self.group.totals[i].type))
+        for held, entries in zip(self.bags, bags, strict=True):
+            for times, *values in entries:
+                _count(held, tuple(values), times)
+
+    def message(self, key: bytes) -> Message:
+        """As it travels to the group's step."""
+        totals = [[count, dumped(number)] for count, number in zip(self.counts, self.sums, strict=True)]
+        bags = [[[times, *values] for values, times in held.items()] for held in self.bags]
+        k = bytes([self.group.number]) + key
+        return Message(k, PARTIAL, b"", self.ts_ms, orjson.dumps([self.rows, totals, bags]))
+
+
+def _count(held: dict[tuple[Canonical, ...], int], values: tuple[Canonical, ...], times: int) -> None:
+    if now := held.get(values, 0) + times:
+        held[values] = now
+    else:
+        held.pop(values, None)
+
+
+def combined(group: Grouping, found: Iterable[Difference], most: int = MOST) -> Iterator[Message]:
+    """Differences of the rows of one place, added up by group: `PARTIAL` messages.
+
+    It holds no more than about `most` groups and tuples: what is beyond leaves early, and then a group leaves more than
+    once. Of a group that is `always` there something leaves in any case.
+    """
+    tallies: dict[bytes, Tally] = {}
+    if group.always is not None:
+        tallies[group.always.encode()] = Tally(group)
+    size = 0
+    for one in found:
+        for text, times in ((one.before, -1), (one.after, 1)):
+            if text is None:
+                continue
+            values = values_of_text(text)
+            key = text_of(values[: len(group.keys)])
+            if (tally := tallies.get(key)) is None:
+                tally = tallies[key] = Tally(group)
+                size += tally.size
+            size -= tally.size
+            tally.add(values[len(group.keys) :], times)
+            tally.ts_ms = max(tally.ts_ms, one.ts_ms)
+            size += tally.size
+        if size > most:
+            yield from (tally.message(key) for key, tally in tallies.items())
+            tallies, size = {}, 0
+    yield from (tally.message(key) for key, tally in tallies.items())

@@ -1,0 +1,78 @@
+"""What one row of a fragment told last, and what it tells now: the step in front of a group or of a node.
+
+It knows by itself what a row said before and trusts no image of the log. So events that come again, rewinds, repairs
+and compacted beginnings change nothing that is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from joins.query.group import Grouping
+from joins.query.plan import Derived, Fragment, Node
+from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text
+from joins.steps.route import Read, messages_of
+
+Picks = Callable[[bytes], bytes]
+
+
+class Difference(NamedTuple):
+    """A row's text before and after a batch, None where there is no row; `ts_ms` of the change, 0 where unknown."""
+
+    before: bytes | None
+    after: bytes | None
+    ts_ms: int
+
+
+def differ_step(
+    state: bytes | None, messages: Iterable[Message], picks: Picks
+) -> tuple[bytes | None, Difference | None]:
+    """Fold a batch of one row → its state (the text that it told last) and what changed, None where nothing did.
+
+    The newest message holds; of the same version a put, and of two puts the greater, so that their order does not
+    matter. `picks` makes the row's text of its payload.
+    """
+    newest = max(messages, key=lambda message: (message.v, message.op in (DIM_PUT, ROW_PUT), message.p))
+    there = newest.op in (DIM_PUT, ROW_PUT)
+    after = picks(newest.p) if there else None
+    if after == state:
+        return state, None
+    return after, Difference(state, after, ts_of(newest.p) if there else 0)
+
+
+def contribution(group: Grouping) -> Picks:
+    """What a row contributes to its group: the text of the key's values and of the arguments."""
+    places = (*group.keys, *group.arguments)
+
+    def picks(payload: bytes) -> bytes:
+        values = values_of(payload)
+        # 0.0 and -0.0 are one number, and so one group
+        return text_of([value + 0.0 if type(value) is float else value for value in map(values.__getitem__, places)])
+
+    return picks
+
+
+def whole(payload: bytes) -> bytes:
+    """What a row tells a node that reads it: all of its values."""
+    return payload[8:]
+
+
+def differs_of(fragment: Fragment) -> dict[int, tuple[Node, int]]:
+    """The differs in front of a fragment's nodes: by number the node, and where its rows go."""
+    hops = [(hop.child, hop.number) for node in fragment.root.walk() for hop in node.hops]
+    return {
+        node.source.differ: (node, target)
+        for node, target in [(fragment.root, fragment.outlet), *hops]
+        if isinstance(node.source, Derived) and node.source.differ is not None
+    }
+
+
+def differences(node: Node, target: int, found: Difference) -> Iterator[Message]:
+    """What the steps hear of a change of a row that `node` reads, as of a table's row; its rows go to `target`."""
+    before, after = (None if text is None else values_of_text(text) for text in found[:2])
+    yield from messages_of(
+        node, target,
+        Read(node=0, before=before, after=after, v=1, ts_ms=found.ts_ms, told=False, new=before is None, mends=False,
+             blind=False),
+    )  # fmt: skip

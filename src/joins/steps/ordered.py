@@ -1,0 +1,83 @@
+"""The order of values in a bag, both engines alike: by what they mean, not by how their texts read.
+
+Numbers go by value, texts by their UTF-8 bytes, dates and moments by time, a TIME by its duration, bytes by bytes,
+false before true. NULL comes first. `descending` turns a value's order, that of its NULL too.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import total_ordering
+from typing import Any
+
+from cdc.words.types import Canonical, LogicalType
+from joins.query.group import Bag
+from joins.query.value_types import duration_of, family
+
+Order = Callable[[Sequence[Canonical]], Any]
+_NULL = (0,)
+
+
+@total_ordering
+class _Turned:
+    """A key whose order is turned."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Turned) and self.key == other.key
+
+    def __lt__(self, other: _Turned) -> bool:
+        return bool(other.key < self.key)
+
+    __hash__ = None  # type: ignore[assignment]  # keys are compared, nothing else
+
+
+def order_of(bag: Bag) -> Order:
+    """The key by which a bag's tuples are sorted; equal exactly where the tuples are."""
+    each = [_key(type_) for type_ in bag.types]
+    turned = bag.descending
+
+    def key(values: Sequence[Canonical]) -> Any:
+        keys = (_NULL if value is None else (1, of(value)) for of, value in zip(each, values, strict=True))
+        return tuple(_Turned(one) if turns else one for one, turns in zip(keys, turned, strict=True))
+
+    return key
+
+
+def _key(type_: LogicalType) -> Callable[[Any], Any]:
+    if type_.kind == "decimal":
+        return Decimal
+    if type_.kind == "time":
+        return _duration
+    match family(type_):
+        case "text":
+            return _utf8
+        case "moment":  # the fraction is behind the point: "…00Z" comes before "…00.5Z"
+            return _instant
+        case "bytes":
+            return base64.b64decode
+    return _same
+
+
+def _duration(text: str) -> int:
+    found = duration_of(text)
+    assert found is not None, text
+    return found
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode()
+
+
+def _instant(text: str) -> str:
+    return text.removesuffix("Z")
+
+
+def _same(value: Any) -> Any:
+    return value

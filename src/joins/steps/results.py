@@ -1,0 +1,83 @@
+"""What a group's functions say: texts of their values, and which of them do not fit their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import orjson
+
+from cdc.words.types import Canonical
+from joins.query.group import Grouping, Result
+from joins.steps.bags import Tuples
+from joins.steps.exact import Exact, fitting
+
+LONGEST = 1_000_000  # bytes of a list's text
+_NULL = b"null"
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """What a group keeps of its rows."""
+
+    rows: int
+    counts: list[int]
+    sums: list[Exact]
+    bags: list[Tuples]
+
+
+def results_of(group: Grouping, kept: Kept) -> tuple[list[bytes], list[Result]]:
+    """The texts of a group's results, and the results that were not computed: they are NULL."""
+    texts: list[bytes] = []
+    failed: list[Result] = []
+    for result in group.results:
+        text = _text(result, kept)
+        if text is None:
+            failed.append(result)
+        texts.append(_NULL if text is None else text)
+    return texts, failed
+
+
+def _text(result: Result, kept: Kept) -> bytes | None:
+    """A result's text, None where it does not fit its type."""
+    of = result.of
+    match result.function:
+        case "count_rows":
+            return str(kept.rows).encode()
+        case "count":
+            return str(kept.counts[of]).encode()
+        case "count_distinct":
+            return str(kept.bags[of].distinct).encode()
+        case "sum":
+            return fitting(Fraction(kept.sums[of]), result.type) if kept.counts[of] else _NULL
+        case "avg":
+            count = kept.counts[of]
+            return fitting(Fraction(kept.sums[of]) / count, result.type) if count else _NULL
+        case "sum_distinct":
+            return fitting(Fraction(kept.bags[of].sum), result.type) if kept.bags[of].distinct else _NULL
+        case "min" | "min_by":
+            return _value(kept.bags[of].first())
+        case "max" | "max_by":
+            return _value(kept.bags[of].last())
+        case "collect_list":
+            return _listed(value for times, values in kept.bags[of].entries() for value in [values[-1]] * times)
+        case "collect_set":
+            return _listed(values[-1] for _, values in kept.bags[of].entries())
+
+
+def _value(found: Sequence[Canonical] | None) -> bytes:
+    return _NULL if found is None else orjson.dumps(found[-1])
+
+
+def _listed(values: Iterator[Canonical]) -> bytes | None:
+    """The list of values without NULLs; no more of it is read than may be told."""
+    texts: list[bytes] = []
+    size = 1
+    for value in values:
+        if value is not None:
+            texts.append(orjson.dumps(value))
+            size += len(texts[-1]) + 1
+            if size > LONGEST:
+                return None
+    return b"[" + b",".join(texts) + b"]"

@@ -1,0 +1,66 @@
+"""Groups, unions and joins with them, of plans made by hand: whatever happened to the sources and whenever the driver
+died, the stored table equals DuckDB's answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from cdc.words.schema import TableId, TableSchema
+from joins.query.plan import Plan
+from joins.truth.oracle import Rows
+from joins.truth.sql_evaluate import canonical
+from joins.truth.sql_oracle import Answer
+from tests.joins.groupplans import group_plans
+from tests.joins.joincase import _Run
+from tests.joins.quick import QuickOracle, database
+
+SEEDS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """As `joincase.Prepared`, of a plan that was made by hand."""
+
+    plan: Plan
+    oracle: QuickOracle
+    text: str
+
+    def answer(self, tables: Mapping[TableId, Rows]) -> Answer:
+        """DuckDB's answer over whole tables."""
+        names = [output.name for output in self.plan.outputs]
+        found = [list(map(canonical, row)) for row in self.oracle._asked(self.text, tables).fetchall()]
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        return {tuple(row[name] for name in self.plan.sink.row_key): row for row in rows}
+
+
+class Named(QuickOracle):
+    """Tables under their own names."""
+
+    def __init__(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        self._schemas, self._database = schemas, database().cursor()
+        self._names = {table: table.table for table in schemas}
+
+
+@cache
+def prepared(name: str) -> Prepared:
+    group = group_plans()[name]
+    return Prepared(group.plan, Named(group.case(0).schemas()), group.answer)
+
+
+STORED = sorted(name for name, group in group_plans().items() if not group.nullable)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_groups_are_their_select(name: str) -> None:
+    """Random histories through plans of every shape."""
+    for seed in range(SEEDS):
+        case = group_plans()[name].case(seed)
+        try:
+            _Run(case, prepared(name), random.Random(seed)).run()
+        except (AssertionError, RuntimeError) as error:
+            raise AssertionError(f"seed {seed}\n{case.text()}\n{error}") from error

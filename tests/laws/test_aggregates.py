@@ -1,0 +1,405 @@
+"""Laws of groups: whatever rows have come and gone, however that was cut into batches and added up in places, a group
+says what a naive computation over the rows that are left says, and its store holds nothing else."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc.words.errors import Fatal
+from cdc.words.types import Canonical, Kind, LogicalType
+from joins.query.group import Bag, Function, Grouping, Result, Total
+from joins.query.plan import SINK
+from joins.query.value_types import FLOAT64, INT64
+from joins.steps import bags
+from joins.steps.aggregate import aggregated_in, opened
+from joins.steps.contributions import combined
+from joins.steps.differ import Difference
+from joins.steps.exact import double_text
+from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT, Message, text_of, values_of_text
+
+PAGE = 200
+DECIMAL = LogicalType(kind="decimal", precision=6, scale=2)
+MEAN = LogicalType(kind="decimal", precision=12, scale=6)
+_PLAIN: list[Kind] = ["int32", "uint64", "float64", "string", "date", "datetime", "time", "bytes", "bool"]
+KINDS: dict[str, LogicalType] = {**{kind: LogicalType(kind=kind) for kind in _PLAIN}, "decimal": DECIMAL}
+NUMBERS = ("int32", "uint64", "float64", "decimal")
+
+
+def _moment(day: int, micros: int) -> str:
+    text = (dt.datetime(2024, 1, 1) + dt.timedelta(days=day, microseconds=micros)).isoformat()
+    return (text.rstrip("0") if "." in text else text) + "Z"
+
+
+def _time(micros: int) -> str:
+    seconds, rest = divmod(abs(micros), 10**6)
+    text = f"{'-' * (micros < 0)}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{rest:06}".rstrip("0") if rest else text
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "int32": st.integers(-4, 12),
+    "uint64": st.sampled_from([0, 1, 2**63, 2**64 - 1]),
+    "float64": st.sampled_from([0.1, 0.2, 0.3, -0.7, 1e16, 1e-9, 1.0, 3.0, 1e300, 0.0]),
+    "string": st.sampled_from(["", "a", "B", "é", "\U0001f426", "\uffee", 'q"\\\n', "x" * 90]),
+    "date": st.sampled_from(["2024-02-29Z", "1999-12-31Z", "2024-03-01Z"]),
+    "datetime": st.builds(_moment, st.integers(0, 1), st.sampled_from([0, 500_000, 250_000, 1])),
+    "time": st.builds(_time, st.sampled_from([0, 500_000, -500_000, 3_600_000_000 * 100, 3_600_000_000 * 99, -1])),
+    "bytes": st.builds(lambda b: base64.b64encode(b).decode(), st.binary(max_size=2)),
+    "bool": st.booleans(),
+    "decimal": st.sampled_from(["0.00", "0.01", "12.30", "-9.99", "9999.99", "2.00", "10.00"]),
+}
+ROW = st.tuples(*(st.none() | VALUES[kind] for kind in KINDS))
+NAMES = list(KINDS)
+
+
+def _grouping() -> Grouping:
+    """Every function over every type: in one group, since each keeps what is its own."""
+    totals = tuple(Total(argument=i, type=type_) for i, type_ in enumerate(KINDS.values()))
+    made: list[Bag] = []
+    for i, type_ in enumerate(KINDS.values()):
+        made += [Bag(arguments=(i,), types=(type_,), needed=1, descending=(turned,)) for turned in (False, True)]
+        other = (i + 3) % len(NAMES)
+        pair = (type_, KINDS[NAMES[other]])
+        made.append(Bag(arguments=(i, other), types=pair, needed=1, descending=(False, True)))
+        made.append(Bag(arguments=(i, other), types=pair, needed=0, descending=(True, False)))
+    results = [Result(function="count_rows", of=0, type=INT64, text="count(*)")]
+    for i, (name, type_) in enumerate(KINDS.items()):
+        results.append(Result(function="count", of=i, type=INT64, text=f"count({name})"))
+        if name in NUMBERS:
+            results.append(Result(function="sum", of=i, type=_sum_type(type_), text=f"sum({name})"))
+            mean = MEAN if type_.kind == "decimal" else FLOAT64
+            results.append(Result(function="avg", of=i, type=mean, text=f"avg({name})"))
+    for i, bag in enumerate(made):
+        wanted: list[Function] = ["count_distinct", "min", "max", "collect_list", "collect_set"]
+        if len(bag.arguments) == 2:
+            wanted = ["min_by", "max_by", "collect_list", "count_distinct"]
+        elif bag.types[0].kind in ("int32", "decimal", "float64"):
+            wanted.append("sum_distinct")
+        for function in wanted:
+            type_ = INT64 if function == "count_distinct" else bag.types[-1]
+            type_ = _sum_type(type_) if function == "sum_distinct" else type_
+            results.append(Result(function=function, of=i, type=type_, text=f"{function}({bag.arguments})"))
+    return Grouping(
+        differ=4, number=5, keys=(0,), key_types=(INT64,), arguments=tuple(range(1, 1 + len(NAMES))), totals=totals,
+        bags=tuple(made), results=tuple(results), always=None,
+    )  # fmt: skip
+
+
+def _sum_type(type_: LogicalType) -> LogicalType:
+    return {"decimal": DECIMAL, "float64": FLOAT64}.get(type_.kind, INT64)
+
+
+GROUP = _grouping()
+KEY = {
+    "decimal": Decimal, "string": str.encode, "bytes": base64.b64decode,
+    "datetime": lambda text: dt.datetime.fromisoformat(text.removesuffix("Z").ljust(19)),
+    "time": lambda text: _micros(text),
+}  # fmt: skip
+
+
+def _micros(text: str) -> Decimal:
+    hours, minutes, seconds = text.lstrip("-").split(":")
+    found = Decimal(hours) * 3600 + Decimal(minutes) * 60 + Decimal(seconds)
+    return -found if text.startswith("-") else found
+
+
+class Naive:
+    """The results over the rows that are there."""
+
+    def __init__(self, rows: Sequence[Sequence[Canonical]]) -> None:
+        self.rows = rows
+
+    def tuples(self, bag: Bag) -> list[tuple[Canonical, ...]]:
+        """With repetitions, sorted one value after the other, the last one first: sorting is stable."""
+        found = [tuple(row[i] for i in bag.arguments) for row in self.rows]
+        found = [values for values in found if None not in values[: bag.needed]]
+        for place in reversed(range(len(bag.arguments))):
+            of: Callable[[Any], Any] = KEY.get(bag.types[place].kind, lambda value: value)
+            nulls = [one for one in found if one[place] is None]
+            there = [one for one in found if one[place] is not None]
+            there.sort(key=lambda one: of(one[place]), reverse=bag.descending[place])
+            found = there + nulls if bag.descending[place] else nulls + there
+        return found
+
+    def value(self, result: Result) -> Any:
+        """What a result reads as; `...` for what does not fit."""
+        if result.function == "count_rows":
+            return len(self.rows)
+        if result.function in ("count", "sum", "avg"):
+            total = GROUP.totals[result.of]
+            there = [row[total.argument] for row in self.rows if row[total.argument] is not None]
+            if result.function == "count":
+                return len(there)
+            exact = sum((Fraction(Decimal(str(v)) if total.type.kind == "decimal" else v) for v in there), Fraction())  # type: ignore[arg-type]
+            return self.fitting(exact / (len(there) if result.function == "avg" else 1), result) if there else None
+        tuples = self.tuples(GROUP.bags[result.of])
+        once = list(dict.fromkeys(tuples))
+        match result.function:
+            case "count_distinct":
+                return len(once)
+            case "sum_distinct":
+                exact = sum((Fraction(Decimal(str(v)) if isinstance(v, str) else v) for (v,) in once), Fraction())  # type: ignore[arg-type]
+                return self.fitting(exact, result) if once else None
+            case "min" | "min_by":
+                return tuples[0][-1] if tuples else None
+            case "max" | "max_by":
+                return tuples[-1][-1] if tuples else None
+            case "collect_list":
+                return [one[-1] for one in tuples if one[-1] is not None]
+        return [one[-1] for one in once if one[-1] is not None]
+
+    def fitting(self, exact: Fraction, result: Result) -> Any:
+        """In the result's type."""
+        if result.type.kind == "float64":
+            try:
+                return float(exact)
+            except OverflowError:
+                return ...
+        if result.type.kind == "int64":
+            return int(exact) if exact < 2**63 else ...
+        with localcontext() as context:
+            context.prec = 60
+            found = (Decimal(exact.numerator) / exact.denominator).quantize(
+                Decimal(1).scaleb(-result.type.scale), ROUND_HALF_UP
+            )
+        digits = len(found.as_tuple().digits)
+        return str(found).replace("-0.00", "0.00") if digits <= result.type.precision else ...
+
+
+class Kept(dict[bytes, bytes]):
+    """A store, and what was written of it in a batch."""
+
+    def put(self, k: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.pop(k, None)
+        else:
+            self[k] = value
+
+
+def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
+    return None if rows is None else text_of([7, *rows])
+
+
+def tell(
+    group: Grouping, store: Kept, found: Sequence[Difference], chance: random.Random, target: int = 9
+) -> list[Message]:
+    """A batch of differences, added up in up to three places that hold little, through the group's step."""
+    places: list[list[Difference]] = [[] for _ in range(3)]
+    for one in found:
+        chance.choice(places).append(one)
+    partials = [message for place in places for message in combined(group, place, chance.choice([1, 5, 1000]))]
+    chance.shuffle(partials)
+    assert {message.k for message in partials} <= {b"\x057"}
+    return aggregated_in(group, target, "wide", b"\x057", partials, store.get, store.put) if partials else []
+
+
+def consistent(group: Grouping, store: Kept) -> None:
+    """Every entry belongs to the group, every page is as large as may be and as the directory says."""
+    head = store.get(b"\x057")
+    if head is None:
+        assert store == {}
+        return
+    *_, directories = orjson.loads(head)
+    known = set()
+    for _, pages in directories:
+        for number, size, tuples, *first in pages:
+            known.add(k := b"\x057\0" + number.to_bytes(4, "big"))
+            entries = orjson.loads(store[k])
+            assert (len(store[k]), len(entries), entries[0][1:]) == (size, tuples, first)
+            assert size <= PAGE or tuples == 1
+            assert all(entry[0] > 0 for entry in entries)
+    assert set(store) == {b"\x057", *known}
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[list[tuple[tuple[Canonical, ...] | None, tuple[Canonical, ...] | None]]]:
+    """Batches of (before, after) of rows."""
+    there: list[tuple[Canonical, ...]] = []
+    batches = []
+    pool = draw(st.lists(ROW, min_size=1, max_size=8))
+    for _ in range(draw(st.integers(1, 6))):
+        batch: list[Any] = []
+        for _ in range(draw(st.integers(1, 8))):
+            before = there.pop(draw(st.integers(0, len(there) - 1))) if there and draw(st.booleans()) else None
+            after = draw(st.sampled_from(pool)) if before is None or draw(st.booleans()) else None
+            if after is not None:
+                there.append(after)
+            batch.append((before, after))
+        batches.append(batch)
+    batches.append([(row, None) for row in there])
+    return batches
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), st.integers(0, 2**32))
+def test_a_group_says_what_its_rows_say(history: list[list[tuple[Any, Any]]], seed: int) -> None:
+    """Every function over every type, NULLs and both orders; when the last row has gone, nothing is left of it."""
+    chance, store, rows = random.Random(seed), Kept(), Counter[Any]()
+    told: bytes | None = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bags, "PAGE", PAGE)
+        for number, batch in enumerate(history):
+            for before, after in batch:
+                rows.update([after] if after is not None else [])
+                rows.subtract([before] if before is not None else [])
+            found = [Difference(contributed(before), contributed(after), number) for before, after in batch]
+            out = tell(GROUP, store, found, chance)
+            naive = Naive(list(rows.elements()))
+            consistent(GROUP, store)
+            if not naive.rows:
+                assert [(one.k, one.op) for one in out] == ([(b"\x097", DIM_GONE)] if told is not None else [])
+                told = None
+                continue
+            expected = [naive.value(result) for result in GROUP.results]
+            texts = json.loads(b"[" + (out[0].p[8:] if out else told or b"") + b"]")
+            assert texts == [7, *(None if value is ... else value for value in expected)]
+            if not out:  # it reads as it did
+                continue
+            assert (out[0].k, out[0].op, out[0].v) == (b"\x097", DIM_PUT, 1)
+            assert out[0].p[8:] != told
+            told = out[0].p[8:]
+            letters = [orjson.loads(one.p)[3] for one in out[1:] if one.op == REFUSED]
+            failed = zip(GROUP.results, expected, strict=True)
+            assert letters == [f"not computed: {result.text}" for result, value in failed if value is ...]
+    assert store == {}
+
+
+LARGE = Bag(arguments=(0,), types=(INT64,), needed=1, descending=(False,))
+
+
+def _large(always: str | None = None) -> Grouping:
+    results = tuple(
+        Result(function=function, of=0, type=INT64, text=function)  # type: ignore[arg-type]
+        for function in ("count_rows", "min", "max", "count_distinct")
+    )
+    return Grouping(
+        differ=4, number=5, keys=(0,), key_types=(INT64,), arguments=(1,), totals=(), bags=(LARGE,), results=results,
+        always=always,
+    )  # fmt: skip
+
+
+class Counted(Kept):
+    """A store that counts the pages which are read and written."""
+
+    def __init__(self) -> None:
+        self.read, self.written = list[bytes](), list[bytes]()
+
+    def get(self, k: bytes, default: Any = None) -> Any:
+        self.read.append(k)
+        return super().get(k, default)
+
+    def put(self, k: bytes, value: bytes | None) -> None:
+        self.written.append(k)
+        super().put(k, value)
+
+
+def _differences(numbers: Sequence[int], before: bool) -> Iterator[Difference]:
+    for number in numbers:
+        text = text_of([7, number])
+        yield Difference(text, None, 0) if before else Difference(None, text, 0)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_change_of_a_large_bag_costs_a_page(seed: int) -> None:
+    """5,000 values come and go in any order: pages stay full enough, and the least and the greatest can go for the
+    price of the directory and one page."""
+    chance, store, group = random.Random(seed), Counted(), _large()
+    everything = chance.sample(range(5_000), 5_000)
+    for start in range(0, 5_000, 500):
+        tell(group, store, list(_differences(everything[start : start + 500], False)), chance)
+    assert values_of_text(opened_row(group, store)) == [7, 5_000, 0, 4_999, 5_000]
+    whole = sum(map(len, store.values()))
+    assert len(store) < 2.5 * whole / bags.PAGE
+    for number in (0, 4_999, 2_500):
+        store.read, store.written = [], []
+        tell(group, store, list(_differences([number], True)), chance)
+        assert len(store.written) <= 2 + 1  # the entry, the page, and one that took it in
+        assert len(store.read) <= 1 + 3  # the entry, the page, the last one, and a neighbour
+    assert values_of_text(opened_row(group, store)) == [7, 4_997, 1, 4_998, 4_997]
+    left = [number for number in everything if number not in (0, 4_999, 2_500)]
+    for start in range(0, 4_500, 500):
+        tell(group, store, list(_differences(left[start : start + 500], True)), chance)
+        pages = len(store) - 1
+        assert pages < 2 + 6 * sum(map(len, store.values())) / bags.PAGE
+    tell(group, store, list(_differences(left[4_500:], True)), chance)
+    assert store == {}
+
+
+def opened_row(group: Grouping, store: Kept) -> bytes:
+    from joins.steps.aggregate import _row
+
+    state = opened(group, store[b"\x057"], lambda page: store.get(b"\x057\0" + page.to_bytes(4, "big")))
+    return _row(group, b"7", state)[0]
+
+
+@pytest.mark.parametrize("kind", ["rows", "values"])
+def test_more_gone_than_there_were_is_a_fault(kind: str) -> None:
+    """Nothing is clamped: what can not be stops the query, and the store stays as it was."""
+    store, group, chance = Kept(), _large(), random.Random(0)
+    tell(group, store, list(_differences([1, 2], False)), chance)
+    before = dict(store)
+    wrong = list(_differences([1, 1, 2] if kind == "rows" else [3], True))
+    with pytest.raises(Fatal, match="table wide: group 7 has lost more rows than it had"):
+        tell(group, store, wrong, chance)
+    assert store == before
+
+
+def test_a_group_of_everything_is_always_there() -> None:
+    """Its row leaves in the first batch, and not again while nothing changes; without rows it reads as empty."""
+    store, group, chance = Kept(), _large(always="7"), random.Random(0)
+    (told,) = tell(group, store, [], chance, SINK)
+    assert (told.op, values_of_text(told.p[8:])) == (ROW_PUT, [7, 0, None, None, 0])
+    assert tell(group, store, [], chance, SINK) == []
+    (told,) = tell(group, store, list(_differences([4], False)), chance, SINK)
+    assert values_of_text(told.p[8:]) == [7, 1, 4, 4, 1]
+    (told,) = tell(group, store, list(_differences([4], True)), chance, SINK)
+    assert (told.op, values_of_text(told.p[8:])) == (ROW_PUT, [7, 0, None, None, 0])
+
+
+def test_the_last_row_of_a_group_takes_it_away() -> None:
+    store, group, chance = Kept(), _large(), random.Random(0)
+    tell(group, store, list(_differences([4], False)), chance, SINK)
+    (told,) = tell(group, store, list(_differences([4], True)), chance, SINK)
+    assert (told.k, told.op, told.v) == (b"\xff7", ROW_GONE, 0)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_reads_back_as_it_was(value: float) -> None:
+    text = double_text(value).decode()
+    assert json.loads(text) == value
+    assert len(text.lower().partition("e")[0].replace("-", "").replace(".", "").strip("0")) <= 17
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1 + 0.2, "0.30000000000000004"),
+        (0.3, "0.3"),
+        (100.0, "100"),
+        (1e20, "1E+20"),
+        (-0.0, "0"),
+        (1.5e-7, "1.5E-7"),
+        (2.0**53, "9007199254740992"),
+        (1e15, "1000000000000000"),
+        (1e16, "1E+16"),
+        (12345678901234568.0, "12345678901234568"),
+        (-2.5, "-2.5"),
+        (5e-324, "4.94065645841247E-324"),
+    ],
+)
+def test_texts_of_doubles(value: float, text: str) -> None:
+    """The same in both engines."""
+    assert double_text(value) == text.encode()
