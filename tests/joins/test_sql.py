@@ -12,9 +12,9 @@ from cdc.words.errors import TopologyError
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 from joins.kernel.program import program_of
-from joins.query.compiler import compile_plan
-from joins.query.parser import check_query, parse_query, tables_of
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
+from joins.select.parser import check_query, parse_query, tables_of
 from joins.steps.records import Values
 from joins.truth.sql_evaluate import Evaluator
 

@@ -311,7 +311,7 @@ class Plan:
         return self._folds(self.last)
 
     def _folds(self, fragment: Fragment) -> bool:
-        if fragment.steps or fragment.group is not None:
+        if fragment.steps or fragment.group is not None or isinstance(fragment.root, Pair):
             return True
         source = fragment.root.source
         return isinstance(source, Derived) and all(self._folds(self.fragments[number]) for number in source.fragments)

@@ -60,6 +60,7 @@ def whole(payload: bytes) -> bytes:
 
 def differs_of(fragment: Fragment) -> dict[int, tuple[Node, int]]:
     """The differs in front of a fragment's nodes: by number the node, and where its rows go."""
+    assert isinstance(fragment.root, Node)
     hops = [(hop.child, hop.number) for node in fragment.root.walk() for hop in node.hops]
     return {
         node.source.differ: (node, target)
