@@ -282,6 +282,12 @@ class Fragment:
     tag: str | None = None
 
     @property
+    def tree(self) -> Node:
+        """The tree's root; AssertionError of pairs."""
+        assert isinstance(self.root, Node)
+        return self.root
+
+    @property
     def outlet(self) -> int:
         """Where the tree's whole rows go."""
         return self.target if self.group is None else self.group.differ
