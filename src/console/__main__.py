@@ -7,7 +7,8 @@ import sys
 
 from cdc.words.errors import TailorbirdError
 from cdc.words.extras import extras_named
-from console.cli import app
+
+_INTERRUPTED = 130  # as a shell has it
 
 
 def main() -> None:
@@ -15,11 +16,16 @@ def main() -> None:
     # it logs every attempt to reach a ZooKeeper that is away; commands say so in one line
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
+        # imported here: Ctrl-C comes before the commands are loaded, too
+        from console.cli import app
+
         with extras_named("console"):
             app(standalone_mode=True)
     except TailorbirdError as error:
         print(f"tailorbird: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -108,3 +108,10 @@ def test_a_table_is_named_on_the_command_line_with_its_dots(text: str, table: tu
     made = f"name: t\nsources: {{s: {{{source}}}}}\ntables: s.*\n"
     found = read_topology(made, file="t.yml", environ={}).table_named(text)
     assert found == (TableId(source="s", database=table[0], table=table[1]) if table else None)
+
+
+def test_a_foreign_field_is_no_list() -> None:
+    """HBase's `Bytes` have none; the refusal says how a field gets many values."""
+    table = 'foreign_tables:\n  people:\n    table: p\n    fields:\n      tags: {source: "f:t", type: "list<string>"}\n'
+    with pytest.raises(TopologyError, match=r"x\.yml:6: .*'list<string>'.*many values"):
+        read_topology(f"name: x\n{table}", file="x.yml", environ={})

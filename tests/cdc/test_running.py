@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,19 @@ from cdc.words.errors import Fatal
 from tests.support.waiting import wait_for
 
 CHILD = """
+import subprocess
 import time
 from cdc.process.file_running import announced
 with announced("t", "join wide", 9):
+    subprocess.Popen(["sleep", "60"])
     print("here", flush=True)
     time.sleep(60)
 """
+
+
+def tells(stopped: tuple[int, ...]) -> bool:
+    """Whether those processes of the one that runs are told to be stopped."""
+    return [one.stopped for one in running("t")] == [stopped]
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +54,14 @@ def test_a_killed_process_is_gone_and_a_stopped_one_is_told() -> None:
     child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "here\n"
-    assert [(one.part, one.frozen) for one in running("t")] == [("join wide", False)]
-    os.kill(child.pid, signal.SIGSTOP)
-    wait_for(lambda: [one.frozen for one in running("t")] == [True], "it is not told to be stopped", 20)
+    assert [(one.part, one.stopped) for one in running("t")] == [("join wide", ())]
+    (grandchild,) = map(int, Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split())
+    for pids in ((child.pid,), (child.pid, grandchild)):
+        os.kill(pids[-1], signal.SIGSTOP)
+        wait_for(partial(tells, pids), "it is not told to be stopped", 20)
+    os.kill(child.pid, signal.SIGCONT)
+    wait_for(partial(tells, (grandchild,)), "its child is not told alone", 20)
+    os.kill(grandchild, signal.SIGKILL)
     child.kill()
     child.wait(20)
     child.stdout.close()

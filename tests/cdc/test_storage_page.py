@@ -39,16 +39,25 @@ def test_the_row_of_the_page() -> None:
     assert json.loads(dump_layout(layout)) == BLOCKS[0]
     codec = RowCodec(layout)
     cells = codec.cells(ROW, batch=7, ts_ms=0)
-    shown = dict(
-        re.findall(r"^\| `?([\w ]+?)`? \| (?:`([0-9a-f ]+)` )?\|$", PAGE.split("By this layout")[1], re.MULTILINE)
-    )
+    told = PAGE.split("By this layout")[1].partition("```json")[0]
+    shown = dict(re.findall(r"^\| `?([\w ]+?)`? \| (?:`([0-9a-f ]+)` )?\|$", told, re.MULTILINE))
     assert shown.pop("row key") == codec.row_key(ROW).hex(" ")
     assert shown.keys() == {*ROW, "_nulls", "_layout", "_batch"}
     assert {name: cells[name.encode()].hex(" ") for name in shown} == shown
     assert cells[NULLS] == b"\x10"
 
 
+def test_the_keys_that_may_be_null() -> None:
+    """NULL, the empty text and a text, under the layout of format 2 that it shows."""
+    layout = load_layout(json.dumps(BLOCKS[1]).encode())
+    assert json.loads(dump_layout(layout)) == BLOCKS[1]
+    shown = re.findall(r"^\| `([^`]+)` \| `([0-9a-f ]+)` \|$", PAGE.partition('"nullable_key"')[2], re.MULTILINE)
+    assert [json.loads(value) for value, _ in shown] == [None, "", "EU"]
+    for value, key in shown:
+        assert RowCodec(layout).row_key({"region": json.loads(value)}).hex(" ") == key
+
+
 def test_the_barrier_of_the_page() -> None:
     """It is read as written."""
-    barrier = load_barrier(json.dumps(BLOCKS[1]).encode())
-    assert json.loads(barrier.to_bytes()) == BLOCKS[1]
+    barrier = load_barrier(json.dumps(BLOCKS[2]).encode())
+    assert json.loads(barrier.to_bytes()) == BLOCKS[2]

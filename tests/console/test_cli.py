@@ -1,13 +1,16 @@
-"""The command line helps: every command and sub-command shows an example."""
+"""The command line helps: every command and sub-command shows an example; and it ends when it is told to."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from console.__main__ import main
 from console.cli import app
 
 
@@ -26,3 +29,16 @@ def test_help_shows_an_example(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert result.exit_code == 0, result.output
     assert "Example: " + " ".join(("tailorbird", *path)) in result.output
+
+
+def test_ctrl_c_before_the_commands_are_loaded_is_no_stack_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading them takes half a second, in which people change their minds."""
+
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "console.cli", Interrupted("console.cli"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130

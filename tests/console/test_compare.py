@@ -39,6 +39,19 @@ def test_a_boolean_is_no_integer() -> None:
     assert compare(found({"id": 1, "a": True}), found({"id": 1, "a": 1})).different == 1
 
 
+def test_lists_are_equal_member_by_member() -> None:
+    """Order, number and type of the members count; a list that is absent is none without members."""
+    for other in ([2, 1], [1], [True, 2], [], None):
+        assert compare(found({"id": 1, "a": [1, 2]}), found({"id": 1, "a": other})).different == 1  # type: ignore[dict-item]  # lists of one type
+    assert compare(found({"id": 1, "a": [1, 2]}), found({"id": 1, "a": [1, 2]})).none
+
+
+def test_a_null_key_is_a_key() -> None:
+    """The group of the rows without a value is one like any other."""
+    assert compare(found({"id": None, "a": 1}), found({"id": None, "a": 1})).none
+    assert compare(found({"id": None, "a": 1}), found({"id": None, "a": 2})).different == 1
+
+
 def test_two_rows_of_one_key_are_refused() -> None:
     """A key that two rows share would hide one of them."""
     with pytest.raises(ValueError, match="two rows with the key"):

@@ -7,7 +7,7 @@ import pytest
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import TopologyError, UsageError
-from console.dashboard.text import cell_text
+from console.dashboard.text import cell_text, hint_text
 from console.dashboard.view import IndexField, choose_dashboard, heading, view_of
 
 TOPOLOGY = """\
@@ -67,6 +67,26 @@ def test_a_facet_of_a_set_counts_its_members() -> None:
     ((facet,), (column,)) = view.facets, view.columns
     assert (facet.name, facet.counted, column.look) == ("owner", "_m_owner", "members")
     assert cell_text("new,hot", column.look) == "new, hot"
+
+
+def test_a_list_is_counted_by_member_and_is_no_time() -> None:
+    """Its own field holds its members, which look as its element does; a histogram needs one time per row."""
+    dates = [
+        IndexField(name=name, type=type_, counted=True, many=True)
+        for name, type_ in (("seen", "string"), ("_q_seen", "pdate"))
+    ]
+    fields = {**FIELDS, **{field.name: field for field in dates}}
+    topology = fleet("sales: {index: cars, facets: [seen], columns: [seen]}")
+    view = view_of(topology, topology.dashboards["sales"], fields)
+    assert view is not None
+    ((facet,), (column,)) = view.facets, view.columns
+    assert (facet.counted, column.look) == ("seen", "time")
+    assert cell_text(["2017-09-15T10:12:00.5Z", "2017-09-16Z"], column.look) == "2017-09-15 10:12:00, 2017-09-16"
+    assert cell_text(["a", "", "b"], "text") == "a, , b"
+    assert hint_text(["2017-09-15T10:12:00.5Z", "2017-09-16Z"]) == "2017-09-15T10:12:00.5Z, 2017-09-16Z"
+    topology = fleet("sales: {index: cars, time: seen}")
+    with pytest.raises(TopologyError, match="column seen holds no times"):
+        view_of(topology, topology.dashboards["sales"], fields)
 
 
 def test_without_columns_all_are_shown() -> None:

@@ -17,6 +17,7 @@ from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.settlement import KEY, settled_letters, settled_table
 from console.cli import app
 from console.commands import cli_status
+from console.status.captured_position import CapturedPosition
 from console.status.dead_letters import (
     Letter,
     LetterRecord,
@@ -29,10 +30,12 @@ from console.status.dead_letters import (
     whole,
 )
 from console.status.kafka_letters import LettersReader
+from console.status.quarantine import quarantine_letters, quarantined
 from console.status.replays import condition_of, replay_of, where_of
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
 from indexer.index.processor import DeadLetter
 from ingest.facts.facts import RefusedImage
+from ingest.facts.kept import Kept
 from ingest.records.records import Recorder
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import dead_letter
@@ -187,6 +190,32 @@ def test_tables_that_lack_rows_are_named() -> None:
     assert incomplete_lines([], tables, "t.yml") == []
 
 
+KEPT = Kept(sequence=101, events=40, since_ms=1000, why="an ALTER that is not understood")
+IN_QUARANTINE = {
+    "s": CapturedPosition(gtid_set="", sequence=140, snapshot="done", quarantine={"d.orders": KEPT}),
+    "p": CapturedPosition(gtid_set="", sequence=7, snapshot="done"),
+}
+
+
+def test_a_table_in_quarantine_is_a_letter() -> None:
+    """One for all its rows, with the command that ends it; its readers lack rows, and a page of theirs."""
+    (letter,) = quarantine_letters(IN_QUARANTINE)
+    assert (letter.stage, letter.of, letter.count) == ("quarantine", "s.d.orders", 40)
+    assert letter_lines(letter, "t.yml", 61_000) == [
+        f"{letter.id}  quarantine table s.d.orders  key of all rows  at change 101 of s  60 s ago, 40 events since",
+        "            an ALTER that is not understood",
+        '            `tailorbird schema set t.yml s.d.orders "CREATE TABLE …"` with the columns that these rows had, '
+        "and they are published",
+    ]
+    waiting, tables = quarantined(IN_QUARANTINE), {"wide": frozenset({"s.d.orders"})}
+    assert incomplete_lines(waiting, tables, "t.yml")[0] == (
+        "INCOMPLETE table s.d.orders (so do wide): in quarantine, 40 events wait; "
+        "the last: an ALTER that is not understood"
+    )
+    assert affected(waiting, tables, "wide", "main") == 40
+    assert [each for each, _ in replay_of(TOPOLOGY, [(letter, {})], {}).by_hand] == [letter]
+
+
 def planned(*found: tuple[bytes, bytes], schemas: dict[TableId, TableSchema] | None = None) -> Any:
     records = [LetterRecord(key, value, 1, 0, offset) for offset, (key, value) in enumerate(found)]
     letters = [(only((record.key or b"", record.value or b"")), value_of(record)) for record in records]
@@ -233,15 +262,22 @@ def test_what_can_not_be_replayed_says_what_helps() -> None:
     assert "polled" in remedy
 
 
+@pytest.mark.parametrize("quarantine", [False, True])
 @pytest.mark.parametrize("letters", [0, 1])
-def test_status_is_as_loud_of_letters_as_of_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: int) -> None:
-    """Though every process moves and every index is served: exit code 1 while one waits, and 0 again when none does."""
+def test_status_is_as_loud_of_letters_as_of_lag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: int, quarantine: bool
+) -> None:
+    """Though every process moves and every index is served: exit code 1 while one waits, or a table is in quarantine,
+    and 0 again when none does.
+    """
     file = tmp_path / "t.yml"
     file.write_text(TEXT)
     monkeypatch.setattr(cli_status, "asked_parts", lambda topology: [])
-    monkeypatch.setattr(cli_status, "_indexes", lambda topology: [])
+    monkeypatch.setattr(cli_status, "_indexes", lambda topology, captured: [])
+    monkeypatch.setattr(cli_status, "_captured", lambda topology: IN_QUARANTINE if quarantine else {})
     monkeypatch.setattr(LettersReader, "read", lambda reader: folded(*[capture_letter(1)] * letters))
     result = CliRunner().invoke(app, ["status", str(file)])
-    assert result.exit_code == letters
+    assert result.exit_code == int(letters or quarantine)
     assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter waits" in result.output) == bool(letters)
-    assert (f"tailorbird dead-letters list {file}" in result.output) == bool(letters)
+    assert ("(so do wide): in quarantine, 40 events wait" in result.output) == quarantine
+    assert (f"tailorbird dead-letters list {file}" in result.output) == bool(letters or quarantine)

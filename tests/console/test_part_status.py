@@ -55,7 +55,8 @@ def test_all_that_moves_is_well() -> None:
 @pytest.mark.parametrize(
     ("one", "health", "state", "told"),
     [
-        (process("join wide", frozen=True), None, "stopped", "kill -CONT 7"),
+        (process("join wide", stopped=(7,)), None, "stopped", "kill -CONT 7"),
+        (process("join wide", stopped=(8,)), None, "stopped", "kill -CONT 8"),
         (process("join wide"), None, "silent", "does not answer on port 1"),
         (process("join wide"), {"status": "stuck", "reason": "a batch for 700 s"}, "stuck", "a batch for 700 s"),
         (process("join wide"), {"status": "away", "reason": "waits for 40 s: HBase"}, "away", "HBase"),

@@ -43,7 +43,7 @@ def test_shop_query_is_answered() -> None:
             ),
         },
     )
-    assert sorted(rows, key=lambda row: int(row["id"] or 0)) == [
+    assert sorted(rows, key=lambda row: int(str(row["id"] or 0))) == [
         {"id": 1, "status": "new", "quantity": 2, "amount": "10.50", "note": None, "revision": 1,
          "created_at": "2026-01-02T03:04:05.6Z", "customer_id": 7, "customer": "Ada", "country": "FR", "email": None,
          "product_id": 3, "product": "Kettle", "category": "kitchen", "price": "5.25"},

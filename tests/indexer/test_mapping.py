@@ -15,7 +15,17 @@ from cdc.stored.layout import Layout, LayoutColumn, dump_layout, load_layout
 from cdc.words.errors import Skippable
 from cdc.words.types import Canonical, parse_type
 from indexer.index.collapse import RowChange
-from indexer.index.mapping import Field, Mapper, barrier_document, fields_of, solr_value, stub
+from indexer.index.mapping import (
+    Field,
+    Mapper,
+    Value,
+    barrier_document,
+    fields_of,
+    fitted,
+    indexed_row,
+    solr_value,
+    stub,
+)
 
 TYPES: dict[str, tuple[Canonical, str, object, str | None, object]] = {
     # type: value, field type, stored, query field type, query value
@@ -65,6 +75,52 @@ def test_each_type_has_its_exact_field_and_its_query_field(type_: str) -> None:
     assert list(fields_of(one, ())) == wanted
     document = Mapper(one, ()).document(change(one, c=value), now_ms=99)
     assert {name: value for name, value in document.items() if name in ("c", "_q_c")} == expected
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_list_has_its_elements_fields_with_many_values(type_: str) -> None:
+    """Its members are counted, filtered, searched by one by one; without members it is absent, as NULL is."""
+    value, field_type, stored, query_type, query_value = TYPES[type_]
+    one = layout(k="int32", c=f"list<{type_}>")
+    wanted = [Field(name="c", type=field_type, stored=True, many=True)]
+    expected: dict[str, object] = {"c": [stored, stored], "_t_c": [str(stored), str(stored)]}
+    if query_type is not None:
+        wanted.append(Field(name="_q_c", type=query_type, stored=False, many=True))
+        expected["_q_c"] = [query_value, query_value]
+    wanted.append(Field(name="_t_c", type="words", stored=False, many=True))
+    assert list(fields_of(one, ["c"]))[1:] == wanted
+    mapper = Mapper(one, ["c"])
+    row: dict[str, Canonical] = {"k": 1, "c": [value, value]}  # type: ignore[list-item]  # none of them is NULL
+    document = mapper.document(change(one, **row), now_ms=0)
+    assert {name: document[name] for name in expected} == expected
+    types = {column.name: column.type for column in one.columns}
+    assert indexed_row(types, row) == {"k": 1, "c": expected["c"]}
+    nothing: list[Canonical] = [[], None]
+    for empty in nothing:
+        assert mapper.document(change(one, k=1, c=empty), now_ms=0).keys().isdisjoint({"c", "_q_c", "_t_c"})
+        assert indexed_row(types, {"k": 1, "c": empty}) == {"k": 1, "c": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "many", "held"),
+    [
+        (7, "exact", False, "7"),
+        (7, "exact", True, "7"),
+        ([7, 8], "exact", True, ["7", "8"]),
+        ([7], "pint", False, 7),
+        ([7, 8], "pint", False, None),
+        (["7", "x"], "pint", True, None),
+        (["2026-11-21T10:12:00Z"], "pdate", True, ["2026-11-21T10:12:00Z"]),
+        ([1.5], "pdate", True, None),
+    ],
+)
+def test_a_list_fits_an_older_field_or_is_refused(value: Value, type_: str, many: bool, held: object) -> None:
+    """A column that became a list keeps its field until it is rebuilt: what is lost in it is refused, not cut."""
+    if held is None:
+        with pytest.raises(ValueError, match=r"values|no time|invalid"):
+            fitted(value, type_, many)
+    else:
+        assert fitted(value, type_, many) == held
 
 
 def test_null_is_absent_and_empty_is_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -230,6 +231,15 @@ def test_rows_that_cannot_be_decoded_are_kept_as_bytes() -> None:
     assert (letter["why"], letter["table_map"], letter["event"]) == ("unknown columns", "bWFw", "cm93cw==")
     assert (letter["gtid"], letter["file"], letter["pos"]) == (f"{UUID}:7", "f1", 40)
     assert transactions.quarantined == 1
+    transactions.records(BEGAN, 0)
+    transactions.records(kept._replace(why="another reason"), 0)
+    told = {"sequence": letter["sequence"], "events": 2, "since_ms": letter["source_ts_ms"], "why": "another reason"}
+    assert transactions.kept == {"d.t": told}
+    assert (
+        Transactions(Recorder("top"), tables(), replace(START, state={"kept": {"d.t": told}})).kept == transactions.kept
+    )
+    older = Transactions(Recorder("top"), tables(), replace(START, state={"kept": {"d.t": 7}}))
+    assert older.kept["d.t"]["sequence"] == 7
 
 
 def test_a_huge_transaction_goes_on_at_the_next_row() -> None:

@@ -62,6 +62,7 @@ indexes:
   wide: {{table: wide, search: [name], commit_within: 100ms}}
 """
 TYPES = {"id": "int64", "name": "string", "amount": "decimal(10,2)", "at": "datetime", "note": "string"}
+LATER = ("country", "size", "region", "tags", "sums")  # columns of layouts that tests store
 Row = dict[str, Canonical]
 
 
@@ -133,7 +134,8 @@ class World:
         self.batch = 0
         self.processes: list[subprocess.Popen[str]] = []
 
-    def store_layout(self, layout_id: int, **types: str) -> RowCodec:
+    def store_layout(self, layout_id: int, *, nullable: str | None = None, **types: str) -> RowCodec:
+        """A layout with the key `id` and, where there is one, a column of the key that may be NULL."""
         columns = tuple(LayoutColumn(name=n, type=parse_type(t), origin="") for n, t in types.items())
         layout = Layout(
             topology=self.topology.name,
@@ -141,20 +143,24 @@ class World:
             id=layout_id,
             family="d",
             columns=columns,
-            row_key=("id",),
+            row_key=("id", nullable) if nullable else ("id",),
             salt_buckets=2,
+            nullable_key=(nullable,) if nullable else (),
         )
         layouts = self.connection.table(f"{self.topology.name}:layouts")
         layouts.put(layout_row("wide", layout_id), {b"f:json": dump_layout(layout)})
         return RowCodec(layout)
 
-    def write(self, codec: RowCodec, rows: Sequence[Row] = (), deletes: Sequence[int] = ()) -> None:
-        """One batch of the sink: deletes at its stamp, whole rows at stamp + 1, then a barrier per bucket."""
+    def write(self, codec: RowCodec, rows: Sequence[Row] = (), deletes: Sequence[int] = (), **key: Canonical) -> None:
+        """One batch of the sink: deletes at its stamp, whole rows at stamp + 1, then a barrier per bucket.
+
+        `key`: what the deleted rows have in further columns of their key.
+        """
         self.batch += 1
         self.stamp = max(time.time_ns() // 1_000_000, self.stamp + 2)
         with self.table.batch(timestamp=self.stamp) as batch:
-            for key in deletes:
-                batch.delete(codec.row_key({"id": key}))
+            for one in deletes:
+                batch.delete(codec.row_key({"id": one, **key}))
         with self.table.batch(timestamp=self.stamp + 1) as batch:
             for row in rows:
                 cells = codec.cells(row, batch=self.batch, ts_ms=self.stamp)
@@ -227,7 +233,7 @@ class World:
             for row in scan_rows(self.topology, self.topology.tables["wide"]).values()
         }
         shown = {
-            key: {name: document[name] for name in (*TYPES, "country", "size") if name in document}
+            key: {name: document[name] for name in (*TYPES, *LATER) if name in document}
             for key, document in self.documents().items()
         }
         for values in (*table.values(), *shown.values()):  # its type changes in one of the tests
@@ -398,6 +404,41 @@ def test_a_new_layout_is_read_without_a_restart(world: World, codec: RowCodec) -
     assert world.documents()[901]["_layout"] == 2
 
 
+def test_rows_with_lists_and_null_in_their_key_are_found_changed_and_deleted(world: World, codec: RowCodec) -> None:
+    """What an aggregated query writes: its lists are found by each member, its NULL group is a row like any other."""
+    world.start()
+    grouped = world.store_layout(
+        5, nullable="region", **TYPES, region="string", tags="list<string>", sums="list<decimal(38,2)>"
+    )
+    most = "9" * 36 + ".99"
+    lists: list[Row] = [
+        {"tags": ["red", "<i>", "red"], "sums": ["1.50", most]},
+        {"tags": ["red", ""], "sums": []},
+        {"tags": ["blue"], "sums": None},
+    ]
+    regions = (None, "EU", "")
+    rows = [{**row(4000 + i, region=regions[i]), **some} for i, some in enumerate(lists)]
+    world.write(grouped, rows)
+
+    def found(query: str) -> list[int]:
+        return sorted(document["id"] for document in _search(world, query) if document["id"] >= 4000)
+
+    wait_for(lambda: {4000, 4001, 4002} <= world.documents().keys(), "the rows")
+    assert found("region:[* TO *]") == [4001, 4002]
+    assert found("tags:red") == [4000, 4001]
+    assert found("{!term f=tags}<i>") == [4000]
+    assert found("_q_sums:[1 TO 2]") == [4000]
+    assert world.documents()[4000]["sums"] == ["1.50", most]
+    assert "sums" not in world.documents()[4001], "Solr has no list without members"
+    world.write(grouped, [{**rows[0], "tags": ["blue"]}], deletes=[4001], region="EU")
+    wait_for(lambda: found("tags:blue") == [4000, 4002], "the change")
+    assert (found("tags:red"), found("sums:1.50")) == ([], [4000])
+    world.write(grouped, deletes=[4000], region=None)
+    world.write(grouped, [row(4003, region=None, tags=["last"], sums=["0.00"])])  # that a rebuild finds it
+    wait_for(lambda: found("id:[4000 TO *]") == [4002, 4003], "the delete of the NULL group")
+    equal(world)
+
+
 def test_two_indexers_share_the_work_and_one_may_leave(world: World, codec: RowCodec) -> None:
     """Processes of one name serve one collection; SIGTERM ends one with exit code 0, the other goes on."""
     first, second = world.start(), world.start()
@@ -498,10 +539,14 @@ def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: Worl
 
 
 def _barriers(world: World) -> list[dict[str, Any]]:
+    return _search(world, "*:*", kind="barrier")
+
+
+def _search(world: World, query: str, *, kind: str = "row") -> list[dict[str, Any]]:
     import pysolr
 
     collection = pysolr.Solr(f"{world.url}/{world.topology.name}_wide")
-    return list(collection.search("*:*", fq="_kind:barrier"))
+    return list(collection.search(query, fq=f"_kind:{kind}", rows=10_000))
 
 
 def _letters(world: World, count: int) -> dict[str, dict[str, Any]]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in __all__
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PythonPartition
+from kafka.errors import KafkaError
 
-from cdc.words.brokers import Brokers, KafkaSecurity
+from cdc.words.brokers import Brokers, KafkaSecurity, Mechanism
 from console.probes.kafka_probe import kafka_problem
+from joins.engine.file_secrets import java_properties
 from tests.integration.alive import Alive
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
 from tests.support.waiting import wait_for
@@ -92,6 +100,64 @@ tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
             capture.wait(30)
     assert password not in told.read_text()
     assert "Traceback" not in told.read_text()
+
+
+MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def test_every_client_speaks_every_mechanism(kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path) -> None:
+    """SCRAM, and certificates of clients with a key under a password: librdkafka writes over each link, kafka-python
+    and Java in Spark read over each what was written over all; none gets in with another password or no certificate.
+    """
+    topic = unique("links")
+    links: dict[str, Brokers] = {name: kafka.login(name) for name in MECHANISMS}
+    links["mutual"] = kafka.certified()
+    AdminClient(links["PLAIN"].librdkafka()).create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    for name, brokers in links.items():
+        producer = Producer(brokers.librdkafka())
+        producer.produce(topic, value=name.encode())
+        assert producer.flush(20) == 0, name
+    wrong = {"scram": kafka.login("SCRAM-SHA-512", "wrong"), "no certificate": kafka.uncertified()}
+    for brokers in wrong.values():
+        assert kafka_problem(brokers).startswith("log.security: ")
+        with pytest.raises(KafkaError):
+            KafkaConsumer(**brokers.kafka_python(), bootstrap_timeout_ms=2000)
+    for name, brokers in links.items():
+        assert read_in_python(brokers, topic) == list(links), name
+    found = read_in_spark({**links, **wrong}, topic, tmp_path)
+    assert {name: found[name] for name in links} == {name: list(links) for name in links}
+    assert "Authentication failed" in found["scram"]
+    assert isinstance(found["no certificate"], str), "read without a certificate"
+
+
+def read_in_python(brokers: Brokers, topic: str) -> list[str]:
+    """What kafka-python reads of a topic's one partition."""
+    consumer = KafkaConsumer(**brokers.kafka_python())
+    try:
+        place = PythonPartition(topic, 0)
+        consumer.assign([place])
+        consumer.seek_to_beginning(place)
+        end, found = consumer.end_offsets([place])[place], list[str]()
+        while consumer.position(place) < end:
+            found += [record.value.decode() for record in consumer.poll(1000).get(place, [])]
+        return found
+    finally:
+        consumer.close()
+
+
+def read_in_spark(links: dict[str, Brokers], topic: str, folder: Path) -> dict[str, Any]:
+    """What Spark reads of it over each link, or why it can not."""
+    asked = {
+        name: {
+            **{f"kafka.{option}": value for option, value in java_properties(brokers, folder / "secrets").items()},
+            "subscribe": topic,
+        }
+        for name, brokers in links.items()
+    }
+    command = [sys.executable, "-m", "tests.support.spark_reads", str(folder / "spark")]
+    ran = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=200, check=True)
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
 
 
 def test_a_certificate_file_that_is_not_there_is_told() -> None:

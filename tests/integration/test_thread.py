@@ -31,6 +31,7 @@ from console.demo.shop import Shop
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
+from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -104,7 +105,7 @@ def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
         lambda rows: None,
     )
     assert len(list(provision(topology))) >= 4
-    with Pipeline(topology, home=folder) as pipeline:
+    with Pipeline(topology, home=folder, page_port=free_port()) as pipeline:
         pipeline.start()
         yield Thread(stack, topology, pipeline, shop, generator)
     shop.close()
@@ -124,19 +125,24 @@ def test_live_changes_arrive(thread: Thread) -> None:
 
 
 def test_status_names_what_stands_still(thread: Thread) -> None:
-    """All moves: exit 0, and complete however long nothing has happened. A process stopped by a signal, one that was
-    killed: exit 1, named with its remedy; both go on where they were."""
+    """All moves: exit 0, and complete however long nothing has happened. A process of each kind stopped by a signal,
+    one that was killed: exit 1, named with its remedy; all go on where they were."""
     found, code = thread.status()
     assert code == 0, found
     assert {one["state"] for one in found.values()} == {"moving", "serving"}
     assert (found["index orders, served"]["missing_changes"], found["index orders, served"]["behind"]) == (0, 0.0)
 
-    pid = found["join orders_wide"]["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    pids = {
+        name: found[name]["pid"] for name in ("capture shop", "join orders_wide", "index orders", "dashboard orders")
+    }
+    for pid in pids.values():
+        os.kill(pid, signal.SIGSTOP)
     found, code = thread.status()
-    os.kill(pid, signal.SIGCONT)
-    assert (code, found["join orders_wide"]["state"]) == (1, "stopped")
-    assert found["join orders_wide"]["remedy"] == f"kill -CONT {pid}"
+    for pid in pids.values():
+        os.kill(pid, signal.SIGCONT)
+    told = {name: (found[name]["state"], found[name]["remedy"]) for name in pids}
+    assert (code, told) == (1, {name: ("stopped", f"kill -CONT {pid}") for name, pid in pids.items()})
+    assert found["capture crm"]["state"] == "moving"
     thread.pipeline.kill("capture crm")
     found, code = thread.status()
     thread.pipeline.start_part("capture crm")

@@ -95,6 +95,6 @@ def _literal(name: str, value: Canonical) -> str:
     """A canonical value in DuckDB's SQL, of the type of that name."""
     if value is None or isinstance(value, bool | int | float):
         return f"{'NULL' if value is None else value}::{name}"
-    text = value.removesuffix("Z") if name in ("DATE", "TIMESTAMP") else value
+    text = str(value).removesuffix("Z") if name in ("DATE", "TIMESTAMP") else str(value)
     quoted = text.replace("'", "''")
     return f"'{quoted}'::{name}"

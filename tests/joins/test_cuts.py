@@ -57,6 +57,19 @@ def test_a_running_snapshot_is_no_position() -> None:
     assert read_position(record(0, (1, 1), (0, 0), snapshot="running"), 0, TOPICS) is None
 
 
+def test_a_source_that_stands_still_behind_its_snapshot_is_not_behind_since_1970() -> None:
+    """Nothing was committed yet, so its position has no time: what counts is when it was logged."""
+    value = {**record(0, (1, 1), (0, 0)), "ts_ms": 0}
+    position = read_position(value, 0, TOPICS, logged_ms=1_000)
+    assert position is not None
+    made = Cuts({})
+    made.add(position)
+    assert made.lags(3_000) == {"s": Lag(positions=0, seconds=2.0)}
+    later = read_position({**value, "ts_ms": 500}, 1, TOPICS, logged_ms=1_000)
+    assert later is not None
+    assert later.ts_ms == 500
+
+
 @pytest.mark.parametrize(
     "state", [{"snapshots": {"d.a": {"rows": 3}}}, {"mends": {"tables": {"d.a": {}}}}, {"mends": {"again": {"d.a": 5}}}]
 )

@@ -60,3 +60,16 @@ def test_exception_names_what_would_change() -> None:
     """Nothing changes, and the person learns what would have."""
     with pytest.raises(UsageError, match=r"price decimal\(6,2\) goes; name was string and is bool"):
         evolved(STORED, layout(1, id="int32", name="bool"), "exception")
+
+
+def test_a_key_that_may_be_null_is_another_key() -> None:
+    """Its rows have other keys in HBase: another layout, which only `evolve` takes."""
+    wanted = replace(STORED, id=1, nullable_key=("id",))
+    for behavior in ("lenient", "exception"):
+        with pytest.raises(UsageError, match="id of the row key may be NULL"):
+            evolved(STORED, wanted, behavior)
+    nullable = evolved(STORED, wanted, "evolve")
+    assert nullable == replace(wanted, id=5)
+    assert evolved(nullable, wanted, "exception") is nullable
+    with pytest.raises(UsageError, match="id of the row key may no longer be NULL"):
+        evolved(nullable, STORED, "lenient")

@@ -18,7 +18,20 @@ from cdc.words.errors import Fatal, UsageError
 from cdc.words.types import Canonical, parse_type
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.proc_worker import settle
-from joins.steps.records import ROW_GONE, Floor, Message, RefusedRecord, RowGone, RowPut, dump, load, record_of, text_of
+from joins.steps.records import (
+    ROW_GONE,
+    ROW_PUT,
+    Floor,
+    Message,
+    RefusedRecord,
+    RowGone,
+    RowPut,
+    dump,
+    load,
+    payload,
+    record_of,
+    text_of,
+)
 from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
 from joins.stores import hbase_sink, kafka_sink
 from joins.stores.hbase_table import connection
@@ -63,6 +76,25 @@ def test_a_row_that_an_inner_join_on_null_hides_is_no_dead_letter() -> None:
     assert (len(writes.deletes), writes.refused) == (1, [])
     gone = [Message(b"\xff" + text_of([key]), ROW_GONE, b"", 1, b"") for key in (None, 7)]
     assert upserts(gone, LAYOUT, []) == ([(b'{"id":7}', None)], [], [])
+
+
+def test_a_row_of_a_null_group_is_written_and_deleted() -> None:
+    """Where the layout's key has room for NULL, such a row is one like any other, in HBase and in a topic."""
+    columns = (
+        LayoutColumn(name="region", type=parse_type("string"), origin="a.b.c.region"),
+        LayoutColumn(name="prices", type=parse_type("list<decimal(6,2)>"), origin="collect_list(c.price)"),
+    )
+    layout = replace(LAYOUT, columns=columns, row_key=("region",), nullable_key=("region",))
+    codec = RowCodec(layout)
+    writes = writes_of([RowPut([None, ["1.00", "2.50"]], 9), RowGone([None])], codec, batch=4)
+    assert writes.refused == []
+    assert writes.deletes == [writes.puts[0][0]] == [codec.row_key({"region": None})]
+    assert codec.row(writes.puts[0][1]).values == {"region": None, "prices": ["1.00", "2.50"]}
+    put = Message(b"\xff" + text_of([None]), ROW_PUT, b"", 1, payload([None, ["1.00"]], 9))
+    gone = Message(b"\xff" + text_of([None]), ROW_GONE, b"", 1, b"")
+    key = b'{"region":null}'
+    assert upserts([put], layout, [0, 1]) == ([(key, b'{"region":null,"prices":["1.00"]}')], [], [])
+    assert upserts([gone], layout, [0, 1]) == ([(key, None)], [], [])
 
 
 def test_dead_letter_names_where_it_came_from() -> None:

@@ -87,7 +87,7 @@ def messages(spark: SparkSession, case: Case) -> DataFrame:
 
 
 def as_spark_takes_it(type_: LogicalType, value: Canonical) -> Any:
-    return Decimal(value) if type_.kind == "uint64" and value is not None else native(type_, value)
+    return Decimal(str(value)) if type_.kind == "uint64" and value is not None else native(type_, value)
 
 
 def near(value: Any) -> Any:

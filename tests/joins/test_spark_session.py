@@ -40,6 +40,29 @@ def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(engine: str, 
     assert "java.lang.OutOfMemoryError" in done.stdout
 
 
+CTRL_C = """
+import os
+import signal
+import sys
+from pathlib import Path
+from joins.engine.spark_session import close_session, open_session
+
+signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
+spark = open_session("signals", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
+os.killpg(0, signal.SIGINT)
+print(spark.range(7).count())
+close_session(spark)
+"""
+
+
+@pytest.mark.long
+def test_ctrl_c_is_left_to_whoever_opened_the_session(tmp_path: Path) -> None:
+    """pyspark's own handler would raise in the middle of anything, with a stack trace of dozens of lines."""
+    command = [sys.executable, "-c", CTRL_C, str(tmp_path / "scratch")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, start_new_session=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n7\n", "")
+
+
 CLASSES = """
 import sys
 from pathlib import Path

@@ -374,6 +374,19 @@ def test_checkpoints_of_before_go_on() -> None:
     ]
 
 
+def test_a_key_that_may_be_null_is_another_state() -> None:
+    """The layout says so and the checkpoint of before is not continued: its rows lie under other keys. Of columns that
+    are not in the key nothing is said."""
+    plain = compiled(f"SELECT o.id, o.code {FROM}")
+    key, code = plain.outputs
+    finish = replace(plain.last.finish, outputs=(replace(key, nullable=True), replace(code, nullable=True)))
+    nullable = replace(plain, fragments=(replace(plain.last, finish=finish),))
+    assert (plain.layout(1).nullable_key, nullable.layout(1).nullable_key) == ((), ("id",))
+    assert nullable.fingerprint() != plain.fingerprint()
+    finish = replace(plain.last.finish, outputs=(key, replace(code, nullable=True)))
+    assert replace(plain, fragments=(replace(plain.last, finish=finish),)).fingerprint() == plain.fingerprint()
+
+
 def test_a_renamed_alias_keeps_fingerprint_and_layout() -> None:
     """A computed column, WHERE and a filter say the same under other aliases: nothing stored changes."""
     text = "SELECT {0}.id, upper({1}.name) AS loud FROM shop.orders {0} JOIN crm.customers {1} ON {1}.id ="

@@ -126,7 +126,7 @@ class World:
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
         self.happen()
-        return {key: int(self.documents[key]["_version_"]) for key in keys if key in self.documents}
+        return {key: int(str(self.documents[key]["_version_"])) for key in keys if key in self.documents}
 
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         conflicts: set[str] = set()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import struct
+from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier, split_keys
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, load_layout
 from cdc.stored.values import datetime_of, decoder, encoder, micros_of
-from cdc.words.types import Canonical, LogicalType, from_mysql, parse_type
+from cdc.words.types import Canonical, LogicalType, from_mysql, list_of, parse_type
 
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
@@ -60,21 +62,37 @@ def canonical(column_type: str) -> st.SearchStrategy[Canonical]:
             return st.text(max_size=40)
 
 
-typed_values = column_types().flatmap(lambda t: st.tuples(st.just(t), canonical(t)))
+typed_values = column_types().flatmap(lambda t: st.tuples(st.just(from_mysql(t)), canonical(t)))
+typed_lists = column_types().flatmap(
+    lambda t: st.tuples(st.just(list_of(from_mysql(t))), st.lists(canonical(t), max_size=5))
+)
 
 
-@given(typed_values)
-def test_value_survives_its_bytes(typed: tuple[str, Canonical]) -> None:
-    """decode(encode(v)) == v for every kind: the table of types is lossless."""
-    column_type, value = typed
-    type_ = from_mysql(column_type)
+@given(typed_values | typed_lists)
+def test_value_survives_its_bytes(typed: tuple[LogicalType, Canonical]) -> None:
+    """decode(encode(v)) == v for every kind, and for lists of it: the table of types is lossless."""
+    type_, value = typed
     assert decoder(type_)(encoder(type_)(value)) == value
 
 
-@given(column_types())
-def test_type_survives_its_text(column_type: str) -> None:
+@given(typed_values | typed_lists)
+def test_type_survives_its_text(typed: tuple[LogicalType, Canonical]) -> None:
     """A layout's types read back as they were stored."""
-    assert parse_type(str(from_mysql(column_type))) == from_mysql(column_type)
+    assert parse_type(str(typed[0])) == typed[0]
+
+
+@pytest.mark.parametrize("text", ["list", "list<>", "list<decimal>", "list<list<int32>>", "list<int32> ", "decimal"])
+def test_a_type_that_there_is_not_is_refused(text: str) -> None:
+    """A layout of a later program is not read as something else."""
+    with pytest.raises(ValueError, match="not a logical type"):
+        parse_type(text)
+
+
+@pytest.mark.parametrize("stored", ["000000", "0000000161000000", "00000002" + "61", "ffffffff", "00000001ff"])
+def test_bytes_that_are_no_list_are_refused(stored: str) -> None:
+    """Cut off, or written by a stranger: an error, never fewer members."""
+    with pytest.raises((ValueError, struct.error)):
+        decoder(parse_type("list<string>"))(bytes.fromhex(stored))
 
 
 @pytest.mark.parametrize(
@@ -107,45 +125,76 @@ def test_wrong_value_is_refused() -> None:
     for column_type, value in wrong:
         with pytest.raises((ValueError, struct.error)):
             encoder(from_mysql(column_type))(value)
+    lists: list[Any] = ["a", ["a", None], ["a", 1], [["a"]], {"a": 1}]
+    for no_texts in lists:
+        with pytest.raises(ValueError, match="is not a"):
+            encoder(parse_type("list<string>"))(no_texts)
     with pytest.raises(ValueError, match="no logical type"):
         from_mysql("geometry")
     assert micros_of(datetime_of(-1)) == -1
 
 
-def layout(columns: list[str], row_key: tuple[str, ...] = ("c0",)) -> Layout:
+def layout(
+    columns: Sequence[str | LogicalType], row_key: tuple[str, ...] = ("c0",), nullable_key: tuple[str, ...] = ()
+) -> Layout:
+    types = [from_mysql(one) if isinstance(one, str) else one for one in columns]
     return Layout(
         topology="t",
         table="x",
         id=7,
         family="d",
-        columns=tuple(
-            LayoutColumn(name=f"c{i}", type=from_mysql(c), origin=f"s.t.c{i}") for i, c in enumerate(columns)
-        ),
+        columns=tuple(LayoutColumn(name=f"c{i}", type=type_, origin=f"s.t.c{i}") for i, type_ in enumerate(types)),
         row_key=row_key,
         salt_buckets=4,
+        nullable_key=nullable_key,
     )
 
 
-@given(st.lists(typed_values.flatmap(lambda t: st.tuples(st.just(t[0]), st.none() | st.just(t[1]))), max_size=20))
-def test_row_survives_its_cells(columns: list[tuple[str, Canonical]]) -> None:
+@given(
+    st.lists(
+        (typed_values | typed_lists).flatmap(lambda t: st.tuples(st.just(t[0]), st.none() | st.just(t[1]))), max_size=20
+    )
+)
+def test_row_survives_its_cells(columns: list[tuple[LogicalType, Canonical]]) -> None:
     """A whole row reads back with NULL apart from empty, and with its batch and time."""
-    made = layout(["int"] + [column_type for column_type, _ in columns])
+    made = layout(["int", *(type_ for type_, _ in columns)])
     values: dict[str, Canonical] = {"c0": 1} | {f"c{i + 1}": value for i, (_, value) in enumerate(columns)}
     codec = RowCodec(load_layout(dump_layout(made)))
     row = codec.row(codec.cells(values, batch=3, ts_ms=1_700_000_000_123))
     assert (row.values, row.layout_id, row.batch, row.ts_ms) == (values, 7, 3, 1_700_000_000_123)
 
 
-@given(st.sampled_from(["int", "bigint unsigned", "varchar(9)", "smallint"]).flatmap(
-    lambda t: st.tuples(st.just(t), canonical(t), canonical(t))))  # fmt: skip
-def test_keys_sort_as_values_do(case: tuple[str, Canonical, Canonical]) -> None:
-    """Within a bucket, rows lie in the order of their keys (texts by UTF-8), and different values never share a key."""
-    column_type, a, b = case
-    codec = RowCodec(layout([column_type]))
-    key_a, key_b = codec.row_key({"c0": a})[1:], codec.row_key({"c0": b})[1:]
-    order_a, order_b = (a.encode(), b.encode()) if isinstance(a, str) and isinstance(b, str) else (a, b)
-    assert (key_a < key_b) == (order_a < order_b)  # type: ignore[operator]  # both are of one type
+def order(value: Canonical) -> tuple[bool, Any]:
+    """What NULL, integers and texts sort by: NULL first, texts by UTF-8."""
+    return value is not None, value.encode() if isinstance(value, str) else value or 0
+
+
+@st.composite
+def keys(draw: st.DrawFn) -> tuple[Layout, list[Canonical], list[Canonical]]:
+    """A layout of one to three key columns, some of which may be NULL, and two of its keys."""
+    types = draw(
+        st.lists(st.sampled_from(["int", "bigint unsigned", "varchar(9)", "smallint"]), min_size=1, max_size=3)
+    )
+    nullable = [draw(st.booleans()) for _ in types]
+    names = tuple(f"c{i}" for i in range(len(types)))
+    made = layout(types, names, tuple(name for name, null in zip(names, nullable, strict=True) if null))
+    values = [st.none() | canonical(t) if null else canonical(t) for t, null in zip(types, nullable, strict=True)]
+    first = [draw(value) for value in values]
+    # alike in front more often than by chance
+    second = [draw(st.just(a) | value) for a, value in zip(first, values, strict=True)]
+    return made, first, second
+
+
+@given(keys())
+def test_keys_sort_as_values_do(case: tuple[Layout, list[Canonical], list[Canonical]]) -> None:
+    """Within a bucket, rows lie in the order of their keys, NULL first, and different values never share a key."""
+    made, a, b = case
+    codec = RowCodec(load_layout(dump_layout(made)))
+    key_a, key_b = (codec.row_key(dict(zip(made.row_key, values, strict=True)))[1:] for values in (a, b))
+    assert (key_a < key_b) == (list(map(order, a)) < list(map(order, b)))
     assert (key_a == key_b) == (a == b)
+    assert not key_a.startswith(key_b) or key_a == key_b, "a key is the beginning of another"
+    assert not is_barrier(b"\x00" + key_a)
 
 
 @given(st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), st.text(max_size=5))
@@ -182,9 +231,34 @@ def test_barrier_reads_back() -> None:
 
 
 def test_null_in_a_row_key_is_refused() -> None:
-    """A row without a key can not be stored; it is refused by the caller."""
+    """A row without a key can not be stored; it is refused by the caller. So is NULL where another column may be it."""
     with pytest.raises(ValueError, match="c0 is NULL"):
         RowCodec(layout(["int"])).row_key({"c0": None})
+    with pytest.raises(ValueError, match="c0 is NULL"):
+        RowCodec(layout(["int", "int"], ("c0", "c1"), ("c1",))).row_key({"c0": None, "c1": None})
+
+
+def test_a_key_that_hbase_does_not_take_is_refused() -> None:
+    """It costs the row, not the batch, which HBase would refuse for ever."""
+    codec = RowCodec(layout(["text"]))
+    assert len(codec.row_key({"c0": "x" * 32_763})) == 32_767
+    with pytest.raises(ValueError, match="row key of 32768 bytes, HBase takes 32767"):
+        codec.row_key({"c0": "x" * 32_764})
+
+
+def test_what_can_not_be_null_is_stored_as_ever() -> None:
+    """Golden bytes of a table of before keys had NULL: it keeps its layout's record and its rows' keys."""
+    former = layout(["int", "varchar(9)"], ("c0", "c1"))
+    assert dump_layout(former) == (
+        b'{"format":1,"topology":"t","table":"x","id":7,"family":"d","columns":[{"name":"c0","type":"int32",'
+        b'"origin":"s.t.c0"},{"name":"c1","type":"string","origin":"s.t.c1"}],"row_key":["c0","c1"],"salt_buckets":4}'
+    )
+    assert RowCodec(former).row_key({"c0": 17, "c1": "a"}).hex() == "000180000011610000"
+    nullable = layout(["int", "varchar(9)"], ("c0", "c1"), ("c1",))
+    assert RowCodec(nullable).row_key({"c0": 17, "c1": "a"})[1:].hex() == "018000001101610000"
+    assert b'"format":2' in dump_layout(nullable)
+    with pytest.raises(ValueError, match="reads up to format 2"):
+        load_layout(dump_layout(nullable).replace(b'"format":2', b'"format":3'))
 
 
 def test_unsigned_fits_its_kind() -> None:

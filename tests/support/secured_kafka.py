@@ -1,4 +1,4 @@
-"""A broker of a test's own with a second listener, SASL_SSL, under a certificate made for it."""
+"""A broker of a test's own with two listeners more, SASL_SSL and mutual TLS, under certificates made for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __all__
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from cdc.words.brokers import Brokers, KafkaSecurity, Mechanism
 from console.stack.proc_stack import Stack
 from console.stack.progress import TellProgress
 from console.stack.services import ServiceSpec
@@ -22,14 +30,42 @@ from console.stack.settings import ServiceName, StackSettings
 from tests.support.ports import free_port
 
 USER, PASSWORD = "tailorbird", 's3cret-"quoted\\-ünlike'
+SCRAM = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuredKafka:
-    """Where it is, and the certificate to trust, which signs itself."""
+    """Where it is: `address` of SASL_SSL, `mutual` of TLS for clients that show a certificate; the certificate to
+    trust, which signs itself; a client's own, and its key under PASSWORD.
+    """
 
     address: str
+    mutual: str
     ca_file: Path
+    certificate_file: Path
+    key_file: Path
+
+    def login(self, mechanism: Mechanism, password: str = PASSWORD) -> Brokers:
+        """With a password."""
+        security = KafkaSecurity(
+            protocol="SASL_SSL", mechanism=mechanism, username=USER, password=password, ca_file=str(self.ca_file)
+        )
+        return Brokers(self.address, security)
+
+    def certified(self) -> Brokers:
+        """With the client's certificate."""
+        security = KafkaSecurity(
+            protocol="SSL", ca_file=str(self.ca_file), certificate_file=str(self.certificate_file),
+            key_file=str(self.key_file), key_password=PASSWORD,
+        )  # fmt: skip
+        return Brokers(self.mutual, security)
+
+    def uncertified(self) -> Brokers:
+        """Where a certificate is asked for, without one."""
+        return Brokers(self.mutual, KafkaSecurity(protocol="SSL", ca_file=str(self.ca_file)))
 
 
 @contextmanager
@@ -39,35 +75,53 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     own = {key: value for key, value in os.environ.items() if not key.startswith("TAILORBIRD_PORT")}
     ports = {"kafka": free_port(), "kafka_controller": free_port()}
     settings = StackSettings.from_environ(own, folder, home=folder / "home", ports=ports)
-    ca_file, key_store, port = folder / "ca.pem", folder / "broker.pem", free_port()
+    ca_file, key_store, port, mutual = folder / "ca.pem", folder / "broker.pem", free_port(), free_port()
     certificate, key = _certificate()
     ca_file.write_bytes(certificate)
     key_store.write_bytes(key + certificate)
-    stack = _Secured(settings, port, key_store)
+    certificate_file, key_file = folder / "client.pem", folder / "client.key"
+    certificate, key = _certificate(PASSWORD)
+    certificate_file.write_bytes(certificate)
+    key_file.write_bytes(key)
+    stack = _Secured(settings, port, mutual, key_store, certificate_file)
     stack.up(services=["kafka"])
+    _know_user(f"127.0.0.1:{settings.ports.kafka}")
     try:
-        yield SecuredKafka(address=f"127.0.0.1:{port}", ca_file=ca_file)
+        yield SecuredKafka(
+            address=f"127.0.0.1:{port}", mutual=f"127.0.0.1:{mutual}", ca_file=ca_file,
+            certificate_file=certificate_file, key_file=key_file,
+        )  # fmt: skip
     finally:
         stack.down(purge=True)
 
 
 class _Secured(Stack):
-    """The local stack's broker with a listener more: of a key that is given twice, Java takes the last."""
+    """The local stack's broker with listeners more: of a key that is given twice, Java takes the last."""
 
-    def __init__(self, settings: StackSettings, port: int, key_store: Path) -> None:
+    def __init__(
+        self, settings: StackSettings, port: int, mutual: int, key_store: Path, certificate_file: Path
+    ) -> None:
         super().__init__(settings)
         own, controller = settings.ports.kafka, settings.ports.kafka_controller
         login = f'user_{USER}="{PASSWORD.replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34))}"'
         jaas = _java(f"org.apache.kafka.common.security.plain.PlainLoginModule required {login};")
+        open_to_all = f"PLAINTEXT://127.0.0.1:{own},SECURE://127.0.0.1:{port},MUTUAL://127.0.0.1:{mutual}"
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         self._more = f"""
-listeners=PLAINTEXT://127.0.0.1:{own},CONTROLLER://127.0.0.1:{controller},SECURE://127.0.0.1:{port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{own},SECURE://127.0.0.1:{port}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL
-listener.name.secure.sasl.enabled.mechanisms=PLAIN
+listeners={open_to_all},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={open_to_all}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,MUTUAL:SSL
+listener.name.secure.sasl.enabled.mechanisms=PLAIN,{",".join(SCRAM)}
 listener.name.secure.plain.sasl.jaas.config={jaas}
-listener.name.secure.ssl.keystore.type=PEM
-listener.name.secure.ssl.keystore.location={key_store}
+listener.name.secure.scram-sha-256.sasl.jaas.config={scram}
+listener.name.secure.scram-sha-512.sasl.jaas.config={scram}
+listener.name.mutual.ssl.client.auth=required
+listener.name.mutual.ssl.truststore.type=PEM
+listener.name.mutual.ssl.truststore.location={certificate_file}
 """
+        for name in ("secure", "mutual"):
+            self._more += f"listener.name.{name}.ssl.keystore.type=PEM\n"
+            self._more += f"listener.name.{name}.ssl.keystore.location={key_store}\n"
 
     def _specs(self, progress: TellProgress, services: Iterable[ServiceName]) -> dict[ServiceName, ServiceSpec]:
         specs = super()._specs(progress, services)
@@ -79,15 +133,26 @@ listener.name.secure.ssl.keystore.location={key_store}
         return {**specs, "kafka": replace(kafka, files=files)}
 
 
+def _know_user(address: str) -> None:
+    """Have the broker know the user under SCRAM, which keeps its users itself."""
+    admin = AdminClient({"bootstrap.servers": address})
+    known: list[UserScramCredentialAlteration] = [
+        UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+        for mechanism in SCRAM.values()
+    ]
+    for made in admin.alter_user_scram_credentials(known).values():
+        made.result(20)
+
+
 def _java(value: str) -> str:
     """A value as a file of Java's properties has it."""
     return "".join(one if one.isascii() and one != "\\" else f"\\u{ord(one):04x}" for one in value)
 
 
-def _certificate() -> tuple[bytes, bytes]:
-    """A certificate of 127.0.0.1 that signs itself, and its key, both PEM."""
+def _certificate(password: str = "") -> tuple[bytes, bytes]:
+    """A certificate of 127.0.0.1 that signs itself, and its key, both PEM; the key under a password if there is one."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a broker of a test")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "of a test")])
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
@@ -101,7 +166,6 @@ def _certificate() -> tuple[bytes, bytes]:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    hidden = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
     return made.public_bytes(serialization.Encoding.PEM), secret

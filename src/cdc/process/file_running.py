@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -28,15 +28,15 @@ log = structlog.get_logger()
 class RunningPart:
     """A process that has said that it is there: its part (`capture shop`), and where `/health` is (0: nowhere).
 
-    `began_ms` is when it began. `frozen`: it lives, but was stopped by a signal (SIGSTOP). `dead`:
-    it was killed before it could say that it ends.
+    `began_ms` is when it began. `stopped`: those of it and its children (a join's JVM) that live, but were stopped by a
+    signal (SIGSTOP). `dead`: it was killed before it could say that it ends.
     """
 
     part: str
     pid: int
     port: int
     began_ms: int
-    frozen: bool = False
+    stopped: tuple[int, ...] = ()
     dead: bool = False
 
 
@@ -57,7 +57,7 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
     Where the folder can not be written the process goes on, unseen by `status`, and says so in its log.
     """
     folder = folder_of(topology)
-    told = {"part": part, "pid": os.getpid(), "port": port, "began_ms": _now_ms(), "ticks": _stat(os.getpid())[1]}
+    told = {"part": part, "pid": os.getpid(), "port": port, "began_ms": _now_ms(), "ticks": _stat(os.getpid()).ticks}
     file = folder / f"{_name(part)}.{os.getpid()}.json"
     _forget_dead(topology, part)
     _write(file, told)
@@ -76,10 +76,11 @@ def running(topology: str, at: Path | None = None) -> list[RunningPart]:
     """The parts that run here or were killed here, the oldest first; several processes may serve one index."""
     found = []
     for told in _read(folder_of(topology, at), "*.[0-9]*.json"):
-        state, ticks = _stat(told["pid"])
-        dead = ticks is None or ticks != told["ticks"] or state in "ZX"
+        one = _stat(told["pid"])
+        dead = one.ticks != told["ticks"] or one.state in "ZX"
+        stopped = () if dead else tuple(pid for pid in _family(told["pid"]) if _stat(pid).state in "Tt")
         names = ("part", "pid", "port", "began_ms")
-        found.append(RunningPart(**{name: told[name] for name in names}, frozen=state in "Tt", dead=dead))
+        found.append(RunningPart(**{name: told[name] for name in names}, stopped=stopped, dead=dead))
     return sorted(found, key=lambda one: one.began_ms)
 
 
@@ -122,13 +123,29 @@ def _name(part: str) -> str:
     return re.sub(r"[^\w.-]", "-", part)
 
 
-def _stat(pid: object) -> tuple[str, int | None]:
-    """A process's state, a letter, and when it began, in ticks since boot; None where it is gone (`man 5 proc`)."""
+class _Stat(NamedTuple):
+    """A process's state, a letter, and when it began, in ticks since boot; -1 where it is gone (`man 5 proc`)."""
+
+    state: str
+    ticks: int
+
+
+def _stat(pid: object) -> _Stat:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "X", None
-    return fields[0], int(fields[19])
+        return _Stat("X", -1)
+    return _Stat(fields[0], int(fields[19]))
+
+
+def _family(pid: object) -> list[int]:
+    """A process and all that it has started, and they."""
+    found = [int(str(pid))]
+    for one in found:  # it grows
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, children.read_text().split())
+    return found
 
 
 def _now_ms() -> int:

@@ -5,7 +5,8 @@ cell and a bit in `_nulls` (an empty string is a zero-length cell without the bi
 columns: `_nulls` bitmap (bit i of byte i // 8 = column i), `_layout` 4-byte layout id, `_batch` 8-byte batch number,
 `_ts` 8-byte commit time (ms) of the newest source change that the row shows.
 
-Row key = one salt byte (crc32 of the rest, modulo buckets), `01`, then each key column in sortable form. A barrier's
+Row key = one salt byte (crc32 of the rest, modulo buckets), `01`, then each key column in sortable form. A column that
+may be NULL has a byte more in front, `00` for NULL, which ends it, `01` for a value: so NULL comes first. A barrier's
 key is the salt byte and `00 barrier`: it sorts before the bucket's rows, and scans of rows begin behind it.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ RESERVED = frozenset({NULLS, LAYOUT, BATCH, TS})
 BARRIER_SUFFIX = b"\x00barrier"
 BARRIER = b"_barrier"
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+_LONGEST_KEY = 32_767  # HBase's own bound, met here so that it costs a row and not the query
+_NULL, _VALUE = b"\x00", b"\x01"
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint64": 8}
 
 
@@ -108,6 +111,7 @@ def _sortable(type_: LogicalType) -> Encoder:
 
         return integer
     # A zero byte inside a value becomes 00 FF and the end is 00 00, which keeps order and unambiguity.
+    assert type_.kind != "list", "a list in a row key"
     encode = encoder(type_)
     return lambda value: encode(value).replace(b"\x00", b"\x00\xff") + b"\x00\x00"
 
@@ -124,20 +128,25 @@ class RowCodec:
             (c.name, c.name.encode(), encoder(c.type), decoder(c.type)) for c in layout.columns
         ]
         types = {column.name: column.type for column in layout.columns}
-        self._key_columns: list[tuple[str, Callable[[Canonical], bytes]]] = [
-            (name, _sortable(types[name])) for name in layout.row_key
+        self._key_columns: list[tuple[str, bool, Encoder]] = [
+            (name, name in layout.nullable_key, _sortable(types[name])) for name in layout.row_key
         ]
         self._layout_id = _INT.pack(layout.id)
 
     def row_key(self, values: Mapping[str, Canonical]) -> bytes:
-        """Row key of a row; ValueError when a key column is NULL."""
+        """Row key of a row; ValueError when a column is NULL for which the key has no NULL, or when it is too long."""
         parts = []
-        for name, encode in self._key_columns:
+        for name, nullable, encode in self._key_columns:
             value = values[name]
-            if value is None:
+            if value is not None:
+                parts.append(_VALUE + encode(value) if nullable else encode(value))
+            elif nullable:
+                parts.append(_NULL)
+            else:
                 raise ValueError(f"row key column {name} is NULL")
-            parts.append(encode(value))
         key = b"\x01" + b"".join(parts)
+        if len(key) >= _LONGEST_KEY:
+            raise ValueError(f"row key of {len(key) + 1} bytes, HBase takes {_LONGEST_KEY}")
         return bytes([zlib.crc32(key) % self.layout.salt_buckets]) + key
 
     def cells(self, values: Mapping[str, Canonical], *, batch: int, ts_ms: int) -> dict[bytes, bytes]:

@@ -7,11 +7,12 @@ aggregated table carries the id. The indexer reads bytes with nothing but the la
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc.words.types import LogicalType, parse_type
+from cdc.words.types import Canonical, LogicalType, parse_type
 
-FORMAT = 1
+FORMATS = (1, 2)  # 2 where a column of the row key may be NULL; older programs refuse it and read no key wrongly
 LAYOUTS_FAMILY = b"f"
 LAYOUT_QUALIFIER = b"json"
 
@@ -34,7 +35,8 @@ class Layout:
     """The columns of a table in order, how its row keys are made, and in how many salt buckets (= regions) it lies.
 
     `topology` and `table` name it, `id` counts its versions from 1, `family` is the one column family. Qualifiers are
-    the column names in UTF-8. `row_key` names the columns that form the key, in order.
+    the column names in UTF-8. `row_key` names the columns that form the key, in order; `nullable_key` those of them
+    that may be NULL, which a byte in the key tells (`cdc.stored.cells`).
     """
 
     topology: str
@@ -44,14 +46,29 @@ class Layout:
     columns: tuple[LayoutColumn, ...]
     row_key: tuple[str, ...]
     salt_buckets: int
+    nullable_key: tuple[str, ...] = ()
+
+    @property
+    def format(self) -> int:
+        """The least format that tells all that there is to tell: what older programs can read they may read."""
+        return 2 if self.nullable_key else 1
+
+    def may_hold(self, row_key: Sequence[Canonical]) -> bool:
+        """Whether a row may have the key: no NULL but where the key has room for it."""
+        return None not in row_key or all(
+            value is not None or name in self.nullable_key for name, value in zip(self.row_key, row_key, strict=True)
+        )
 
     def same_shape(self, other: Layout) -> bool:
         """Whether rows written under either read alike, ids and what is only told to people aside."""
         own, theirs = ([(column.name, column.type) for column in one.columns] for one in (self, other))
-        return (own, self.row_key, self.family, self.salt_buckets) == (
-            theirs,
+        return (own, self.same_keys(other), self.family) == (theirs, True, other.family)
+
+    def same_keys(self, other: Layout) -> bool:
+        """Whether a row has the same key in HBase under either."""
+        return (self.row_key, self.nullable_key, self.salt_buckets) == (
             other.row_key,
-            other.family,
+            other.nullable_key,
             other.salt_buckets,
         )
 
@@ -75,7 +92,7 @@ def dump_layout(layout: Layout) -> bytes:
     """Stored form, JSON in UTF-8; inverse of `load_layout`."""
     return json.dumps(
         {
-            "format": FORMAT,
+            "format": layout.format,
             "topology": layout.topology,
             "table": layout.table,
             "id": layout.id,
@@ -86,6 +103,7 @@ def dump_layout(layout: Layout) -> bytes:
             ],
             "row_key": list(layout.row_key),
             "salt_buckets": layout.salt_buckets,
+            **({"nullable_key": list(layout.nullable_key)} if layout.nullable_key else {}),
         },
         separators=(",", ":"),
     ).encode()
@@ -94,8 +112,8 @@ def dump_layout(layout: Layout) -> bytes:
 def load_layout(stored: bytes) -> Layout:
     """Read a stored layout; KeyError or ValueError when it is not one of a known format."""
     value = json.loads(stored)
-    if value["format"] != FORMAT:
-        raise ValueError(f"layout of format {value['format']}, this version reads format {FORMAT}")
+    if value["format"] not in FORMATS:
+        raise ValueError(f"layout of format {value['format']}, this version reads up to format {FORMATS[-1]}")
     return Layout(
         topology=value["topology"],
         table=value["table"],
@@ -109,4 +127,5 @@ def load_layout(stored: bytes) -> Layout:
         ),
         row_key=tuple(value["row_key"]),
         salt_buckets=value["salt_buckets"],
+        nullable_key=tuple(value.get("nullable_key", ())),
     )

@@ -2,6 +2,7 @@
 
 Bytes follow HBase's `Bytes.toBytes` (UTF-8, big-endian; decimal = 4-byte scale, then the unscaled integer), so that
 Phoenix, Hive, Lily and the HBase shell read them. Dates are 4-byte days, datetimes 8-byte microseconds since 1970 UTC.
+A list, which `Bytes` does not have, is its members' bytes one behind another, each with its length before it (4 bytes).
 """
 
 from __future__ import annotations
@@ -115,8 +116,38 @@ _CODECS: dict[Kind, tuple[Encoder, Decoder]] = {
 _CODECS["timestamp"] = _CODECS["datetime"]
 
 
+_LENGTH = struct.Struct(">i")
+
+
+def _list_encoder(encode: Encoder) -> Encoder:
+    def encode_all(value: Canonical) -> bytes:
+        if not isinstance(value, list) or None in value:
+            raise ValueError(f"{value!r} is not a list without NULL")
+        members = [encode(member) for member in value]
+        return b"".join(_LENGTH.pack(len(member)) + member for member in members)
+
+    return encode_all
+
+
+def _list_decoder(decode: Decoder) -> Decoder:
+    def decode_all(stored: bytes) -> Canonical:
+        members: list[Canonical] = []
+        at = 0
+        while at < len(stored):
+            begin = at + _LENGTH.size
+            at = begin + _LENGTH.unpack_from(stored, at)[0]
+            if not begin <= at <= len(stored):
+                raise ValueError(f"a member ends at byte {at} of {len(stored)}")
+            members.append(decode(stored[begin:at]))
+        return members  # type: ignore[return-value]  # no decoder of members gives NULL or a list
+
+    return decode_all
+
+
 def encoder(type_: LogicalType) -> Encoder:
     """Function canonical value (not None) → bytes; it raises ValueError or struct.error for a value of another type."""
+    if type_.element is not None:
+        return _list_encoder(encoder(type_.element))
     if type_.kind == "decimal":
         return lambda value: _decimal_bytes(_text(value), type_.scale)
     return _CODECS[type_.kind][0]
@@ -124,4 +155,6 @@ def encoder(type_: LogicalType) -> Encoder:
 
 def decoder(type_: LogicalType) -> Decoder:
     """Function bytes → canonical value; inverse of `encoder`, and it raises for bytes that are not of the type."""
+    if type_.element is not None:
+        return _list_decoder(decoder(type_.element))
     return _decimal_text if type_.kind == "decimal" else _CODECS[type_.kind][1]

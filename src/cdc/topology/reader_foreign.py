@@ -65,7 +65,11 @@ def _type(value: Value) -> LogicalType:
     text = value.text()
     if text == "decimal":
         return _ANY_DECIMAL
+    expected = "a logical type such as string, int32, int64, float64, bool, decimal, bytes"
     try:
-        return parse_type(text)
+        type_ = parse_type(text)
     except ValueError:
-        value.fail(repr(text), "a logical type such as string, int32, int64, float64, bool, decimal, bytes")
+        value.fail(repr(text), expected)
+    if type_.kind == "list":
+        value.fail(repr(text), f"{expected}; a qualifier that ends in * makes a field of many values")
+    return type_

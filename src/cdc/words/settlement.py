@@ -12,6 +12,15 @@ from collections.abc import Mapping
 
 KEY = b"settled"
 STAGE = "settled"
+# Of the topic: it is bounded by size, not by age, by which letters that wait would be forgotten in silence. A record
+# may be as long as capture's longest (16 MiB), and a segment holds two.
+TOPIC = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": str(256 * 1024 * 1024),
+    "segment.bytes": str(32 * 1024 * 1024),
+    "max.message.bytes": str(16 * 1024 * 1024),
+}
 
 
 def settled_letters(ids: Mapping[str, tuple[int, int]], how: str) -> bytes:

@@ -24,6 +24,7 @@ def dashboard(
     Example: tailorbird dashboard topologies/shop.yml --port 8080
     """
     # imported here, since the web server takes a second to load and no other command needs it
+    from cdc.process.file_running import announced
     from cdc.process.file_topology import load_topology
     from cdc.words.extras import extras_named
 
@@ -33,19 +34,26 @@ def dashboard(
 
     loaded = load_topology(topology)
     chosen = choose_dashboard(loaded, name)
-    serve_dashboard(loaded, chosen, host=host, port=port, waiting=_waiting(loaded, loaded.indexes[chosen.index]))
+    waiting = _waiting(loaded, loaded.indexes[chosen.index])
+    asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") else 0  # where `status` can ask it
+    with announced(loaded.name, f"dashboard {chosen.name}", asked):
+        serve_dashboard(loaded, chosen, host=host, port=port, waiting=waiting)
 
 
 def _waiting(topology: Topology, index: Index) -> Callable[[], int | None]:
-    """A function that tells how many dead letters keep rows from an index, None while Kafka does not tell."""
+    """A function that tells how much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
     from console.commands.cli_dead_letters import joined_from
     from console.status.dead_letters import affected
     from console.status.kafka_letters import letters_watched
+    from console.status.kafka_positions import positions_watched
+    from console.status.quarantine import quarantined
 
-    watch, tables = letters_watched(topology), joined_from(topology)
+    letters, positions, tables = letters_watched(topology), positions_watched(topology, 3.0), joined_from(topology)
 
     def count() -> int | None:
-        found = watch.last()
-        return None if found is None else affected(found, tables, index.table, index.name)
+        found = letters.last()
+        if found is None:
+            return None
+        return affected([*quarantined(positions.last() or {}), *found], tables, index.table, index.name)
 
     return count

@@ -37,13 +37,15 @@ def list_(
 ) -> None:
     """List the letters that wait, newest first: which stage, table, key, position, reason, when, how often, what helps.
 
+    Tables in quarantine, whose rows captures can not decode and keep raw, are told before them, a letter each.
+
     Example: tailorbird dead-letters list topologies/shop.yml --limit 20
     """
     from console.status.dead_letters import letter_lines, remedy_of
 
     topology = _topology(file)
     letters = _read(topology, limit)
-    found = letters.settled if settled else letters.letters
+    found = letters.settled if settled else [*_quarantine(topology), *letters.letters]
     now_ms = time.time_ns() // 1_000_000
     for one in found:
         if as_json:
@@ -53,8 +55,8 @@ def list_(
     if as_json:
         return
     total = sum(one.letters for one in letters.waiting)
-    if not settled and total > len(found):
-        typer.echo(f"{total - len(found)} more wait: --limit {total}")
+    if not settled and total > len(letters.letters):
+        typer.echo(f"{total - len(letters.letters)} more wait: --limit {total}")
     elif not found:
         typer.echo("no letter was settled" if settled else "no dead letter waits")
 
@@ -69,7 +71,7 @@ def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `
     from console.status.kafka_letters import records_at
 
     topology = _topology(file)
-    (letter,) = _chosen(_read(topology, None), [id_])
+    (letter,) = _chosen(_read(topology, None), _quarantine(topology), [id_])
     place = letter.partition, letter.offset
     record = records_at(topology, [place]).get(place)
     told: dict[str, Any] = dataclasses.asdict(letter)
@@ -97,7 +99,7 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
     topology = _topology(file)
     letters = _wanted(topology, ids, all_)
     places = {one.id: (one.partition, one.offset) for one in letters}
-    records = records_at(topology, places.values()) if letters else {}
+    records = records_at(topology, places.values())
     given = [(one, value_of(records[at]) if (at := places[one.id]) in records else {}) for one in letters]
     plan = replay_of(topology, given, newest_schemas(topology) if any(one.reads for one in letters) else {})
     for table, conditions in plan.rereads.items():
@@ -123,14 +125,23 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
 def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
     """Mark letters as settled without doing anything: what was missing came by another way, or is not wanted.
 
+    A table in quarantine stays there: only its columns end that. The command is printed then, and the exit code is 1.
+
     Example: tailorbird dead-letters resolve topologies/shop.yml 3f2a9c01de
     """
+    from console.status.dead_letters import QUARANTINE, Letter, remedy_of
     from console.status.kafka_letters import settle
 
     topology = _topology(file)
-    letters = _wanted(topology, ids, all_)
+    letters, kept = list[Letter](), list[Letter]()
+    for one in _wanted(topology, ids, all_):
+        (kept if one.stage == QUARANTINE else letters).append(one)
     settle(topology, letters, "resolved")
     _tell(as_json, f"{len(letters)} letters are resolved", settled=letters)
+    for one in kept:  # all later rows of the table wait with them
+        _tell(as_json, f"{one.id}: not resolved; {remedy_of(one, file)}", id=one.id, remedy=remedy_of(one, file))
+    if kept:
+        raise typer.Exit(1)
 
 
 def joined_from(topology: Topology) -> dict[str, frozenset[str]]:
@@ -154,22 +165,29 @@ def _read(topology: Topology, keep: int | None) -> Letters:
         return reader.read()
 
 
+def _quarantine(topology: Topology) -> list[Letter]:
+    from console.status.kafka_positions import captured_positions
+    from console.status.quarantine import quarantine_letters
+
+    return quarantine_letters(captured_positions(topology))
+
+
 def _wanted(topology: Topology, ids: Sequence[str] | None, all_: bool) -> list[Letter]:
     """The letters that wait among those that are named; one that was settled is passed over with a word."""
     if bool(ids) == all_:
         raise UsageError("which letters?", "name them as `tailorbird dead-letters list` does, or --all")
-    letters = _read(topology, None)
+    letters, kept = _read(topology, None), _quarantine(topology)
     if all_:
-        return letters.letters
-    found = _chosen(letters, ids or ())
+        return [*kept, *letters.letters]
+    found = _chosen(letters, kept, ids or ())
     for one in found:
         if one.settled:
             typer.echo(f"{one.id}: already {one.settled}", err=True)
     return [one for one in found if not one.settled]
 
 
-def _chosen(letters: Letters, ids: Sequence[str]) -> list[Letter]:
-    known = {one.id: one for one in (*letters.letters, *letters.settled)}
+def _chosen(letters: Letters, kept: Sequence[Letter], ids: Sequence[str]) -> list[Letter]:
+    known = {one.id: one for one in (*kept, *letters.letters, *letters.settled)}
     if unknown := [each for each in ids if each not in known]:
         raise UsageError(f"no dead letter {', '.join(unknown)}", "`tailorbird dead-letters list` names them")
     return [known[each] for each in dict.fromkeys(ids)]

@@ -176,8 +176,8 @@ def verdict(topology: Topology, index_name: str) -> Comparison:
         for document in all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
     ]
     layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
-    kinds = {column.name: column.type.kind for column in layout.columns} if layout else {}
-    indexed = keyed([indexed_row(kinds, row) for row in expected.values()], table.row_key)
+    types = {column.name: column.type for column in layout.columns} if layout else {}
+    indexed = keyed([indexed_row(types, row) for row in expected.values()], table.row_key)
     return Comparison(
         rows=len(expected),
         hbase=compare(expected, keyed(stored, table.row_key)),

@@ -70,14 +70,16 @@ def findings(topology: Topology) -> Iterator[Finding]:
 
 
 def _letters(topology: Topology) -> Iterator[Finding]:
-    """A warning for each table or index that lacks rows because dead letters wait."""
+    """A warning for each table or index that lacks rows because dead letters wait, or it is in quarantine."""
     from console.doctor.doctor import Finding
-    from console.status.dead_letters import Letters
+    from console.status.dead_letters import Letters, waits
     from console.status.kafka_letters import LettersReader
+    from console.status.kafka_positions import captured_positions
+    from console.status.quarantine import quarantined
 
     with LettersReader(topology, Letters(topology.name, keep=0)) as reader:
-        for one in reader.read().waiting:
-            found = f"{one.letters} dead letters wait, so rows are missing; the last: {one.reason}"
+        for one in [*quarantined(captured_positions(topology)), *reader.read().waiting]:
+            found = f"{waits(one)}, so rows are missing; the last: {one.reason}"
             look = f"tailorbird dead-letters list {topology.file}"
             yield Finding(subject=f"{one.stage} {one.of}", check="complete", status="warning", found=found, remedy=look)
 

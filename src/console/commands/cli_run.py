@@ -46,6 +46,7 @@ def run(
     from console.status.dead_letters import incomplete_lines
     from console.status.kafka_letters import letters_watched
     from console.status.kafka_positions import positions_watched
+    from console.status.quarantine import quarantined
     from console.status.snapshot_progress import progress_of
 
     topology = load_topology(file)
@@ -73,8 +74,9 @@ def run(
             pipeline.check()
             if len(pipeline.down) == len(pipeline.parts):
                 pipeline.must_run()
-            lacking = incomplete_lines(letters.last() or (), reads, file)
-            show(asked_parts(topology), progress_of(positions.last() or {}, time.time() * 1000), lacking)
+            captured = positions.last() or {}
+            lacking = incomplete_lines([*quarantined(captured), *(letters.last() or ())], reads, file)
+            show(asked_parts(topology), progress_of(captured, time.time() * 1000), lacking)
         typer.echo("stopping")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from console.status.captured_position import CapturedPosition
 from console.status.dead_letters import Letters, incomplete_lines, readers_of
 from console.status.index_status import IndexStatus, index_statuses, missing_changes, told
 from console.status.part_status import PartStatus, lines_of, part_statuses
+from console.status.quarantine import quarantined
 
 if TYPE_CHECKING:
     from console.status.kafka_letters import LettersReader
@@ -35,8 +37,9 @@ def status(
     """Say of each process whether it moves, and of each index who serves it and what it lacks.
 
     Exit code 1 when something that should move does not: a process of this machine that is down, stopped, stuck or
-    away, an index that is not served, a peer that belongs to none; and while dead letters wait, since rows are missing
-    then (INCOMPLETE). A process that neither runs nor failed on this machine is told as `elsewhere`.
+    away, an index that is not served, a peer that belongs to none; and while dead letters wait or a table is in
+    quarantine, since rows are missing then (INCOMPLETE). A process that neither runs nor failed on this machine is told
+    as `elsewhere`.
 
     Example: tailorbird status topologies/shop.yml --watch
     """
@@ -63,9 +66,10 @@ def _told(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
             typer.echo(json.dumps({"kind": "process", **dataclasses.asdict(part)}))
         else:
             typer.echo("\n".join(lines_of(part)))
-    well = _complete(topology, letters, as_json) and all(part.moves for part in parts)
+    captured = _captured(topology)
+    well = _complete(topology, letters, captured or {}, as_json) and all(part.moves for part in parts)
     try:
-        indexes = _indexes(topology)
+        indexes = _indexes(topology, captured)
     except TailorbirdError as error:  # the processes are told all the same
         typer.echo(f"away     indexes: {error}", err=True)
         return False
@@ -77,10 +81,12 @@ def _told(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
     return well and all(each.state == "serving" for each in indexes)
 
 
-def _complete(topology: Topology, letters: LettersReader, as_json: bool) -> bool:
-    """Print what lacks rows because of dead letters; whether nothing does, as far as Kafka tells."""
+def _complete(
+    topology: Topology, letters: LettersReader, captured: Mapping[str, CapturedPosition], as_json: bool
+) -> bool:
+    """Print what lacks rows because of dead letters or a quarantine; whether nothing does, as far as Kafka tells."""
     try:
-        waiting = letters.read().waiting
+        waiting = [*quarantined(captured), *letters.read().waiting]
     except Retriable as error:
         typer.echo(f"away     dead letters: {error}", err=True)
         return True
@@ -99,7 +105,7 @@ def asked_parts(topology: Topology) -> list[PartStatus]:
     from console.status.http_metrics import read_health, read_metrics
 
     found = running(topology.name)
-    ports = sorted({one.port for one in found if one.port and not one.frozen})
+    ports = sorted({one.port for one in found if one.port and not one.stopped})
     with ThreadPoolExecutor(max(1, 2 * len(ports))) as pool:
         health = list(pool.map(read_health, ports))
         figures = list(pool.map(read_metrics, ports))
@@ -121,15 +127,13 @@ def _print_index(each: IndexStatus) -> None:
         typer.echo(f"         {each.remedy}")
 
 
-def _indexes(topology: Topology) -> list[IndexStatus]:
+def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None) -> list[IndexStatus]:
     from console.provision.hbase_admin import HBaseAdmin
     from console.status.solr_barriers import visible_sequences
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
     from indexer.solr.solr_collection import visible_stamp
     from indexer.solr.solr_http import reading_session
-
-    captured = _captured(topology)
 
     def visible_ms(collection: str) -> int | None:
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.stored.fields import FENCE, INDEXED_AT, TS, UNIQUE_KEY
-from console.dashboard.query import Value
+from console.dashboard.query import Shown, Value
 from console.dashboard.time import Span, instant_of
 from console.dashboard.view import View
 
@@ -20,7 +20,7 @@ class PageRow:
     version: int
     committed_ms: int | None
     indexed_ms: int | None
-    values: Mapping[str, Value]
+    values: Mapping[str, Shown]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

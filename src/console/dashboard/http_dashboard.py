@@ -77,6 +77,11 @@ def serve_dashboard(
         ui.add_css(STYLE)
         Page(board, client)
 
+    @app.get("/health")
+    def health() -> dict[str, str]:
+        """As every process of ours tells it; whether Solr is there, the page says, and `status` of the index."""
+        return {"status": "moving", "reason": f"serves http://{host}:{port}/"}
+
     app.add_middleware(StrictHeaders)
     if _is_loopback(host):
         # another site's page must not reach a private server through a name that it points here

@@ -14,13 +14,12 @@ from nicegui.element import Element
 from console.dashboard.answer import Answer, FacetCounts, PageRow
 from console.dashboard.freshness import Freshness
 from console.dashboard.query import Value
-from console.dashboard.text import NOTHING, ago_text, cell_text, count_text, facet_text, latency_text
+from console.dashboard.text import NOTHING, ago_text, cell_text, count_text, facet_text, hint_text, latency_text
 from console.dashboard.time import Axis, Span, bar, edges, label, span_label
 from console.dashboard.view import PageColumn, View
 
 ARRIVED_MS = 3_000
 TICKS = 6
-LONGEST_HINT = 2_000
 LONGEST_WORD = 20  # of letters; a longer one is broken, so that the table needs no scrolling sideways
 FEW_TIMES = 2  # so many columns of times stand in one line each
 MANY_COLUMNS = 12  # from here on the table is set smaller, and all words may be broken
@@ -221,9 +220,7 @@ class TablePart:
         latency = freshness.of(row.key, row.version)
         texts = {c.name: cell_text(row.values[c.name], c.look) for c in self._view.columns}
         age = None if row.committed_ms is None else now_ms - row.committed_ms
-        full = {
-            c.name: None if (v := row.values[c.name]) is None else str(v)[:LONGEST_HINT] for c in self._view.columns
-        }
+        full = {c.name: hint_text(row.values[c.name]) for c in self._view.columns}
         return {
             **texts,
             "_key": row.key,

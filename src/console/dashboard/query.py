@@ -17,6 +17,7 @@ from console.dashboard.time import Axis, Span, solr_instant
 from console.dashboard.view import View
 
 Value = str | int | float | bool | None  # None: the rows that have no value
+Shown = Value | list[Value]  # a list as its members
 Params = dict[str, str | int | list[str]]
 
 ROWS = 50

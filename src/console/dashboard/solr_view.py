@@ -37,7 +37,8 @@ class SolrView:
             field["name"]: IndexField(
                 name=field["name"],
                 type=field["type"],
-                counted=bool(field.get("docValues")) and not field.get("multiValued"),
+                counted=bool(field.get("docValues")),
+                many=bool(field.get("multiValued")),
             )
             for field in answer["fields"]
         }

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from console.dashboard.query import Value
+from console.dashboard.query import Shown, Value
 from console.dashboard.view import Look
 
 NOTHING, EMPTY = "—", "(empty)"
 LONGEST_TEXT = 300
+LONGEST_HINT = 2_000
 
 
-def cell_text(value: Value, look: Look) -> str:
+def cell_text(value: Shown, look: Look) -> str:
     """A value in the table; times without their `T`, `Z` and fraction of a second, members apart, long texts
     cut.
     """
     if value is None:
         return NOTHING
+    if isinstance(value, list):
+        return _cut(", ".join(cell_text(member, look) for member in value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = str(value)
@@ -22,7 +25,18 @@ def cell_text(value: Value, look: Look) -> str:
         return text.removesuffix("Z").replace("T", " ").partition(".")[0]
     if look == "members":
         text = text.replace(",", ", ")
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+
+
+def hint_text(value: Shown) -> str | None:
+    """A value as it stands in the index, for who points at it; None where there is none."""
+    if value is None:
+        return None
+    return (", ".join(map(str, value)) if isinstance(value, list) else str(value))[:LONGEST_HINT]
 
 
 def facet_text(value: Value, look: Look) -> str:

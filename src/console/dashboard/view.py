@@ -18,11 +18,14 @@ _NUMBERS = {"pint", "plong", "pfloat", "pdouble"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexField:
-    """A field of the index as Solr's schema tells it; `counted` says whether its values can be counted and filtered."""
+    """A field of the index as Solr's schema tells it; `counted` says whether its values can be counted and filtered,
+    `many` whether a row may have several (a list).
+    """
 
     name: str
     type: str
     counted: bool
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,7 @@ def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Index
     time: str | None = None
     if dashboard.time is not None:
         found = column(f"{base}.time", dashboard.time)
-        if found.look != "time":
+        if found.look != "time" or plain[found.name].many:
             raise topology.error(f"{base}.time", f"column {found.name} holds no times", "a date, datetime or timestamp")
         time = query_field(found.name)
     shown = dashboard.columns or tuple(name for name in plain if _NAME.fullmatch(name))

@@ -58,7 +58,8 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
     if page_port and topology.dashboards:
         command = (sys.executable, "-m", "console", "dashboard", topology.file, "--port", str(page_port))
         log = home / "logs" / topology.name / "page.log"
-        result.append(Part(name="page", stage="page", command=command, log=log, serves={}))
+        serves = {f"dashboard {next(iter(topology.dashboards))}": page_port}
+        result.append(Part(name="page", stage="page", command=command, log=log, serves=serves))
     return result
 
 

@@ -249,7 +249,7 @@ def _shows(held: Document | None, wanted: Document) -> bool:
     """Whether a stored document shows a row as it is now; `held` may be newer than the row that was read."""
     if held is None:
         return False
-    if int(held.get(fields.FENCE, 0)) > int(wanted[fields.FENCE]):
+    if _fence(held) > _fence(wanted):
         return True
     hidden = (fields.query_field(""), fields.words_field(""), fields.members_field(""))
     return all(
@@ -257,6 +257,12 @@ def _shows(held: Document | None, wanted: Document) -> bool:
         for name, value in wanted.items()
         if not name.startswith(hidden) and name != fields.INDEXED_AT
     )
+
+
+def _fence(document: Document) -> int:
+    fence = document.get(fields.FENCE, 0)
+    assert isinstance(fence, int)
+    return fence
 
 
 def _throttle(rows_per_second: float | None) -> Callable[[int], None]:

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingest.facts.kept import Kept
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedPosition:
     """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
 
     `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
-    the tables some rows of which are held back until they are mended.
+    the tables some rows of which are held back until they are mended; `quarantine` those whose rows are kept as raw
+    events, by `database.table`.
     """
 
     gtid_set: str
@@ -20,3 +23,4 @@ class CapturedPosition:
     snapshot: str
     snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     mending: tuple[str, ...] = ()
+    quarantine: Mapping[str, Kept] = field(default_factory=dict)

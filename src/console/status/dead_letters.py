@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from cdc.words.settlement import STAGE as SETTLED
 
+QUARANTINE = "quarantine"  # the stage of what captures can not decode (console.status.quarantine)
+
 
 class LetterRecord(NamedTuple):
     """A record of the topic `…deadletters`, where and when it was written (ms)."""
@@ -203,6 +205,9 @@ def _shorten(letters: dict[str, Letter], keep: int | None) -> None:
 def remedy_of(letter: Letter, file: str) -> str:
     """What to do about a letter, with the command."""
     replay = f"`tailorbird dead-letters replay {file} {letter.id}`"
+    if letter.stage == QUARANTINE:
+        told = f'`tailorbird schema set {file} {letter.of} "CREATE TABLE …"`'
+        return f"{told} with the columns that these rows had, and they are published"
     if letter.stage == "capture":
         return f"correct the row at its source, then {replay} reads it again"
     if letter.stage == "join" and letter.reads:
@@ -224,6 +229,8 @@ def letter_lines(letter: Letter, file: str, now_ms: int) -> list[str]:
     """A letter for a person: what and when, then why, then what helps."""
     when = _ago(now_ms - letter.last_ms)
     times = f", {letter.count} times since {_ago(now_ms - letter.first_ms)}" if letter.count > 1 else ""
+    if letter.stage == QUARANTINE:
+        times = f", {letter.count} events since"
     name = f"{_NAMES.get(letter.stage, letter.stage)} {letter.of}"
     helps = f"{letter.settled} {_ago(now_ms - letter.settled_ms)}" if letter.settled else remedy_of(letter, file)
     return [
@@ -275,25 +282,40 @@ def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], nam
     """
     reads = tables.get(name, frozenset())
     wanted = {("join", name), ("indexer", index), *(("capture", table) for table in reads)}
+    wanted |= {(QUARANTINE, table) for table in reads}
     return sum(one.letters for one in found if (one.stage, one.of) in wanted)
 
 
 def readers_of(one: Waiting, tables: Mapping[str, frozenset[str]]) -> list[str]:
     """The joined tables that lack rows, or a part of them."""
-    if one.stage == "capture":
+    if one.stage in ("capture", QUARANTINE):
         return [name for name, reads in tables.items() if one.of in reads]
     return [one.of] if one.stage == "join" else []
+
+
+def waits(one: Waiting) -> str:
+    """How many of them wait, and where."""
+    if one.stage == QUARANTINE:
+        return f"in quarantine, {one.letters} events wait"
+    return "1 dead letter waits" if one.letters == 1 else f"{one.letters} dead letters wait"
 
 
 def incomplete_lines(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], file: str) -> list[str]:
     """What `status`, `run` and `doctor` say of it; a line per table and stage, and the command to look."""
     lines = []
     for one in found:
-        readers = readers_of(one, tables) if one.stage == "capture" else []
+        readers = readers_of(one, tables) if one.stage != "join" else []
         more = f" (so do {', '.join(readers)})" if readers else ""
-        letters = "1 dead letter waits" if one.letters == 1 else f"{one.letters} dead letters wait"
-        lines.append(f"INCOMPLETE {_NAMES.get(one.stage, one.stage)} {one.of}{more}: {letters}; the last: {one.reason}")
+        lines.append(
+            f"INCOMPLETE {_NAMES.get(one.stage, one.stage)} {one.of}{more}: {waits(one)}; the last: {one.reason}"
+        )
     return [*lines, f"           tailorbird dead-letters list {file}"] if lines else []
 
 
-_NAMES = {"capture": "table", "join": "joined table", "indexer": "index", "unknown": "dead letters"}
+_NAMES = {
+    "capture": "table",
+    QUARANTINE: "table",
+    "join": "joined table",
+    "indexer": "index",
+    "unknown": "dead letters",
+}

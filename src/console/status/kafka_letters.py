@@ -105,8 +105,11 @@ def settle(topology: Topology, letters: Sequence[Letter], how: str) -> None:
 
 
 def records_at(topology: Topology, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], LetterRecord]:
-    """The records at (partition, offset); those that retention has removed are absent. Retriable."""
-    wanted, found = set(places), {}
+    """The records at (partition, offset); those that retention has removed are absent, as is what is at none (-1).
+
+    Retriable.
+    """
+    wanted, found = {place for place in places if place[0] >= 0}, {}
     servers, topic = topology.log.brokers, dead_letter_topic(topology.name)
     with _translated(servers, "the dead letters are not told"), _closing(_consumer(servers)) as consumer:
         starts = {p: min(offset for q, offset in wanted if q == p) for p, _ in wanted}

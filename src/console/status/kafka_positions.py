@@ -13,6 +13,7 @@ from cdc.words.errors import Retriable
 from cdc.words.naming import positions_topic, transactional_id
 from console.status.captured_position import CapturedPosition
 from console.status.proc_watch import Watch
+from ingest.facts.kept import kept_of
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
@@ -74,12 +75,14 @@ class PositionsReader:
                     if source is None or record.value is None:
                         continue
                     value = json.loads(record.value)
-                    mends = value.get("state", {}).get("mends", {})
+                    state = value.get("state", {})
+                    mends = state.get("mends", {})
                     found[source] = CapturedPosition(
                         gtid_set=value["position"]["gtid_set"],
                         sequence=value["position"]["sequence"],
                         snapshot=value["snapshot"],
-                        snapshots=value.get("state", {}).get("snapshots", {}),
+                        snapshots=state.get("snapshots", {}),
                         mending=tuple({**mends.get("tables", {}), **mends.get("again", {})}),
+                        quarantine=kept_of(state),
                     )
         return found

@@ -14,6 +14,7 @@ _STARTS = {
     "capture": "tailorbird capture {file} --source {name}",
     "join": "tailorbird join {file} --table {name}",
     "index": "tailorbird index {file} --index {name}",
+    "dashboard": "tailorbird dashboard {file} --dashboard {name}",
 }
 
 
@@ -58,9 +59,13 @@ def part_statuses(
     *,
     now_ms: int,
 ) -> list[PartStatus]:
-    """Of each process of each part, and of each part that has none. `health` and `figures` are answers by port."""
+    """Of each process of each part, and of each part that has none. `health` and `figures` are answers by port.
+
+    A dashboard is told where it runs or was killed here: no topology needs one.
+    """
     found = []
-    for part in parts_of(topology):
+    pages = dict.fromkeys(one.part for one in running if one.part.startswith("dashboard "))
+    for part in (*parts_of(topology), *pages):
         processes = [one for one in running if one.part == part and not one.dead]
         for one in processes:
             answers = health.get(one.port), figures.get(one.port, {})
@@ -95,8 +100,13 @@ def _of_process(
     now_ms: int,
 ) -> PartStatus:
     remedy = ""
-    if one.frozen:
-        state, reason, remedy = "stopped", "a signal has stopped it", f"kill -CONT {one.pid}"
+    if one.stopped:
+        what = "it" if one.pid in one.stopped else f"process {one.stopped[0]}, which it has started"
+        state, reason, remedy = (
+            "stopped",
+            f"a signal has stopped {what}",
+            f"kill -CONT {' '.join(map(str, one.stopped))}",
+        )
     elif not one.port:
         state, reason = "unknown", "it was started without --metrics-port, so it tells no health"
     elif health is None:

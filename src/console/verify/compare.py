@@ -69,4 +69,6 @@ def _fields(expected: Row, found: Row) -> str:
 
 def _same(a: Any, b: Any) -> bool:
     # True == 1 in Python, but a boolean is no integer here
-    return a == b and isinstance(a, bool) == isinstance(b, bool)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)

@@ -60,6 +60,8 @@ def canonical(value: Any) -> Canonical:
     """Canonical form (`cdc.words.types`) of a value of DuckDB; here TIME is an interval, which the joins keep as
     text.
     """
+    if isinstance(value, list):
+        return [canonical(member) for member in value]  # type: ignore[misc]  # a list has no NULL and no list in it
     return _duration(value) if isinstance(value, dt.timedelta) else joins_canonical(value)
 
 

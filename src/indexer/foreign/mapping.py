@@ -81,7 +81,7 @@ class ForeignMapper:
         for field in self._table.fields:
             values = list(self._values(field, row, cells))
             if values:
-                document[field.name] = values if field.many else values[-1]  # type: ignore[assignment]  # a list of them
+                document[field.name] = values if field.many else values[-1]
         for name in self._search:
             if name in document:
                 document[fields.words_field(name)] = document[name]

@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable
 from cdc.words.naming import dead_letter_topic
+from cdc.words.settlement import TOPIC
 from indexer.index.processor import DeadLetter
 
 _TIMEOUT = 20.0
@@ -59,9 +60,7 @@ class KafkaDeadLetters:
         if self._producer is None:
             # silent: librdkafka would write to stderr by itself
             common = {**self._servers.librdkafka(), "log_level": 0}
-            topic = NewTopic(
-                self._topic, num_partitions=1, replication_factor=self._replication, config={"cleanup.policy": "delete"}
-            )
+            topic = NewTopic(self._topic, num_partitions=1, replication_factor=self._replication, config=TOPIC)
             admin = AdminClient(common)  # kept until its futures are done: they end with it
             for made in admin.create_topics([topic], request_timeout=_TIMEOUT).values():
                 try:

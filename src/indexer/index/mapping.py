@@ -12,11 +12,12 @@
     string                          exact (any length; solr/configset/conf/managed-schema.xml)
     json bytes                      stored (shown, never filtered by)
 
+A list has the fields of its element, each with several values: its members, to count, filter and search by. A list
+without members is a field that is absent, as NULL is.
 A SET is a string whose members stand one by one in `_m_<column>` (string, several values), to count and filter by.
 The stored field holds the canonical value (cdc.words.types), but a date without its `Z`, and a float32 as the shortest
 number that is read back as the same one (1.1, where the canonical value is 1.100000023841858). NULL is a field that is
-absent. Columns of `search` are
-analysed as words too (`_t_<column>`).
+absent. Columns of `search` are analysed as words too (`_t_<column>`).
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from cdc.stored.cells import BATCH, NULLS, TS, Barrier, document_id
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.stored.values import decoder
 from cdc.words.errors import Skippable
-from cdc.words.types import Canonical, Kind
+from cdc.words.types import Canonical, Kind, LogicalType
 from indexer.index.collapse import RowChange
 
 Value = bool | int | float | str
-Document = dict[str, Value]
+Document = dict[str, Value | list[Value]]
 
 _FIELD_TYPES: dict[Kind, str] = {
     "bool": "boolean",
@@ -79,12 +80,12 @@ def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
     """The fields that documents of a layout use, beyond those that every collection begins with."""
     found: list[Field] = []
     for column in layout.columns:
-        kind = column.type.kind
-        found.append(Field(name=column.name, type=_FIELD_TYPES[kind], stored=True))
+        kind, many = column.type.member.kind, column.type.kind == "list"
+        found.append(Field(name=column.name, type=_FIELD_TYPES[kind], stored=True, many=many))
         if kind in _QUERY_TYPES:
-            found.append(Field(name=fields.query_field(column.name), type=_QUERY_TYPES[kind], stored=False))
+            found.append(Field(name=fields.query_field(column.name), type=_QUERY_TYPES[kind], stored=False, many=many))
         if column.name in search:
-            found.append(Field(name=fields.words_field(column.name), type="words", stored=False))
+            found.append(Field(name=fields.words_field(column.name), type="words", stored=False, many=many))
         if column.members:
             found.append(Field(name=fields.members_field(column.name), type="string", stored=False, many=True))
     return tuple(found)
@@ -136,7 +137,7 @@ Writer = Callable[[Document, bytes], None]
 
 def _writer(column: LayoutColumn) -> Writer:
     """Decodes a cell and writes the fields of its column; `string` columns need none, they are decoded in bulk."""
-    name, kind, decode = column.name, column.type.kind, decoder(column.type)
+    name, kind, decode = column.name, column.type.member.kind, decoder(column.type)
     exact, query = _EXACT.get(kind), fields.query_field(column.name)
 
     def plain(document: Document, stored: bytes) -> None:
@@ -154,6 +155,15 @@ def _writer(column: LayoutColumn) -> Writer:
         document[name] = exact(text) if exact else text
         document[query] = _solr_date(text)
 
+    def members(document: Document, stored: bytes) -> None:
+        if found := decode(stored):
+            assert isinstance(found, list)
+            document[name] = [solr_value(kind, member) for member in found]
+            if kind in _QUERY_TYPES:
+                document[query] = [float(member) if kind == "decimal" else _solr_date(str(member)) for member in found]
+
+    if column.type.kind == "list":
+        return members
     if kind in _QUERY_TYPES:
         return decimal if kind == "decimal" else date
     return exactly if exact else plain
@@ -170,12 +180,16 @@ def solr_value(kind: Kind, value: Canonical) -> Value:
     return exact(value) if exact else value  # type: ignore[return-value]  # NULL never comes here
 
 
-def indexed_row(kinds: Mapping[str, Kind], row: Mapping[str, Canonical]) -> dict[str, Value | None]:
-    """A row of canonical values as its document tells it; columns without a kind stay as they are."""
-    return {
-        name: solr_value(kinds[name], value) if value is not None and name in kinds else value
-        for name, value in row.items()
-    }
+def indexed_row(types: Mapping[str, LogicalType], row: Mapping[str, Canonical]) -> dict[str, Canonical]:
+    """A row of canonical values as its document tells it; columns without a type stay as they are."""
+    return {name: _indexed(types[name], value) if name in types else value for name, value in row.items()}
+
+
+def _indexed(type_: LogicalType, value: Canonical) -> Canonical:
+    if isinstance(value, list):
+        # Solr has no list without members
+        return [solr_value(type_.member.kind, member) for member in value] or None
+    return None if value is None else solr_value(type_.kind, value)
 
 
 class Mapper:
@@ -226,10 +240,10 @@ class Mapper:
         for name, words in self._words:
             value = document.get(name)
             if value is not None:
-                document[words] = str(value)
+                document[words] = [str(member) for member in value] if isinstance(value, list) else str(value)
         for name, members in self._members:
             if text := document.get(name):
-                document[members] = str(text).split(",")  # type: ignore[assignment]  # a list of them
+                document[members] = [*str(text).split(",")]
         return document
 
     def _null_columns(self, bitmap: bytes) -> frozenset[bytes]:
@@ -261,6 +275,12 @@ def _truth(value: Value) -> Value:
     return value in (True, "true")
 
 
+def _instant(value: Value) -> Value:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no time")
+    return value
+
+
 # How a field of some type holds a value that was meant for a field of another; ValueError where it can not.
 CONVERSIONS: dict[str, Callable[[Value], Value]] = {
     "exact": _text,
@@ -271,7 +291,18 @@ CONVERSIONS: dict[str, Callable[[Value], Value]] = {
     "plong": _whole(64),
     "pdouble": float,
     "boolean": _truth,
+    "pdate": _instant,
 }
+
+
+def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[Value]:
+    """A value as a field of some type holds it; KeyError, ValueError or OverflowError where it can not."""
+    if not isinstance(value, list):
+        return CONVERSIONS[type_](value)
+    if not many and len(value) > 1:
+        raise ValueError(f"{len(value)} values")
+    converted = [CONVERSIONS[type_](member) for member in value]
+    return converted if many else converted[0]
 
 
 def stub(change: RowChange) -> Document:

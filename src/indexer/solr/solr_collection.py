@@ -16,7 +16,7 @@ import structlog
 from cdc.stored import fields
 from cdc.topology.topology import Solr
 from cdc.words.errors import Fatal, Retriable
-from indexer.index.mapping import CONVERSIONS, Document, Field
+from indexer.index.mapping import Document, Field, fitted
 from indexer.index.processor import RefusedDocument
 from indexer.solr.solr_http import AWAY, Exchange, SolrConnections
 
@@ -49,8 +49,8 @@ class SolrCollection:
         self._writes = SolrConnections(solr, timeout=timeout, ready=self._wait_for_replay)
         self._posts = ThreadPoolExecutor(_POSTS, thread_name_prefix="post")
         self._schema_lock = threading.Lock()
-        # field → the type that it has, where a layout wants another
-        self._conversions: dict[str, str] = {}
+        # field → the type that it has and whether it takes several values, where a layout wants it otherwise
+        self._conversions: dict[str, tuple[str, bool]] = {}
 
     def close(self) -> None:
         """Wait for posts under way and close the connections."""
@@ -74,21 +74,23 @@ class SolrCollection:
         raise Retriable(f"other processes add fields to collection {self._name}", "it ends by itself")
 
     def _lacking(self, wanted: Sequence[Field]) -> list[Field]:
-        """The fields that the schema lacks; notes which of the others have another type."""
+        """The fields that the schema lacks; notes which of the others have another type, or one value for a list."""
         known = {field["name"]: field for field in self._schema("GET", "/schema/fields", None)["fields"]}
         missing: dict[str, Field] = {}
         for field in wanted:
             found = known.get(field.name)
             if found is None:
                 missing[field.name] = field
-            elif found["type"] != field.type and self._conversions.get(field.name) != found["type"]:
-                self._conversions[field.name] = found["type"]
+                continue
+            has = found["type"], bool(found.get("multiValued"))
+            if has != (field.type, field.many) and self._conversions.get(field.name) != has:
+                self._conversions[field.name] = has
                 log.warning(
                     "field_type_differs",
                     collection=self._name,
                     field=field.name,
-                    has=found["type"],
-                    needs=field.type,
+                    has=_told(*has),
+                    needs=_told(field.type, field.many),
                     remedy="tailorbird index reindex TOPOLOGY",
                 )
         return list(missing.values())
@@ -147,12 +149,12 @@ class SolrCollection:
     def converted(self, document: Document) -> Document:
         """A document as the fields of this collection hold it; ValueError where one can not."""
         changed = dict(document)
-        for name, kind in list(self._conversions.items()):
+        for name, (kind, many) in list(self._conversions.items()):
             if name in changed:
                 try:
-                    changed[name] = CONVERSIONS[kind](changed[name])
+                    changed[name] = fitted(changed[name], kind, many)
                 except (KeyError, ValueError, OverflowError) as error:
-                    what = f"field {name} is a {kind}, which can not hold {changed[name]!r:.60}"
+                    what = f"field {name} is a {_told(kind, many)}, which can not hold {changed[name]!r:.60}"
                     raise ValueError(f"{what}: `tailorbird index reindex`") from error
         return changed
 
@@ -340,6 +342,10 @@ def visible_stamp(solr: Solr, collection: str) -> int | None:
         return found.visible_stamp()
     finally:
         found.close()
+
+
+def _told(kind: str, many: bool) -> str:
+    return f"{kind} of many values" if many else kind
 
 
 def _refusals(answer: dict[str, Any]) -> str:

@@ -191,7 +191,7 @@ class Follower:
         self._pace.reopen()
         if name in transactions.kept:
             self._commit()  # what was kept in the open commit must be readable
-            letters = waiting(session.log.kept(), table, transactions.kept[name])
+            letters = waiting(session.log.kept(), table, transactions.kept[name]["sequence"])
             try:
                 records += transactions.replay(letters, table, int(session.clock() * 1000))
             except Skippable as error:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in __all__
 
 from cdc.topology.topology import Log, Source, Topology
-from cdc.words import naming
+from cdc.words import naming, settlement
 from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable, UsageError
 
@@ -59,7 +59,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     topics = source_topics(topology, source)
     log = topology.log
     compacted = _compacted(log)
-    letters = {
+    passing = {
         "cleanup.policy": "delete",
         "retention.ms": str(4 * _WEEK_MS),
         "max.message.bytes": str(MAX_MESSAGE),
@@ -67,8 +67,8 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     wanted: dict[str, tuple[int, dict[str, str]]] = dict.fromkeys(topics.changes, (log.partitions, compacted))
     wanted[topics.schemas] = wanted[topics.history] = (1, compacted)
     wanted[topics.positions] = (len(topology.sources), compacted)
-    wanted[naming.dead_letter_topic(topology.name)] = wanted[naming.quarantine_topic(topology.name)] = (1, letters)
-    wanted[naming.signals_topic(topology.name)] = (1, letters)
+    wanted[naming.quarantine_topic(topology.name)] = wanted[naming.signals_topic(topology.name)] = (1, passing)
+    wanted[naming.dead_letter_topic(topology.name)] = (1, settlement.TOPIC)
     with _answering(log) as admin:
         found = _partition_counts(admin)
         for name, (partitions, config) in wanted.items():

@@ -30,6 +30,7 @@ from ingest.facts.facts import (
     TransactionEnded,
     TransactionLogged,
 )
+from ingest.facts.kept import Kept, kept_of
 from ingest.facts.redecode import decoded
 from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, shaped, tellable
@@ -67,7 +68,7 @@ class Transactions:
         self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
         self.refused = self.quarantined = 0  # images, dead letters each; rows kept as raw events
-        self.kept: dict[str, int] = dict(start.state.get("kept", {}))
+        self.kept = kept_of(start.state)
         self.moved = False
 
     @property
@@ -247,9 +248,11 @@ class Transactions:
         self._touched = True
         self._sequence += 1
         self.quarantined += 1
-        self.kept.setdefault(f"{fact.table.database}.{fact.table.table}", self._sequence)
         position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
         commit_ms = self._open.commit_us // 1000
+        name = f"{fact.table.database}.{fact.table.table}"
+        before = self.kept.get(name) or Kept(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
+        self.kept[name] = {**before, "events": before["events"] + 1, "why": fact.why}
         record = self._recorder.kept(fact, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
         self._row += 1
         return [record]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -65,6 +66,17 @@ def apart(file: Path) -> Iterator[None]:
         os.dup2(ours, 2)
         os.close(ours)
         os.close(writing)
+
+
+@contextlib.contextmanager
+def ctrl_c_kept() -> Iterator[None]:
+    """Keep the process's own handler of SIGINT: pyspark sets one that raises in the middle of anything."""
+    ours = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # pyspark does it there alone, too
+            signal.signal(signal.SIGINT, ours)
 
 
 def _pump(reading: int, file: Path) -> None:

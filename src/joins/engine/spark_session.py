@@ -18,7 +18,7 @@ from cdc.topology.topology import Engine
 from cdc.words.artefacts import spark_connector_folder
 from cdc.words.errors import UsageError
 from joins.engine.file_classes import archive_of
-from joins.engine.proc_jvm import apart, empty_folder, exit_code, prepare_environment
+from joins.engine.proc_jvm import apart, ctrl_c_kept, empty_folder, exit_code, prepare_environment
 from joins.kernel.proc_kernel import build
 
 # Spark's search for an interrupt in an error's text overflows smaller stacks than 4 MB. For the Python engine one
@@ -109,7 +109,8 @@ def open_session(
     for key, value in _LOCAL_CHECKPOINT.items() if local else ():
         builder = builder.config(key, value)
     if submitted:
-        session = builder.getOrCreate()
+        with ctrl_c_kept():
+            session = builder.getOrCreate()
         for jar in jars:
             session.sql(f"ADD JAR '{jar}'")
     else:
@@ -123,7 +124,7 @@ def open_session(
         shared = f"-XX:SharedArchiveFile={archive}" if local and archive.exists() else ""
         options = f"{_JVM[engine]} {shared} {jvm}"
         builder = builder.config("spark.driver.extraJavaOptions", f'{options} "-Djava.io.tmpdir={scratch}"')
-        with apart(spark_log(scratch)):
+        with apart(spark_log(scratch)), ctrl_c_kept():
             session = builder.getOrCreate()
     if local:
         _write_no_checksums(session)

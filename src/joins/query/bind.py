@@ -20,6 +20,7 @@ from joins.query.bound import Bound, BoundGroup, BoundTree, BoundUnion
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.flatten import Condition, Flat, FlatItem, Reads, flatten
+from joins.query.pairing import paired
 from joins.query.rows import Rows, RowsColumn
 from joins.query.sql import Place, Query, Relation, Select, Union, refuse
 from joins.query.tree import Tree, build_trees
@@ -56,6 +57,8 @@ class Binder:
     def tree(self, flat: Flat, place: Place) -> BoundTree:
         """A flat query without groups; of the ways to see it the first whose key its columns show."""
         trees = build_trees(self.topology, flat)
+        if not trees:
+            return self.tree(paired(self.topology, flat, place, self.tree), place)
         keys = [self._key(flat, tree) for tree in trees]
         at = next((i for i, key in enumerate(keys) if key), 0)
         columns = tuple(self._column(flat, trees[at], item) for item in flat.items)

@@ -51,4 +51,19 @@ class BoundUnion:
     tags: tuple[str, tuple[str | int | bool, ...]] | None
 
 
-Bound = BoundTree | BoundGroup | BoundUnion
+@dataclass(slots=True, kw_only=True)
+class BoundPair:
+    """The pairs of the rows of two queries in which each of `keys`, a column of the left and of the right, is equal.
+
+    `left_stays`, `right_stays`: rows of that side that meet none are there too, with NULLs.
+    """
+
+    left: BoundTree
+    right: BoundTree
+    keys: tuple[tuple[str, str], ...]
+    left_stays: bool
+    right_stays: bool
+    rows: Rows
+
+
+Bound = BoundTree | BoundGroup | BoundUnion | BoundPair

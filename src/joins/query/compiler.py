@@ -12,13 +12,13 @@ from cdc.topology.topology import Table, Topology
 from cdc.words import naming
 from cdc.words.schema import TableId, TableSchema
 from joins.query.bind import Binder
-from joins.query.bound import Bound, BoundGroup, BoundTree, BoundUnion
+from joins.query.bound import Bound, BoundGroup, BoundPair, BoundTree, BoundUnion
 from joins.query.drift import default_of
 from joins.query.flatten import FlatItem
 from joins.query.fragment import TreeCompiler
 from joins.query.group import Grouping
 from joins.query.parser import parse_query
-from joins.query.plan import SINK, STAR, Fragment, Plan, PlanSource, Sink, steps_of
+from joins.query.plan import SINK, STAR, Derived, Finish, Fragment, Node, Output, Pair, Plan, PlanSource, Sink, steps_of
 from joins.query.rowkey import RowKey
 from joins.query.settled import settled
 from joins.query.sql import Place, refuse
@@ -128,6 +128,8 @@ class _Planner:
             return self._group(bound, target, names)
         if isinstance(bound, BoundUnion):
             return self._union(bound, target, wanted), tuple(wanted)
+        if isinstance(bound, BoundPair):
+            return (self._pair(bound, target, wanted),), tuple(wanted)
         return (self._sent(bound, target, names, wanted),), tuple(wanted)
 
     def _sent(
@@ -223,6 +225,53 @@ class _Planner:
             numbers.append(self._sent(branch, target, key, columns, tag))
         return tuple(numbers)
 
+    def _pair(self, bound: BoundPair, target: int, wanted: Sequence[str]) -> int:
+        """A fragment of the pairs of two queries' rows."""
+        number = self.number()
+        left, right = self._met(bound.left), self._met(bound.right)
+        pair = Pair(
+            number=number,
+            left=left,
+            right=right,
+            left_key=tuple(left.columns.index(name) for name, _ in bound.keys),
+            right_key=tuple(right.columns.index(name) for _, name in bound.keys),
+            left_stays=bound.left_stays,
+            right_stays=bound.right_stays,
+        )
+        named = {column.name: column for column in bound.rows.columns}
+        names, types = (*left.columns, *right.columns), pair.flat_types()
+        picks = tuple(names.index(name) for name in wanted)
+        outputs = tuple(
+            Output(name=name, type=types[at], index=at, origin=named[name].origin, members=named[name].members)
+            for name, at in zip(wanted, picks, strict=True)
+        )
+        fragment = Fragment(
+            number=len(self.fragments),
+            root=pair,
+            steps=(),
+            finish=Finish(types=types, computed=(), where=None, outputs=outputs),
+            group=None,
+            target=target,
+            picks=None if picks == tuple(range(len(types))) else picks,
+        )
+        self.fragments.append(fragment)
+        return fragment.number
+
+    def _met(self, bound: BoundTree) -> Node:
+        """One side of a pair: a node that reads its query, and knows what each row was."""
+        differ, columns, key = self.number(), bound.rows.places(), bound.rows.primary_key
+        number = self._sent(bound, differ, key, columns)
+        types = {column.name: column.type for column in bound.rows.columns}
+        return Node(
+            alias=columns[0].partition(".")[0],
+            source=Derived(fragments=(number,), differ=differ),
+            columns=columns,
+            types=tuple(types[name] for name in columns),
+            id_columns=tuple(columns.index(name) for name in key),
+            filter=None,
+            hops=(),
+        )
+
 
 def _trees(bound: Bound) -> Iterator[BoundTree]:
     """Every tree of a query."""
@@ -231,6 +280,9 @@ def _trees(bound: Bound) -> Iterator[BoundTree]:
     elif isinstance(bound, BoundUnion):
         for branch in bound.branches:
             yield from _trees(branch)
+    elif isinstance(bound, BoundPair):
+        yield from _trees(bound.left)
+        yield from _trees(bound.right)
     else:
         yield bound
         for reading in bound.flat.readings.values():

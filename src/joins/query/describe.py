@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from joins.query.group import Grouping
-from joins.query.plan import Derived, Fragment, Hop, KeyedJoin, Node, Plan, Step
+from joins.query.plan import Derived, Fragment, Hop, KeyedJoin, Node, Pair, Plan, Step
 
 
 def condition_of(node: Node, hop: Hop) -> str:
@@ -39,14 +39,18 @@ def _rows(plan: Plan, source: Derived) -> str:
 
 def _first(plan: Plan, number: int) -> int:
     fragment = plan.fragments[number]
-    source = fragment.root.source
-    return _first(plan, source.fragments[0]) if isinstance(source, Derived) and _passes(fragment) else number
+    root = fragment.root
+    if isinstance(root, Node) and isinstance(root.source, Derived) and _passes(fragment):
+        return _first(plan, root.source.fragments[0])
+    return number
 
 
 def _passes(fragment: Fragment) -> bool:
     """Whether a fragment adds nothing to the rows of one that it reads."""
-    source = fragment.root.source
-    if not isinstance(source, Derived) or len(source.fragments) > 1 or source.differ is not None:
+    root = fragment.root
+    if not isinstance(root, Node) or not isinstance(root.source, Derived):
+        return False
+    if len(root.source.fragments) > 1 or root.source.differ is not None:
         return False
     return not fragment.steps and fragment.finish.plain and fragment.group is None
 
@@ -99,22 +103,29 @@ def text_of_plan(plan: Plan) -> str:
 
 
 def _one_row_per(plan: Plan) -> str:
-    source = plan.last.root.source
+    root = plan.last.root
+    assert isinstance(root, Node)  # what pairs there are is read by another
+    source = root.source
     if not isinstance(source, Derived):
-        return f"one row per row of {plan.last.root.alias} ({plan.last.root.of})"
+        return f"one row per row of {root.alias} ({root.of})"
     read = [plan.fragments[_first(plan, number)] for number in source.fragments]
     if len(read) > 1:
         return f"one row per row of {_rows(plan, source)}"
     group = read[0].group
+    if isinstance(read[0].root, Pair) and group is None:
+        return f"one row per pair of {read[0].root.alias}"
     if group is None:
-        return f"one row per row of {plan.last.root.alias} ({_rows(plan, source)})"
+        return f"one row per row of {root.alias} ({_rows(plan, source)})"
     return "one row of all" if group.always is not None else f"one row per group by {key_of(read[0], group)}"
 
 
 def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
-    lines = list(_tree(plan, fragment.root, "", ""))
+    root = fragment.root
+    lines = _pair(plan, root) if isinstance(root, Pair) else list(_tree(plan, root, "", ""))
     steps = [f"  stage {step.stage}  {_role(step, fragment)}" for step in fragment.steps]
     steps = [*(f"  before   {one}" for one in _differs(plan, fragment)), *steps]
+    if isinstance(root, Pair):
+        steps.append(f"  stage 1  pairs {root.number}: {root.alias}; keeps both, by key")
     if fragment.group is not None:
         steps += [f"  behind   {one}" for one in _grouping(fragment, fragment.group)]
     if steps or fragment is not plan.last or len(plan.fragments) == 1:
@@ -124,6 +135,19 @@ def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
     if fragment.group is not None and fragment.group.always is None:
         lines += ["", f"grouped by {key_of(fragment, fragment.group)}"]
     return lines
+
+
+def _pair(plan: Plan, pair: Pair) -> list[str]:
+    kind = {(False, False): "JOIN", (True, False): "LEFT JOIN", (False, True): "RIGHT JOIN", (True, True): "FULL JOIN"}
+    lines = ["pairs, many to many", *_tree(plan, pair.left, "├─ ", "│    ")]
+    lines.append(f"└─ {kind[pair.left_stays, pair.right_stays]} ON {pair_condition(pair)}")
+    return [*lines, *_tree(plan, pair.right, "     ", "     ")]
+
+
+def pair_condition(pair: Pair) -> str:
+    """Where the rows of both sides meet."""
+    meets = zip(pair.left_key, pair.right_key, strict=True)
+    return " AND ".join(f"{pair.right.columns[theirs]} = {pair.left.columns[own]}" for own, theirs in meets)
 
 
 def _tree(plan: Plan, node: Node, first: str, rest: str) -> Iterator[str]:
@@ -143,7 +167,7 @@ def commits(plan: Plan) -> int:
     found = 0
     for fragment in plan.fragments:
         found += len({step.stage for step in fragment.steps}) + len(list(_differs(plan, fragment)))
-        found += 2 if fragment.group is not None else 0
+        found += (2 if fragment.group is not None else 0) + isinstance(fragment.root, Pair)
     return found
 
 
@@ -165,7 +189,7 @@ def json_of_plan(plan: Plan) -> dict[str, Any]:
 def _json_fragment(plan: Plan, fragment: Fragment) -> dict[str, Any]:
     group = fragment.group
     return {
-        "tree": _json_node(plan, fragment.root),
+        "tree": _json_root(plan, fragment.root),
         "steps": [{"stage": s.stage, "number": s.number, "does": _role(s, fragment)} for s in fragment.steps],
         "where": None if fragment.finish.where is None else fragment.finish.where.text,
         "group": None
@@ -175,6 +199,16 @@ def _json_fragment(plan: Plan, fragment: Fragment) -> dict[str, Any]:
             "functions": [result.text for result in group.results],
             "steps": list(_grouping(fragment, group)),
         },
+    }
+
+
+def _json_root(plan: Plan, root: Node | Pair) -> dict[str, Any]:
+    if isinstance(root, Node):
+        return _json_node(plan, root)
+    return {
+        "pairs": [_json_node(plan, root.left), _json_node(plan, root.right)],
+        "on": pair_condition(root),
+        "stay": [root.left_stays, root.right_stays],
     }
 
 

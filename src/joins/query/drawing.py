@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from xml.sax.saxutils import escape
 
-from joins.query.describe import condition_of, key_of
-from joins.query.plan import Derived, Fragment, Node, Plan
+from joins.query.describe import condition_of, key_of, pair_condition
+from joins.query.plan import Derived, Fragment, Node, Pair, Plan
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 250, 86, 70, 26, 20
 _LETTERS = 38
@@ -58,8 +58,8 @@ class _Drawing:
         """The boxes from which a fragment's rows come, drawn from this level leftwards."""
         group = fragment.group
         if group is None:
-            return self._node(fragment.root, level)
-        below = self._node(fragment.root, level + 1)
+            return self._root(fragment.root, level)
+        below = self._root(fragment.root, level + 1)
         about = [", ".join(result.text for result in group.results) or "each once"]
         if group.always is None:
             about.insert(0, "by " + key_of(fragment, group))
@@ -67,6 +67,12 @@ class _Drawing:
             about.insert(0, "where " + fragment.finish.where.text)
         title = "groups" if group.always is None else "one group"
         return [self._box(level, title, about, [(place, "whole rows") for place in below])]
+
+    def _root(self, root: Node | Pair, level: int) -> list[int]:
+        if isinstance(root, Node):
+            return self._node(root, level)
+        sides = [(place, "rows") for side in root.walk() for place in self._node(side, level + 1)]
+        return [self._box(level, f"pairs of {root.alias}", [f"ON {pair_condition(root)}"], sides)]
 
     def _node(self, node: Node, level: int) -> list[int]:
         """The box of a node; those of the rows that it reads where it has nothing to add."""

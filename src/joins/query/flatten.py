@@ -40,6 +40,7 @@ class FlatJoin:
     alias: str
     inner: bool
     on: tuple[Condition, ...]
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ class _Flattener:
             self.flat.first = first
         else:
             on = tuple(self._condition(condition, join.place) for condition in join.on)
-            self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on))
+            self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on, full=join.full))
         self.flat.joins += inside.joins
         self.flat.where += inside.where
 
@@ -149,7 +150,9 @@ class _Flattener:
 
     def _merged(self, relation: Relation, query: Query, join: Join | None) -> Flat | None:
         """What takes the place of a query's name; None where the query must be read as one of its own."""
-        if not isinstance(query, Select) or query.grouped or query.distinct:
+        if not isinstance(query, Select) or query.grouped or query.distinct or any(one.full for one in query.joins):
+            return None
+        if any(one.full for one in self.select.joins):  # what is beside a FULL JOIN may be missing as a whole
             return None
         inside = flatten(self.reads, query, f"{self.prefix}{relation.alias}/")
         computed = {item.name: item.expression for item in inside.items}

@@ -11,7 +11,7 @@ from cdc.topology.topology import Topology
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import LogicalType
 from joins.query.bind import members_of
-from joins.query.bound import Bound, BoundTree
+from joins.query.bound import Bound, BoundPair, BoundTree, BoundUnion
 from joins.query.expressions import Resolve, Typed, Unsupported
 from joins.query.finish import all_of, compiled, condition_of, text_of_expression, value
 from joins.query.flatten import Condition, FlatItem
@@ -101,12 +101,12 @@ class TreeCompiler:
             return self.planning.sources[shape.table_id], columns
         bound = self.flat.readings[branch.alias]
         direct = not branch.children and set(names) == set(shape.primary_key)
+        if isinstance(bound, BoundUnion | BoundPair):  # its tag stands first, or the left row's name
+            direct = direct and tuple(names) == shape.primary_key
         if not direct and not shape.primary_key:
-            what = "UNION ALL whose queries no column tells apart, joined to others,"
-            expected = "a literal of its own in each query, such as 'web' AS channel, beside its key"
-            self.refuse(
-                bound.place if isinstance(bound, BoundTree) else self.bound.place, f"{what} has no key", expected
-            )
+            what = f"the rows of {branch.alias or 'a UNION ALL'}, which are joined to others, have no key"
+            expected = "its key among its columns; of a UNION ALL also a literal of its own in each, 'web' AS channel"
+            self.refuse(self.flat.relations[branch.alias].place, what, expected)
         if direct:
             fragments, columns = self.planning.read(bound, target, names, columns)
             return Derived(fragments=fragments, differ=None), columns

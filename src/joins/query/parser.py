@@ -46,8 +46,8 @@ _CLAUSES = {
     "hint": ("a hint", "no hint"),
 }
 _KEPT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
+_KINDS = ("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER", "FULL", "FULL OUTER")
 _NOT_YET = {
-    "FULL": "JOIN or LEFT JOIN",
     "SEMI": "WHERE EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
     "ANTI": "WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
 }
@@ -289,7 +289,7 @@ class _Parser:
     def _join(self, join: exp.Join) -> Join:
         words = [str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key)]
         kind = " ".join(words)
-        if kind not in ("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER"):
+        if kind not in _KINDS:
             form = next((form for word, form in _NOT_YET.items() if word in words), "JOIN … ON, or LEFT JOIN … ON")
             expected = form.format(table=join.this.sql("spark"), alias=join.this.alias_or_name)
             self.refuse(join, f"{kind} JOIN is not supported yet", expected)
@@ -300,14 +300,14 @@ class _Parser:
         condition = join.args.get("on")
         if isinstance(condition, exp.Boolean) and condition.this:  # sqlglot reads a missing ON as TRUE
             condition = None
-        outer = kind.startswith(("LEFT", "RIGHT"))
+        outer = kind.startswith(("LEFT", "RIGHT", "FULL"))
         if condition is None and outer:
             self.refuse(join, "a join without ON", f"ON {relation.alias}.id = a.{relation.alias}_id")
         on = conjuncts(condition)
         for part in on:
             self._check(part)
         place = self.place(condition if condition is not None else join)
-        return Join(relation=relation, inner=not outer, on=on, place=place)
+        return Join(relation=relation, inner=not outer, on=on, place=place, full=kind.startswith("FULL"))
 
     def _where(self, joins: tuple[Join, ...], where: exp.Expr | None) -> tuple[tuple[Join, ...], tuple[exp.Expr, ...]]:
         """The conditions of WHERE; those that ask another query become joins of what it finds."""

@@ -138,6 +138,45 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A join of many to many, in place of a tree: two nodes that join nothing, each behind its differ, meet at a key.
+
+    `left_key` and `right_key` are columns (indexes) of theirs; NULL in one meets nothing. Its rows are pairs, named by
+    the left row's name and then the right one's: the flat list is the left node's columns, then the right one's. Where
+    rows of a side stay without meeting one (`left_stays`, `right_stays`), NULL stands for the other's columns and name.
+    More than `most` pairs at one key are a fault that ends the query.
+    """
+
+    number: int
+    left: Node
+    right: Node
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    left_stays: bool
+    right_stays: bool
+    most: int = 1_000_000
+
+    @property
+    def alias(self) -> str:
+        """What its rows are called, for people."""
+        return f"{self.left.alias} and {self.right.alias}"
+
+    @property
+    def width(self) -> int:
+        """Length of the flat list of its rows."""
+        return self.left.width + self.right.width
+
+    def walk(self) -> Iterator[Node]:
+        """Both nodes."""
+        yield self.left
+        yield self.right
+
+    def flat_types(self) -> tuple[LogicalType, ...]:
+        """Types along the flat list."""
+        return (*self.left.types, *self.right.types)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedJoin:
     """The stateful step of one hop, all that it needs to know.
 
@@ -234,7 +273,7 @@ class Fragment:
     """
 
     number: int
-    root: Node
+    root: Node | Pair
     steps: tuple[Step, ...]
     finish: Finish
     group: Grouping | None
@@ -309,7 +348,14 @@ class Plan:
             columns=columns,
             row_key=sink.row_key,
             salt_buckets=sink.salt_buckets,
+            nullable_key=self.nullable_key,
         )
+
+    @property
+    def nullable_key(self) -> tuple[str, ...]:
+        """The columns of the row key that may be NULL, in the key's order."""
+        nullable = {output.name for output in self.outputs if output.nullable}
+        return tuple(name for name in self.sink.row_key if name in nullable)
 
     def fingerprint(self) -> str:
         """Names what the state and the stored rows depend on.
@@ -322,12 +368,18 @@ class Plan:
             [_nameless(fragment.root), _meant(fragment.finish), _grouped(fragment.group), fragment.picks, fragment.tag]
             for fragment in self.fragments[:-1]
         ]
-        named = [STATE_FORMAT, _nameless(root), _meant(finish), asdict(self.sink), *([below] if below else [])]
+        # a key that may be NULL has other bytes: a run that went on would not find the rows that it has written
+        nullable = {"nullable_key": self.nullable_key} if self.nullable_key else {}
+        sink = {**asdict(self.sink), **nullable}
+        named = [STATE_FORMAT, _nameless(root), _meant(finish), sink, *([below] if below else [])]
         text = json.dumps(named, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _nameless(node: Node) -> object:
+def _nameless(node: Node | Pair) -> object:
+    if isinstance(node, Pair):
+        sides = [_nameless(node.left), _nameless(node.right)]
+        return [*sides, node.left_key, node.right_key, node.left_stays, node.right_stays]
     expression = None if node.filter is None else node.filter.sql
     hops = [(hop.columns, hop.inner, _nameless(hop.child)) for hop in node.hops]
     source: object

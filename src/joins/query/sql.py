@@ -47,12 +47,13 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """`[LEFT] JOIN relation ON condition AND condition …`; no conditions after a comma or CROSS JOIN."""
+    """`[LEFT | FULL] JOIN relation ON condition AND …`; no conditions after a comma or CROSS JOIN."""
 
     relation: Relation
     inner: bool
     on: tuple[exp.Expr, ...]
     place: Place
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,16 +76,42 @@ class _Equality:
 
 
 def build_trees(topology: Topology, flat: Flat) -> list[Tree]:
-    """Every tree that the query can be, by root in the order of the query; TopologyError if there is none.
+    """Every tree that the query can be, by root in the order of the query; none where a join is no lookup.
 
     Several roots are possible where tables are joined one to one: the row key decides.
     """
+    if any(join.full for join in flat.joins):
+        return []
     builder = _Builder(topology, flat)
     core = [flat.first, *(join.alias for join in flat.joins if join.inner)]
-    trees = [tree for alias in core if (tree := builder.build(alias)) is not None]
-    if not trees:
-        builder.explain()
-    return trees
+    return [tree for alias in core if (tree := builder.build(alias)) is not None]
+
+
+def why_no_tree(topology: Topology, flat: Flat) -> NoReturn:
+    """TopologyError for the first table that can neither be looked up nor be met at a key."""
+    _Builder(topology, flat).explain()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """An equality by which a table meets those before it: its column, and theirs."""
+
+    condition: Condition
+    column: str
+    other: tuple[str, str]
+
+
+def meetings(topology: Topology, flat: Flat, alias: str, before: frozenset[str]) -> list[Meeting]:
+    """The equalities of one exact type between a table and those before it, as its join may use them."""
+    builder = _Builder(topology, flat)
+    join = next(join for join in flat.joins if join.alias == alias)
+    conditions = [*join.on, *(flat.where if join.inner else ())]
+    found: dict[str, Meeting] = {}
+    for equality in (e for condition in conditions if (e := _equality(condition)) is not None):
+        seen = equality.seen_from(alias)
+        if seen is not None and seen[1] in before and builder.mismatch(alias, *seen) is None:
+            found.setdefault(seen[0], Meeting(condition=equality.condition, column=seen[0], other=(seen[1], seen[2])))
+    return list(found.values())
 
 
 class _Builder:
@@ -205,7 +231,7 @@ class _Builder:
             self._refuse(place, f"no equality joins {alias}", form)
         names = ", ".join(f"{alias}.{own}" for own, _, _ in seen)
         what = f"{names} {'are' if len(seen) > 1 else 'is'} not the primary key of {alias} ({', '.join(primary)})"
-        self._refuse(place, what, f"{form}: many rows to one; joins of many to many are not supported yet")
+        self._refuse(place, what, f"{form}: many rows to one")
 
     def _refuse(self, place: Place, what: str, expected: str) -> NoReturn:
         refuse(self.topology, place, what, expected)

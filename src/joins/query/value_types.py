@@ -53,7 +53,7 @@ _CASTS: dict[exp.DType, LogicalType] = {
     exp.DType.TIMESTAMPTZ: DATETIME,  # how sqlglot reads Spark's TIMESTAMP
 }
 MOST_DIGITS = 38  # of a decimal in Spark
-Family = Literal["null", "bool", "number", "text", "date", "moment", "bytes"]
+Family = Literal["null", "bool", "number", "text", "date", "moment", "bytes", "list"]
 
 
 _TIME = re.compile(r"(-?)(\d{1,3}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6}))?)?")
@@ -96,7 +96,7 @@ def family(type_: LogicalType) -> Family:
     if type_ == NULL:
         return "null"
     match type_.kind:
-        case "bool" | "date" | "bytes":
+        case "bool" | "date" | "bytes" | "list":
             return type_.kind
         case "datetime" | "timestamp":
             return "moment"

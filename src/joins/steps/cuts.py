@@ -20,7 +20,8 @@ Positions = Mapping[str, Mapping[str, Any]]
 class SourcePosition:
     """One positions record: up to where its source was captured, and where the topics ended then.
 
-    `offset` is the record's own offset in the positions topic, from where a restart reads on. `ts_ms`: when logged.
+    `offset` is the record's own offset in the positions topic, from where a restart reads on. `ts_ms`: when the source
+    committed it, or, before anything was committed behind a snapshot, when the record was logged.
     Not `whole` while rows of the source are read again or held back: the topics do not hold yet what the source does.
     """
 
@@ -41,7 +42,9 @@ class Lag:
     seconds: float
 
 
-def read_position(value: Mapping[str, Any], offset: int, topics: frozenset[str]) -> SourcePosition | None:
+def read_position(
+    value: Mapping[str, Any], offset: int, topics: frozenset[str], logged_ms: int = 0
+) -> SourcePosition | None:
     """The record's value as a position, its ends limited to the query's topics; None while its snapshot runs.
 
     Before the snapshot is done the topics hold a table in part, which no position describes. KeyError, TypeError or
@@ -56,7 +59,7 @@ def read_position(value: Mapping[str, Any], offset: int, topics: frozenset[str])
         sequence=int(position["sequence"]),
         gtid_set=position["gtid_set"],
         offset=offset,
-        ts_ms=int(value.get("ts_ms", 0)),
+        ts_ms=int(value.get("ts_ms", 0)) or logged_ms,
         whole=not (state.get("snapshots") or mends.get("tables") or mends.get("again")),
         ends={
             topic: {int(partition): int(end) for partition, end in ends.items()}

@@ -97,7 +97,7 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     writes.puts.append((codec.row_key(values), cells))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
                     writes.refused.append(_unstorable(layout.table, record.values, error))
-            case RowGone() if None in record.row_key:
+            case RowGone() if not layout.may_hold(record.row_key):
                 continue  # no row has such a key: an inner join on the NULL hides it, so that it was never stored
             case RowGone():
                 try:

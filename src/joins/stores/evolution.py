@@ -35,7 +35,7 @@ def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavio
         return replace(wanted, id=stored.id + 1)
     types = {column.name: column.type for column in stored.columns}
     changed = [c for c in wanted.columns if c.name in types and types[c.name] != c.type]
-    if changed or (stored.row_key, stored.salt_buckets) != (wanted.row_key, wanted.salt_buckets):
+    if changed or not stored.same_keys(wanted):
         raise UsageError(f"{table} can not be changed leniently: {differences(stored, wanted)}", _REMEDY)
     names = {column.name for column in wanted.columns}
     columns = (*wanted.columns, *(column for column in stored.columns if column.name not in names))
@@ -51,6 +51,11 @@ def differences(stored: Layout, wanted: Layout) -> str:
     found += [f"{name} was {old[name]} and is {new[name]}" for name in new if name in old and old[name] != new[name]]
     if stored.row_key != wanted.row_key:
         found.append(f"row_key was {', '.join(stored.row_key)} and is {', '.join(wanted.row_key)}")
+    was, now = stored.nullable_key, wanted.nullable_key
+    found += [f"{name} of the row key may be NULL" for name in now if name not in was and name in stored.row_key]
+    found += [
+        f"{name} of the row key may no longer be NULL" for name in was if name not in now and name in wanted.row_key
+    ]
     if stored.salt_buckets != wanted.salt_buckets:
         found.append(f"salt_buckets was {stored.salt_buckets} and is {wanted.salt_buckets}")
     return "; ".join(found) or "the order of its columns"

@@ -101,7 +101,7 @@ class PositionsLog:
         if value is None:
             return None
         try:
-            return read_position(json.loads(value), message.offset() or 0, self._topics)
+            return read_position(json.loads(value), message.offset() or 0, self._topics, message.timestamp()[1])
         except (KeyError, ValueError, TypeError) as error:
             raise Fatal(
                 f"{self._topic}, partition {message.partition()}, offset {message.offset()}: no position: {error}",

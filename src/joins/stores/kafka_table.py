@@ -140,9 +140,8 @@ def upserts(
         row_key = values_of_text(message.k[1:])
         key = orjson.dumps(dict(zip(layout.row_key, row_key, strict=True)))
         if message.op == ROW_GONE:
-            if None in row_key:  # no row has such a key: an inner join on the NULL hides it
-                continue
-            records.setdefault(key, None)
+            if layout.may_hold(row_key):  # else no row has such a key: an inner join on the NULL hides it
+                records.setdefault(key, None)
         else:
             put: Any = record_of(message, indexes)
             records[key] = orjson.dumps(dict(zip(names, put.values, strict=True)))

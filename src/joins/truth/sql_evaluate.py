@@ -118,6 +118,8 @@ def canonical(value: Any) -> Canonical:
             return value.isoformat() + "Z"
         case bytes():
             return base64.b64encode(value).decode()
+        case list():
+            return [canonical(member) for member in value]  # type: ignore[misc]  # a list has no NULL and no list in it
         case None | bool() | int() | float() | str():
             return value
     raise TypeError(f"no canonical form for {type(value).__name__}")

@@ -1,0 +1,196 @@
+"""A query that no tree can say, since a join meets many rows on both sides → one over the pairs of that join.
+
+The joins in front of it are a query of their own, the table that is met another; what is joined behind it is joined to
+the pairs. So `a JOIN b ON b.k = a.k LEFT JOIN c ON c.id = b.c_id` is pairs of a and b, each of which looks up c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from cdc.topology.topology import Topology
+from joins.query.bound import BoundPair, BoundTree
+from joins.query.finish import text_of_expression
+from joins.query.flatten import Condition, Flat, FlatItem, FlatJoin
+from joins.query.rows import Rows, RowsColumn
+from joins.query.sql import Place, Relation, refuse
+from joins.query.tree import Meeting, build_trees, meetings, why_no_tree
+
+Bind = Callable[[Flat, Place], BoundTree]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Where a query is cut: the joins in front, the one of many to many, and those behind."""
+
+    front: list[FlatJoin]
+    join: FlatJoin
+    behind: list[FlatJoin]
+
+
+def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
+    """The same query over the pairs of its first join that is no lookup; TopologyError where it is none either."""
+    cut = _cut(topology, flat)
+    left = frozenset([flat.first, *(join.alias for join in cut.front)])
+    met = meetings(topology, flat, cut.join.alias, left)
+    if not met:
+        why_no_tree(topology, flat)
+    rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
+    to_right = _asked_of_the_right(topology, cut.join, rest)
+    to_left: list[Condition] = []
+    where = [one for one in flat.where if not any(one is meeting.condition for meeting in met)]
+    if cut.join.inner:
+        where += rest
+    if not any(join.full for join in (cut.join, *cut.behind)):
+        to_left = [one for one in where if _aliases(one.expression) <= left and _aliases(one.expression)]
+        if cut.join.inner:
+            to_right += [one for one in where if _aliases(one.expression) == {cut.join.alias}]
+        where = [one for one in where if not any(one is other for other in (*to_left, *to_right))]
+    wanted = _columns(flat, cut)
+    sides = (
+        _side(flat, flat.first, cut.front, to_left, wanted, bind, place),
+        _side(flat, cut.join.alias, [], to_right, wanted, bind, place),
+    )
+    pair = _pair(sides, met, cut.join)
+    alias = f"_pair{len(flat.readings)}"
+    return _over(flat, alias, pair, cut, where, left | {cut.join.alias}, place)
+
+
+def _cut(topology: Topology, flat: Flat) -> _Cut:
+    """At the first join that is none to one, or a FULL one."""
+    for i, join in enumerate(flat.joins):
+        front = _part(flat, flat.first, flat.joins[: i + 1])
+        if join.full or not build_trees(topology, front):
+            return _Cut(flat.joins[:i], join, flat.joins[i + 1 :])
+    why_no_tree(topology, flat)
+
+
+def _part(flat: Flat, first: str, joins: list[FlatJoin]) -> Flat:
+    """The query of some of the tables, with the conditions of WHERE on them alone."""
+    names = {first, *(join.alias for join in joins)}
+    return Flat(
+        relations={name: flat.relations[name] for name in names},
+        shapes={name: flat.shapes[name] for name in names},
+        readings={name: flat.readings[name] for name in names if name in flat.readings},
+        first=first,
+        joins=joins,
+        where=[one for one in flat.where if _aliases(one.expression) <= names],
+    )
+
+
+def _asked_of_the_right(topology: Topology, join: FlatJoin, rest: list[Condition]) -> list[Condition]:
+    """What an outer join asks beyond its equalities: of its table alone, before the rows meet."""
+    if join.inner:
+        return []
+    for condition in rest:
+        if join.full or _aliases(condition.expression) != {join.alias}:
+            text = text_of_expression(condition.expression)
+            kind = "FULL" if join.full else "LEFT"
+            what = f"ON {text} in a {kind} JOIN of many to many is not supported yet"
+            refuse(topology, condition.place, what, "equalities, or (SELECT … WHERE …) in the table's place")
+    return rest
+
+
+def _aliases(node: exp.Expr) -> set[str]:
+    return {column.table for column in node.find_all(exp.Column)}
+
+
+def _columns(flat: Flat, cut: _Cut) -> dict[str, set[str]]:
+    """The columns that the query uses, of each of its tables, and their keys."""
+    used = {alias: set(shape.primary_key) for alias, shape in flat.shapes.items()}
+    conditions = [*flat.where, *(one for join in (*cut.front, cut.join, *cut.behind) for one in join.on)]
+    for node in (*(item.expression for item in flat.items), *(one.expression for one in conditions)):
+        for column in node.find_all(exp.Column):
+            used[column.table].add(column.name)
+    return used
+
+
+def _side(
+    flat: Flat,
+    first: str,
+    joins: list[FlatJoin],
+    where: Iterable[Condition],
+    wanted: dict[str, set[str]],
+    bind: Bind,
+    place: Place,
+) -> BoundTree:
+    """One side of the pairs: a query of the used columns of its tables."""
+    side = _part(flat, first, joins)
+    side.where = list(where)
+    side.items = [
+        FlatItem(name=f"{alias}.{name}", expression=_column(alias, name), place=place)
+        for alias in side.relations
+        for name in side.shapes[alias].places()
+        if name in wanted[alias]
+    ]
+    return bind(side, place)
+
+
+def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin) -> BoundPair:
+    left, right = sides
+    left_stays, right_stays = not join.inner, join.full
+    columns = [_may_lack(column, right_stays) for column in left.rows.columns]
+    columns += [_may_lack(column, left_stays) for column in right.rows.columns]
+    rows = Rows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
+    keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
+    return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
+
+
+def _may_lack(column: RowsColumn, lacking: bool) -> RowsColumn:
+    return RowsColumn(
+        name=column.name,
+        type=column.type,
+        nullable=column.nullable or lacking,
+        origin=column.origin,
+        members=column.members,
+    )
+
+
+def _over(
+    flat: Flat, alias: str, pair: BoundPair, cut: _Cut, where: list[Condition], inside: frozenset[str], place: Place
+) -> Flat:
+    """The query with the pairs in the place of the tables that are in them."""
+
+    def moved(node: exp.Expr) -> exp.Expr:
+        copy = exp.Paren(this=node.copy())
+        for column in list(copy.find_all(exp.Column)):
+            if column.table in inside:
+                column.replace(_column(alias, f"{column.table}.{column.name}"))
+        inner: exp.Expr = copy.this
+        return inner
+
+    def asked(condition: Condition) -> Condition:
+        text = condition.text or text_of_expression(condition.expression)
+        return Condition(expression=moved(condition.expression), place=condition.place, text=text)
+
+    outside = [name for name in flat.relations if name not in inside]
+    return Flat(
+        relations={
+            alias: Relation(alias=alias, table_id=None, view=None, place=place),
+            **{name: flat.relations[name] for name in outside},
+        },
+        shapes={alias: pair.rows, **{name: flat.shapes[name] for name in outside}},
+        readings={alias: pair, **{name: flat.readings[name] for name in outside if name in flat.readings}},
+        first=alias,
+        joins=[
+            FlatJoin(alias=join.alias, inner=join.inner, on=tuple(map(asked, join.on)), full=join.full)
+            for join in cut.behind
+        ],
+        where=list(map(asked, where)),
+        items=[
+            FlatItem(
+                name=item.name,
+                expression=moved(item.expression),
+                place=item.place,
+                text=item.text or text_of_expression(item.expression),
+            )
+            for item in flat.items
+        ],
+    )
+
+
+def _column(alias: str, name: str) -> exp.Expr:
+    return exp.column(name, table=alias, quoted=True)
