@@ -28,7 +28,17 @@ from joins.steps.aggregate import aggregated_in, opened
 from joins.steps.contributions import combined
 from joins.steps.differ import Difference
 from joins.steps.exact import double_text
-from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT, Message, text_of, values_of_text
+from joins.steps.records import (
+    DIM_GONE,
+    DIM_PUT,
+    REFUSED,
+    ROW_GONE,
+    ROW_PUT,
+    Message,
+    text_of,
+    values_of_text,
+    with_part,
+)
 
 PAGE = 200
 DECIMAL = LogicalType(kind="decimal", precision=6, scale=2)
@@ -190,7 +200,7 @@ class Kept(dict[bytes, bytes]):
 
 
 def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
-    return None if rows is None else text_of([7, *rows])
+    return None if rows is None else with_part(b"7", text_of(rows))
 
 
 def tell(
@@ -308,7 +318,7 @@ class Counted(Kept):
 
 def _differences(numbers: Sequence[int], before: bool) -> Iterator[Difference]:
     for number in numbers:
-        text = text_of([7, number])
+        text = contributed([number])
         yield Difference(text, None, 0) if before else Difference(None, text, 0)
 
 
