@@ -18,7 +18,7 @@ from joins.truth.oracle import Rows
 from joins.truth.sql_evaluate import canonical
 from joins.truth.sql_oracle import Answer
 from tests.joins.groupplans import group_plans
-from tests.joins.joincase import _Run
+from tests.joins.joincase import Run
 from tests.joins.quick import QuickOracle, database
 
 SEEDS = 40
@@ -65,6 +65,6 @@ def test_groups_are_their_select(name: str) -> None:
     for seed in range(SEEDS):
         case = group_plans()[name].case(seed)
         try:
-            _Run(case, prepared(name), random.Random(seed)).run()
+            Run(case, prepared(name), random.Random(seed)).run()
         except (AssertionError, RuntimeError) as error:
             raise AssertionError(f"seed {seed}\n{case.text()}\n{error}") from error
