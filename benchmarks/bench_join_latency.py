@@ -48,7 +48,7 @@ from cdc.words.schema import Column, TableId, TableSchema
 from console.commands.cli_apply import provision
 from console.probes.proc_steal import Stolen
 from console.provision.hbase_admin import HBaseAdmin
-from joins.query.compiler import compile_plan
+from joins.select.compiler import compile_plan
 
 ROOT = Path(__file__).parent.parent
 CUSTOMERS, PRODUCTS, ORDERS = 5_000, 1_000, 50_000

@@ -24,8 +24,8 @@ from cdc.words.schema import Column, TableId, TableSchema
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
-from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
 
 _TYPES = {"string": "varchar(200)", "bigint": "bigint"}
 

@@ -17,8 +17,8 @@ from joins.engine.held import Held, described, keys_of
 from joins.process.file_state import checkpoint_folder, forget_state
 from joins.process.proc_tables import TableJoins, join_table
 from joins.process.spark_application import Application
-from joins.query.compiler import compile_plan
-from joins.query.parser import tables_of
+from joins.select.compiler import compile_plan
+from joins.select.parser import tables_of
 from joins.stores.kafka_log import settle_letters
 from joins.stores.kafka_schemas import read_schemas
 

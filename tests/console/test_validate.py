@@ -18,7 +18,7 @@ from cdc.topology.reader import read_topology
 from cdc.words.errors import TopologyError
 from console.cli import app
 from console.doctor.validate import validate
-from joins.query.parser import tables_of
+from joins.select.parser import tables_of
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests" / "cases" / "topologies").glob("*.case"))

@@ -29,8 +29,8 @@ from cdc.words.event import ChangeEvent, Op, SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 from console.commands.cli_apply import provision
-from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
 from joins.stores.hbase_table import HBaseConnection
 from joins.stores.proc_patience import patiently
 from joins.truth.oracle import tables_after

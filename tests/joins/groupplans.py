@@ -195,7 +195,7 @@ def part(plan: Plan, number: int, target: int, group: Grouping | None = None) ->
 
 def together(plan: Plan, fragments: Sequence[Fragment], *others: Plan) -> Plan:
     """A plan of these fragments, over the sources of the plans that they were made of."""
-    last = fragments[-1].root
+    last = fragments[-1].tree
     names = tuple(f"{last.alias}_{last.columns[i]}" for i in last.id_columns)
     sources: dict[str, PlanSource] = {}
     for one in (source for of in (plan, *others) for source in of.sources):
@@ -224,7 +224,7 @@ def over(
 ) -> GroupPlan:
     """One grouping over a SELECT."""
     plan = below(name, query)
-    numbers = count(len(list(plan.last.root.walk())) - 1)
+    numbers = count(len(list(plan.last.tree.walk())) - 1)
     group = grouping(plan, keys, wanted, numbers, always)
     last = result(derived("g", group, (0,)), 1, iter(range(STAR, SINK)), having)
     made = together(plan, [part(plan, 0, SINK, group), last])
@@ -339,7 +339,7 @@ def _joined_back() -> GroupPlan:
     numbers, stars = count(1), iter(range(STAR, SINK))
     wanted = [Wanted(function="count_rows"), Wanted(function="sum", of=("n",))]
     group = grouping(orders, ["customer_id"], wanted, numbers)
-    root = customers.last.root
+    root = customers.last.tree
     hop = Hop(number=0, columns=root.id_columns, inner=False, child=derived("g", group, (0,)), offset=len(root.columns))
     last = result(replace(root, hops=(hop,)), 1, stars)
     made = together(orders, [part(orders, 0, 0, group), last], customers)
@@ -359,10 +359,10 @@ def _root() -> GroupPlan:
     wanted = [Wanted(function="count_rows"), Wanted(function="min", of=("n",), type=INT32)]
     group = grouping(orders, ["kind", "customer_id"], wanted, numbers)
     differ = next(numbers)
-    root, near = derived("g", group, (0,), differ), customers.last.root
+    root, near = derived("g", group, (0,), differ), customers.last.tree
     hops = (
         Hop(number=0, columns=(1,), inner=True, child=near, offset=root.width),
-        Hop(number=1, columns=(3,), inner=False, child=regions.last.root, offset=root.width + near.width),
+        Hop(number=1, columns=(3,), inner=False, child=regions.last.tree, offset=root.width + near.width),
     )
     last = result(replace(root, hops=hops), 1, stars)
     made = together(orders, [part(orders, 0, differ, group), last], customers, regions)

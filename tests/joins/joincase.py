@@ -23,8 +23,8 @@ from cdc.words.event import ChangeEvent, Op, SourceInfo
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import Canonical
-from joins.query.compiler import compile_plan
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
 from joins.steps.records import Message
 from joins.truth.oracle import Rows, tables_after
 from joins.truth.simulation import Logged, Simulation

@@ -246,7 +246,7 @@ def _height(node: Node) -> int:
 @pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
 def test_rows_pass_levels_that_are_not_theirs(spark: SparkSession, engine: str, tmp_path: Path) -> None:
     """Branches whose heights differ by two: random joins of five tables and more."""
-    seeds = (seed for seed in range(10**6) if passes_a_level(random_case(seed).plan().last.root))
+    seeds = (seed for seed in range(10**6) if passes_a_level(random_case(seed).plan().last.tree))
     compare(spark, engine, seeds, 2, tmp_path)
 
 

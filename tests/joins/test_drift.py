@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
-from joins.query.compiler import compile_plan
 from joins.query.drift import default_of, drifts, remembering
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
 from tests.joins.joincase import Case
 
 TABLE = TableId(source="shop", database="shop", table="t")

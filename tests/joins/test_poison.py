@@ -144,7 +144,7 @@ def poisoned(chance: random.Random) -> Iterator[bytes]:
 def specified(plan: Plan, records: list[tuple[bytes | None, bytes]]) -> list[set[Any]]:
     """What `joins.steps.route` says of each record; behind them what it tells `latest`, which asks for no offset."""
     reader = LogReader(plan, {}, {plan.topics[0]: {0: len(records) // 2}})
-    router, told = Router(plan, lambda _, __, rows: [True] * len(rows)), [set[Any]() for _ in (*records, 0)]
+    router, told = Router(plan.last, lambda _, __, rows: [True] * len(rows)), [set[Any]() for _ in (*records, 0)]
     for offset, (key, value) in enumerate(records):
         found = reader.read(plan.topics[0], 0, offset, key, value)
         if isinstance(found, RefusedRecord):

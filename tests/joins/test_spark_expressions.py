@@ -78,7 +78,7 @@ def case(columns: str, where: str = "") -> Case:
 
 def messages(spark: SparkSession, case: Case) -> DataFrame:
     """The rows as whole rows on their way to the sink, with what else arrives there."""
-    used = [list(COLUMNS).index(name) for name in case.plan().last.root.columns]
+    used = [list(COLUMNS).index(name) for name in case.plan().last.tree.columns]
     made: list[tuple[Any, ...]] = [
         (b"\xff" + text_of([row[0]]), ROW_PUT, 1, payload([row[i] for i in used], 5)) for row in ROWS
     ]
@@ -105,7 +105,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
         for row in finish(messages(spark, asked), plan.last, "table wide").collect()
         if row.op == ROW_PUT
     }
-    types = [column.type for column in asked.schemas()[plan.last.root.captured.table_id].columns]
+    types = [column.type for column in asked.schemas()[plan.last.tree.captured.table_id].columns]
     typed = [[as_spark_takes_it(type_, value) for type_, value in zip(types, row, strict=True)] for row in ROWS]
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in zip(COLUMNS, types, strict=True))
     spark.createDataFrame([tuple(row) for row in typed], schema).cache().createOrReplaceTempView("t")
@@ -185,7 +185,7 @@ def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
 def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:
     """`predicate` is for routing: NULL is false."""
     plan = case("", "WHERE d > 1.00 AND s LIKE 'a%'").plan()
-    node = plan.last.root
+    node = plan.last.tree
     assert node.filter is not None
     used = [list(COLUMNS).index(name) for name in node.columns]
     images = [([None if row[i] is None else str(row[i]) for i in used],) for row in ROWS]

@@ -12,9 +12,10 @@ from cdc.words.errors import TopologyError
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 from joins.kernel.program import program_of
-from joins.query.compiler import compile_plan
-from joins.query.parser import check_query, parse_query, tables_of
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
+from joins.select.parser import check_query, parse_query, tables_of
+from joins.select.sql import Select
 from joins.steps.records import Values
 from joins.truth.sql_evaluate import Evaluator
 
@@ -70,6 +71,7 @@ def test_shape_is_understood() -> None:
         "LEFT OUTER JOIN crm.crm.customers AS c ON (o.customer_id = c.id)"
     )
     select = parse_query(made, made.tables["wide"])
+    assert isinstance(select, Select)
     assert tables_of(made, made.tables["wide"]) == {ORDERS, CUSTOMERS}
     assert [(join.relation.alias, join.inner, join.place.line) for join in select.joins] == [("c", False, 2)]
     assert check_query(made, made.tables["wide"]) == ["id", "customer"]
@@ -313,7 +315,7 @@ def test_root_is_the_table_whose_rows_they_are() -> None:
     ):
         assert compiled(query).fingerprint() == plain.fingerprint()
     one_to_one = compiled(f"SELECT c.id, o.code {FROM} JOIN crm.customers c ON c.id = o.id")
-    assert one_to_one.last.root.alias == "o"
+    assert one_to_one.last.tree.alias == "o"
 
 
 def test_inner_join_below_a_left_one_makes_it_inner() -> None:
@@ -430,7 +432,7 @@ def shifts(column: str) -> Plan:
 def test_times_compare_as_durations(text: str, rows: dict[str | None, Canonical]) -> None:
     """TIME is a duration: '99:00:00' is less than '100:00:00', whatever its text; negative ones and fractions too."""
     plan, evaluator = shifts(text), Evaluator()
-    columns = plan.last.root.columns
+    columns = plan.last.tree.columns
     values: list[Values] = [[{"id": 1, "t": time, "u": "100:00:00"}[name] for name in columns] for time in rows]
     found = [row[-1] for row, _ in evaluator.finish(plan.last.finish, values)]
     evaluator.close()

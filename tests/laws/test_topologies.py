@@ -35,11 +35,11 @@ from indexer.index.mapping import Field, Mapper
 from indexer.run import choose_index
 from ingest.log.kafka_topics import source_topics
 from ingest.poll.ddl import dialect_of, remedy
-from joins.query.compiler import compile_plan
 from joins.query.describe import json_of_plan, text_of_plan
 from joins.query.drawing import svg_of_plan
-from joins.query.parser import tables_of
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
+from joins.select.parser import tables_of
 from tests.console.test_apply import Servers
 from tests.laws.topologies import topologies
 

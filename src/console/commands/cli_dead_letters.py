@@ -146,7 +146,7 @@ def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fa
 
 def joined_from(topology: Topology) -> dict[str, frozenset[str]]:
     """The captured tables that each joined table reads."""
-    from joins.query.parser import tables_of
+    from joins.select.parser import tables_of
 
     return {name: frozenset(map(str, tables_of(topology, table))) for name, table in topology.tables.items()}
 

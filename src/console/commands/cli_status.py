@@ -175,6 +175,6 @@ def _captured(topology: Topology) -> dict[str, CapturedPosition] | None:
 
 
 def _sources(topology: Topology, index: Index) -> frozenset[str]:
-    from joins.query.parser import tables_of
+    from joins.select.parser import tables_of
 
     return frozenset(table.source for table in tables_of(topology, topology.tables[index.table]))

@@ -65,7 +65,7 @@ def _asked(topology: Topology) -> tuple[Mapping[TableId, TableSchema], list[str]
     UsageError for a table that capture would refuse.
     """
     from cdc.words.errors import UsageError
-    from joins.query.parser import tables_of
+    from joins.select.parser import tables_of
 
     read = {name: tables_of(topology, table) for name, table in topology.tables.items()}
     asked = ask_servers(topology, frozenset[TableId]().union(*read.values()))

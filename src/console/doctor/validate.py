@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from cdc.topology.topology import Topology
 from cdc.words.schema import TableId, TableSchema
-from joins.query.compiler import compile_plan
 from joins.query.loose_keys import loose_keys
-from joins.query.parser import check_query, tables_of
+from joins.select.compiler import compile_plan
+from joins.select.parser import check_query, tables_of
 
 
 def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None = None) -> dict[str, list[str] | None]:

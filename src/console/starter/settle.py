@@ -13,8 +13,8 @@ from console.doctor.validate import judged, validate
 from console.starter.draft import Draft, DraftFields, DraftTable
 from console.starter.fields import fields_of
 from console.starter.write import topology_text
-from joins.query.compiler import compile_plan
 from joins.query.loose_keys import loose_keys
+from joins.select.compiler import compile_plan
 
 
 def settled(draft: Draft, file: str) -> tuple[Draft, str]:

@@ -23,7 +23,7 @@ from joins.engine.proc_jvm import empty_folder, prepare_environment
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_session import SPARK, class_archive, close_session, open_session
 from joins.kernel.program import program_of
-from joins.query.compiler import compile_plan
+from joins.select.compiler import compile_plan
 
 _TOPOLOGY = """
 name: archive

@@ -85,7 +85,7 @@ class _Log:
 
 
 def _part(fragment: Fragment, table: str, log: _Log) -> Part:
-    highest = max(1, _height(fragment.root))
+    highest = max(1, _height(fragment.tree))
     steps: tuple[str, ...] = GROUPED if fragment.group else ()
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
@@ -109,7 +109,7 @@ def _walk(node: Node, above: tuple[Node, Hop] | None) -> Iterator[tuple[Node, tu
 def _level(height: int, fragment: Fragment, log: _Log) -> Level:
     made = _Made()
     numbers = {step.of: step.number & ~STAR for step in fragment.steps if isinstance(step, Assemble)}
-    for node, above in _walk(fragment.root, None):
+    for node, above in _walk(fragment.tree, None):
         target = fragment.outlet if above is None else above[1].number
         at = _height(node) or (1 if above is None else _height(above[0]))
         if at != height:

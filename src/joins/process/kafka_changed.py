@@ -7,8 +7,8 @@ import time
 from cdc.topology.topology import Topology
 from joins.engine.file_checkpoint import stored_record
 from joins.process.file_state import checkpoint_folder
-from joins.query.compiler import compile_plan
-from joins.query.parser import tables_of
+from joins.select.compiler import compile_plan
+from joins.select.parser import tables_of
 from joins.stores.kafka_schemas import read_schemas
 
 _PATIENCE = 5.0

@@ -16,7 +16,7 @@ from cdc.words.errors import Fatal, TailorbirdError, UsageError
 from joins.engine.http_metrics import JoinMetrics
 from joins.process.spark_application import Application
 from joins.process.spark_join import TableJoin
-from joins.query.parser import parse_query
+from joins.select.parser import parse_query
 
 _LOOK_EVERY = 0.2
 

@@ -24,10 +24,10 @@ from joins.kernel.program import Settled
 from joins.process.file_state import checkpoint_folder
 from joins.process.spark_application import Application
 from joins.process.targets import target_of
-from joins.query.compiler import compile_plan
 from joins.query.drift import drifts
-from joins.query.parser import tables_of
 from joins.query.plan import Plan
+from joins.select.compiler import compile_plan
+from joins.select.parser import tables_of
 from joins.steps.cuts import merged
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch

@@ -1,1 +1,1 @@
-"""SELECT → plan: read, flattened, typed, refused where it cannot be kept right."""
+"""The plan of a query: what is kept, in which steps, and the expressions over its values."""

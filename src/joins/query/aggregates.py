@@ -59,7 +59,7 @@ def check_call(call: exp.Expr) -> None:
 
 
 def arguments_of(call: exp.Expr) -> list[exp.Expr]:
-    """What a group must know of its rows, as the rows' expressions, in the order that `Asked.add` expects."""
+    """What a group must know of its rows, as the rows' expressions, in the order that `Keeping.add` expects."""
     condition = call.expression.this if isinstance(call, exp.Filter) else None
     function = call.this if isinstance(call, exp.Filter) else call
     found = _arguments(function)
@@ -98,7 +98,7 @@ def _if(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 @dataclass(slots=True)
-class Asked:
+class Keeping:
     """What the functions of one query ask of a group: each total and each bag once, and a result per function."""
 
     totals: list[Total] = field(default_factory=list)

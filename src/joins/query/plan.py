@@ -282,6 +282,12 @@ class Fragment:
     tag: str | None = None
 
     @property
+    def tree(self) -> Node:
+        """The tree's root; AssertionError of pairs."""
+        assert isinstance(self.root, Node)
+        return self.root
+
+    @property
     def outlet(self) -> int:
         """Where the tree's whole rows go."""
         return self.target if self.group is None else self.group.differ
@@ -311,7 +317,7 @@ class Plan:
         return self._folds(self.last)
 
     def _folds(self, fragment: Fragment) -> bool:
-        if fragment.steps or fragment.group is not None:
+        if fragment.steps or fragment.group is not None or isinstance(fragment.root, Pair):
             return True
         source = fragment.root.source
         return isinstance(source, Derived) and all(self._folds(self.fragments[number]) for number in source.fragments)

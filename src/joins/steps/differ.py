@@ -60,10 +60,10 @@ def whole(payload: bytes) -> bytes:
 
 def differs_of(fragment: Fragment) -> dict[int, tuple[Node, int]]:
     """The differs in front of a fragment's nodes: by number the node, and where its rows go."""
-    hops = [(hop.child, hop.number) for node in fragment.root.walk() for hop in node.hops]
+    hops = [(hop.child, hop.number) for node in fragment.tree.walk() for hop in node.hops]
     return {
         node.source.differ: (node, target)
-        for node, target in [(fragment.root, fragment.outlet), *hops]
+        for node, target in [(fragment.tree, fragment.outlet), *hops]
         if isinstance(node.source, Derived) and node.source.differ is not None
     }
 

@@ -152,7 +152,7 @@ class Router:
         self._targets: list[int] = []
         self._columns: list[list[int]] = []
         self._of: dict[str, list[int]] = {}
-        self._place(fragment.root, fragment.outlet)
+        self._place(fragment.tree, fragment.outlet)
 
     def _place(self, node: Node, target: int) -> None:
         if isinstance(node.source, PlanSource):

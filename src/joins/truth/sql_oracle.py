@@ -13,6 +13,7 @@ from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import Canonical
 from joins.truth.oracle import Rows
+from joins.truth.sql_aggregates import MACROS, rewritten
 from joins.truth.sql_evaluate import canonical, duckdb_type, native
 
 Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
@@ -35,6 +36,7 @@ class Oracle:
         self._texts: dict[str, str] = {}
         # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column
         self._database.execute("SET disabled_optimizers = 'common_subplan'")
+        self._database.execute(MACROS)
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
         for table, name in self._names.items():
             self._create(name, schemas[table])
@@ -46,7 +48,7 @@ class Oracle:
     def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
         """Row key → columns of the result; ValueError if the row key is none."""
         if table.name not in self._texts:
-            self._texts[table.name] = self._query(table).sql("duckdb")
+            self._texts[table.name] = rewritten(self._query(table), self._types_of).sql("duckdb")
         cursor = self._asked(self._texts[table.name], tables)
         names = [column[0] for column in cursor.description or []]
         answer: Answer = {}
@@ -70,10 +72,23 @@ class Oracle:
 
     def _insert(self, name: str, schema: TableSchema, rows: Iterable[Mapping[str, Canonical]]) -> None:
         """Through Arrow: row by row a million of them would take half an hour. DuckDB casts as it inserts."""
-        columns = [pa.array([native(c.type, row[c.name]) for row in rows]) for c in schema.columns]
+        types = [pa.uint64() if column.type.kind == "uint64" else None for column in schema.columns]  # else a long
+        columns = [
+            pa.array([native(c.type, row[c.name]) for row in rows], type_)
+            for c, type_ in zip(schema.columns, types, strict=True)
+        ]
         self._database.register("rows", pa.table(columns, names=[c.name for c in schema.columns]))
         self._database.execute(f"INSERT INTO {name} SELECT * FROM rows")
         self._database.unregister("rows")
+
+    def _types_of(self, select: exp.Select, expressions: list[exp.Expr]) -> list[str]:
+        """DuckDB's types of expressions of a SELECT."""
+        named = [exp.alias_(node.copy(), f"c{i}") for i, node in enumerate(expressions)]
+        asked = select.copy()
+        for key, value in (("distinct", None), ("having", None), ("expressions", named)):
+            asked.set(key, value)
+        cursor = self._asked(asked.sql("duckdb"), {table: {} for table in self._schemas})
+        return [str(column[1]) for column in cursor.description or []]
 
     def _query(self, table: Table) -> exp.Expr:
         query = sqlglot.parse_one(table.query, read="spark")

@@ -35,12 +35,12 @@ def explain_plan(
     Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
     """
     from cdc.process.file_topology import load_topology
-    from joins.query.compiler import compile_plan
     from joins.query.describe import json_of_plan, text_of_plan
     from joins.query.drawing import svg_of_plan
     from joins.query.drift import drifts
     from joins.query.loose_keys import loose_keys
-    from joins.query.parser import check_query, tables_of
+    from joins.select.compiler import compile_plan
+    from joins.select.parser import check_query, tables_of
 
     topology = load_topology(file)
     if table is not None and table not in topology.tables:

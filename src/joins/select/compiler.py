@@ -6,23 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import NoReturn
 
+import orjson
 from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
 from cdc.words import naming
 from cdc.words.schema import TableId, TableSchema
-from joins.query.bind import Binder
-from joins.query.bound import Bound, BoundGroup, BoundPair, BoundTree, BoundUnion
 from joins.query.drift import default_of
-from joins.query.flatten import FlatItem
-from joins.query.fragment import TreeCompiler
 from joins.query.group import Grouping
-from joins.query.parser import parse_query
 from joins.query.plan import SINK, STAR, Derived, Finish, Fragment, Node, Output, Pair, Plan, PlanSource, Sink, steps_of
-from joins.query.rowkey import RowKey
-from joins.query.settled import settled
-from joins.query.sql import Place, refuse
-from joins.steps.records import text_of
+from joins.select.bind import Binder
+from joins.select.bound import BoundGroup, BoundPair, BoundTree, BoundUnion
+from joins.select.flat import FlatItem, Reading
+from joins.select.fragment import TreeCompiler
+from joins.select.parser import parse_query
+from joins.select.rowkey import RowKey
+from joins.select.settled import settled
+from joins.select.sql import Place, refuse
 
 _MOST_NUMBERS = 0x7F
 
@@ -30,8 +30,8 @@ _MOST_NUMBERS = 0x7F
 def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Plan:
     """The plan of a table's query; TopologyError for what the schemas show to be wrong.
 
-    `schemas` holds every table of `joins.query.parser.tables_of`. `row_key` is proved to be a key of the result
-    (`joins.query.rowkey`).
+    `schemas` holds every table of `joins.select.parser.tables_of`. `row_key` is proved to be a key of the result
+    (`joins.select.rowkey`).
     """
     bound = Binder(topology, schemas).query(parse_query(topology, table))
     return _Planner(topology, table, schemas).plan(bound)
@@ -96,7 +96,7 @@ class _Planner:
         types = []
         for name in names:
             column = schema.column(name)
-            assert column is not None  # joins.query.flatten refuses unknown columns
+            assert column is not None  # joins.select.flatten refuses unknown columns
             try:
                 types.append(column.type)
             except ValueError as error:
@@ -118,7 +118,7 @@ class _Planner:
         return next(self._numbers)
 
     def read(
-        self, bound: Bound, target: int, names: Sequence[str], wanted: Sequence[str]
+        self, bound: Reading, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Plan a query whose rows go to `target`, named by its columns `names`, or of none by what names them there.
 
@@ -130,6 +130,7 @@ class _Planner:
             return self._union(bound, target, wanted), tuple(wanted)
         if isinstance(bound, BoundPair):
             return (self._pair(bound, target, wanted),), tuple(wanted)
+        assert isinstance(bound, BoundTree)  # the last kind that there is
         return (self._sent(bound, target, names, wanted),), tuple(wanted)
 
     def _sent(
@@ -197,10 +198,10 @@ class _Planner:
             keys=tuple(output.index for output in keys),
             key_types=tuple(output.type for output in keys),
             arguments=tuple(output.index for output in finish.outputs[bound.keys :]),
-            totals=tuple(bound.asked.totals),
-            bags=tuple(bound.asked.bags),
-            results=tuple(bound.asked.results),
-            always=None if bound.always is None else text_of([bound.always[i] for i in order]).decode(),
+            totals=tuple(bound.keeping.totals),
+            bags=tuple(bound.keeping.bags),
+            results=tuple(bound.keeping.results),
+            always=None if bound.always is None else _text_of([bound.always[i] for i in order]),
         )
         fragment = Fragment(
             number=len(self.fragments),
@@ -219,7 +220,7 @@ class _Planner:
         numbers = []
         for i, branch in enumerate(bound.branches):
             theirs = branch.rows.places()
-            tag = text_of([i if bound.tags is None else bound.tags[1][i]]).decode()
+            tag = _text_of([i if bound.tags is None else bound.tags[1][i]])
             key = [theirs[places.index(name)] for name in bound.rows.primary_key[1:]]
             columns = [theirs[places.index(name)] for name in wanted]
             numbers.append(self._sent(branch, target, key, columns, tag))
@@ -273,7 +274,7 @@ class _Planner:
         )
 
 
-def _trees(bound: Bound) -> Iterator[BoundTree]:
+def _trees(bound: Reading) -> Iterator[BoundTree]:
     """Every tree of a query."""
     if isinstance(bound, BoundGroup):
         yield from _trees(bound.inner)
@@ -283,7 +284,12 @@ def _trees(bound: Bound) -> Iterator[BoundTree]:
     elif isinstance(bound, BoundPair):
         yield from _trees(bound.left)
         yield from _trees(bound.right)
-    else:
+    elif isinstance(bound, BoundTree):
         yield bound
         for reading in bound.flat.readings.values():
             yield from _trees(reading)
+
+
+def _text_of(values: Sequence[str | int | bool]) -> str:
+    """The text of a row's name, as `joins.steps.records` writes it."""
+    return orjson.dumps(values).decode()[1:-1]

@@ -13,12 +13,12 @@ from typing import NoReturn
 from sqlglot import exp
 
 from cdc.topology.topology import Topology
-from joins.query.bound import BoundTree
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
-from joins.query.flatten import Condition, FlatItem
-from joins.query.sql import Place, refuse
-from joins.query.tree import Branch
+from joins.select.bound import BoundTree
+from joins.select.flat import Condition, FlatItem
+from joins.select.sql import Place, refuse
+from joins.select.tree import Branch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:
 
     def resolve(column: exp.Column) -> Typed:
         found = shape.column(column.name)
-        assert found is not None  # joins.query.flatten refuses unknown columns
+        assert found is not None  # joins.select.flatten refuses unknown columns
         return value(column, 0, found.type)
 
     for condition in branch.residual:

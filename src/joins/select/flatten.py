@@ -9,66 +9,16 @@ conditions) it stays a relation of its own, whose rows are read as a table's are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass
+from typing import NoReturn
 
 from sqlglot import exp
 
 from cdc.topology.topology import Topology
 from cdc.words.schema import TableId, TableSchema
-from joins.query.parser import parse_query
-from joins.query.rows import Shape
-from joins.query.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse
-
-if TYPE_CHECKING:
-    from joins.query.bound import Bound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One condition over flat columns, and where it was written; `text` as in `FlatItem`."""
-
-    expression: exp.Expr
-    place: Place
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlatJoin:
-    """A table that is joined; `alias` is a key of `Flat.relations`."""
-
-    alias: str
-    inner: bool
-    on: tuple[Condition, ...]
-    full: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlatItem:
-    """One column of the result; `text` as a person wrote it, where the expression is another."""
-
-    name: str
-    expression: exp.Expr
-    place: Place
-    text: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class Flat:
-    """The query over relations by alias (`outer/inner` where what was read has taken its place), and their `shapes`.
-
-    `readings`: the relations that are queries of their own.
-    """
-
-    relations: dict[str, Relation] = field(default_factory=dict)
-    shapes: dict[str, Shape] = field(default_factory=dict)
-    readings: dict[str, Bound] = field(default_factory=dict)
-    first: str = ""
-    joins: list[FlatJoin] = field(default_factory=list)
-    where: list[Condition] = field(default_factory=list)
-    items: list[FlatItem] = field(default_factory=list)
-    group: list[Condition] = field(default_factory=list)
-    having: list[Condition] = field(default_factory=list)
+from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, Reading
+from joins.select.parser import parse_query
+from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +27,7 @@ class Reads:
 
     topology: Topology
     schemas: Mapping[TableId, TableSchema]
-    bind: Callable[[Query], Bound]
+    bind: Callable[[Query], Reading]
 
 
 def flatten(reads: Reads, select: Select, prefix: str = "") -> Flat:

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in
 from joins.query.expressions import refuse
-from joins.query.sql import conjuncts
+from joins.select.sql import conjuncts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from cdc.topology.topology import Topology
-from joins.query.bound import BoundPair, BoundTree
 from joins.query.finish import text_of_expression
-from joins.query.flatten import Condition, Flat, FlatItem, FlatJoin
-from joins.query.rows import Rows, RowsColumn
-from joins.query.sql import Place, Relation, refuse
-from joins.query.tree import Meeting, build_trees, meetings, why_no_tree
+from joins.select.bound import BoundPair, BoundTree
+from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
+from joins.select.rows import Rows, RowsColumn
+from joins.select.sql import Place, Relation, refuse
+from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
 Bind = Callable[[Flat, Place], BoundTree]
 

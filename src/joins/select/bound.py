@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from joins.query.aggregates import Asked
-from joins.query.flatten import Flat
-from joins.query.rows import Rows
-from joins.query.sql import Place
-from joins.query.tree import Tree
+from joins.query.aggregates import Keeping
+from joins.select.flat import Flat
+from joins.select.rows import Rows
+from joins.select.sql import Place
+from joins.select.tree import Tree
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class BoundGroup:
 
     inner: BoundTree
     keys: int
-    asked: Asked
+    keeping: Keeping
     rows: Rows
     named: Mapping[str, str]
     always: tuple[str | int | bool, ...] | None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cdc.topology.topology import Table
-from joins.query.bound import BoundTree
-from joins.query.flatten import FlatItem
-from joins.query.rows import RowsColumn
-from joins.query.tree import Tree
+from joins.select.bound import BoundTree
+from joins.select.flat import FlatItem
+from joins.select.rows import RowsColumn
+from joins.select.tree import Tree
 
 
 class RowKey:
@@ -50,7 +50,7 @@ class RowKey:
 
     def _type(self, alias: str, name: str) -> object:
         column = self.shapes[alias].column(name)
-        assert column is not None  # joins.query.flatten refuses unknown columns
+        assert column is not None  # joins.select.flatten refuses unknown columns
         return column.type
 
     def fault(self) -> tuple[str, str] | None:

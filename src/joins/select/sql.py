@@ -1,4 +1,4 @@
-"""A topology's SELECT → its shape: tables, joins, conditions, groups, columns (`joins.query.parser` reads it).
+"""A topology's SELECT → its shape: tables, joins, conditions, groups, columns (`joins.select.parser` reads it).
 
     SELECT c.country, count(*) AS orders, sum(o.amount) AS revenue
     FROM shop.orders o
@@ -8,7 +8,7 @@
     HAVING count(*) > 10
 
 A table of the topology may be read like a source's (`FROM orders_wide w`), as may a query in parentheses. What needs
-the tables' columns (primary keys, types, `p.*`) is checked in `joins.query.compiler`, once the schemas are known.
+the tables' columns (primary keys, types, `p.*`) is checked in `joins.select.compiler`, once the schemas are known.
 """
 
 from __future__ import annotations

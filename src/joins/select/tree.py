@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from cdc.topology.topology import Topology
 from cdc.words.types import LogicalType
-from joins.query.flatten import Condition, Flat, FlatJoin
-from joins.query.sql import Place, refuse
+from joins.select.flat import Condition, Flat, FlatJoin
+from joins.select.sql import Place, refuse
 
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
 _INEXACT = {"float32", "float64", "json"}
@@ -198,7 +198,7 @@ class _Builder:
 
     def _type(self, alias: str, column: str) -> LogicalType:
         found = self.shapes[alias].column(column)
-        assert found is not None  # joins.query.flatten refuses unknown columns
+        assert found is not None  # joins.select.flatten refuses unknown columns
         return found.type
 
     def explain(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The text of a query → its shape (`joins.query.sql`); all else is refused where it stands, with the nearest form."""
+"""The text of a query → its shape (`joins.select.sql`); all else is refused where it stands, with the nearest form."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cdc.words.schema import TableId
 from joins.query.aggregates import aggregates_in
 from joins.query.expressions import Unsupported
 from joins.query.functions import check_shape
-from joins.query.semijoin import Semijoin, semijoin_of
-from joins.query.sql import (
+from joins.select.semijoin import Semijoin, semijoin_of
+from joins.select.sql import (
     FORM,
     Item,
     Join,
@@ -30,7 +30,7 @@ from joins.query.sql import (
     refuse,
     selects_of,
 )
-from joins.query.tokens import check_tokens
+from joins.select.tokens import check_tokens
 
 # What each clause that is not kept should become.
 _CLAUSES = {

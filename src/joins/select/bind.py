@@ -15,16 +15,17 @@ from sqlglot import exp
 from cdc.topology.topology import Topology
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import LogicalType
-from joins.query.aggregates import Asked, aggregates_in, arguments_of
-from joins.query.bound import Bound, BoundGroup, BoundTree, BoundUnion
+from joins.query.aggregates import Keeping, aggregates_in, arguments_of
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
-from joins.query.flatten import Condition, Flat, FlatItem, Reads, flatten
-from joins.query.pairing import paired
-from joins.query.rows import Rows, RowsColumn
-from joins.query.sql import Place, Query, Relation, Select, Union, refuse
-from joins.query.tree import Tree, build_trees
 from joins.query.value_types import INTEGERS, NULL
+from joins.select.bound import Bound, BoundGroup, BoundTree, BoundUnion
+from joins.select.flat import Condition, Flat, FlatItem
+from joins.select.flatten import Reads, flatten
+from joins.select.pairing import paired
+from joins.select.rows import Rows, RowsColumn
+from joins.select.sql import Place, Query, Relation, Select, Union, refuse
+from joins.select.tree import Tree, build_trees
 
 _LITERALS = (exp.Literal, exp.Boolean)
 
@@ -90,7 +91,7 @@ class Binder:
                 name=item.name, type=typed.type, nullable=True, origin=item.text or text_of_expression(node)
             )
         column = flat.shapes[node.table].column(node.name)
-        assert column is not None  # joins.query.flatten refuses unknown columns
+        assert column is not None  # joins.select.flatten refuses unknown columns
         schema = flat.shapes[node.table]
         origin = column.origin if isinstance(column, RowsColumn) else f"{_table_id(schema)}.{node.name}"
         type_ = self.type_of(flat, node)
@@ -100,7 +101,7 @@ class Binder:
     def type_of(self, flat: Flat, column: exp.Column) -> LogicalType:
         """The type of a flat column; TopologyError for one that is not kept."""
         found = flat.shapes[column.table].column(column.name)
-        assert found is not None  # joins.query.flatten refuses unknown columns
+        assert found is not None  # joins.select.flatten refuses unknown columns
         try:
             return found.type
         except ValueError as error:
@@ -151,21 +152,21 @@ class Binder:
         inner = self.tree(below, place)
         self._check_keys(inner, keys)
         named = {node.sql(): item.name for (node, _), item in zip(keys, items, strict=False)}
-        asked, columns = Asked(), list(inner.rows.columns[: len(keys)])
+        keeping, columns = Keeping(), list(inner.rows.columns[: len(keys)])
         for call, at in calls:
             if call.sql() in named:
                 continue
             numbers = [arguments[node.sql()] for node in arguments_of(call)]
             try:
-                result = asked.add(call, [(n, inner.rows.columns[len(keys) + n].type) for n in numbers])
+                result = keeping.add(call, [(n, inner.rows.columns[len(keys) + n].type) for n in numbers])
             except Unsupported as error:
                 self.refuse(at, error.what.replace("`", ""), error.expected)
-            name, counts = f"a{len(asked.results) - 1}", result.function.startswith("count")
+            name, counts = f"a{len(keeping.results) - 1}", result.function.startswith("count")
             named[call.sql()] = name
             columns.append(RowsColumn(name=name, type=result.type, nullable=not counts, origin=result.text))
         rows = Rows(columns=tuple(columns), primary_key=tuple(column.name for column in columns[: len(keys)]))
         values = tuple(_literal(node) for node, _ in keys) if always else None
-        return BoundGroup(inner=inner, keys=len(keys), asked=asked, rows=rows, named=named, always=values)
+        return BoundGroup(inner=inner, keys=len(keys), keeping=keeping, rows=rows, named=named, always=values)
 
     def _check_keys(self, inner: BoundTree, keys: list[tuple[exp.Expr, Place]]) -> None:
         for (node, place), column in zip(keys, inner.rows.columns, strict=False):

@@ -10,17 +10,17 @@ from sqlglot import exp
 from cdc.topology.topology import Topology
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import LogicalType
-from joins.query.bind import members_of
-from joins.query.bound import Bound, BoundPair, BoundTree, BoundUnion
 from joins.query.expressions import Resolve, Typed, Unsupported
 from joins.query.finish import all_of, compiled, condition_of, text_of_expression, value
-from joins.query.flatten import Condition, FlatItem
 from joins.query.plan import Derived, Expression, Finish, Hop, Node, Output, PlanSource
-from joins.query.rows import RowsColumn
-from joins.query.settled import Settled
-from joins.query.sql import Place, refuse
-from joins.query.tree import Branch
 from joins.query.value_types import NULL, spark_type
+from joins.select.bind import members_of
+from joins.select.bound import BoundPair, BoundTree, BoundUnion
+from joins.select.flat import Condition, FlatItem, Reading
+from joins.select.rows import RowsColumn
+from joins.select.settled import Settled
+from joins.select.sql import Place, refuse
+from joins.select.tree import Branch
 
 
 class Planning(Protocol):
@@ -34,7 +34,7 @@ class Planning(Protocol):
         ...
 
     def read(
-        self, bound: Bound, target: int, names: Sequence[str], wanted: Sequence[str]
+        self, bound: Reading, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Plan a query whose rows go to `target`, named by its columns `names`, or of none by what names them there.
 
@@ -116,7 +116,7 @@ class TreeCompiler:
 
     def _type(self, alias: str, name: str) -> LogicalType:
         column = self.flat.shapes[alias].column(name)
-        assert column is not None  # joins.query.flatten refuses unknown columns
+        assert column is not None  # joins.select.flatten refuses unknown columns
         return column.type
 
     def _filter(self, branch: Branch, names: tuple[str, ...]) -> Expression | None:
@@ -172,7 +172,7 @@ class TreeCompiler:
         index = self._index(exp.column(found[1], table=found[0]))
         shape = self.flat.shapes[node.table]
         read = shape.column(node.name)
-        assert read is not None  # joins.query.flatten refuses unknown columns
+        assert read is not None  # joins.select.flatten refuses unknown columns
         if isinstance(read, RowsColumn):
             origin, nullable = read.origin, key and read.nullable
         else:

@@ -1,0 +1,64 @@
+"""A query over flat relations: every column with its table, no `*` left; `joins.select.flatten` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlglot import exp
+
+from joins.select.rows import Rows, Shape
+from joins.select.sql import Place, Relation
+
+
+class Reading(Protocol):
+    """A query whose rows another one reads; which kinds there are, `joins.select.bound` says."""
+
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition over flat columns, and where it was written; `text` as in `FlatItem`."""
+
+    expression: exp.Expr
+    place: Place
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatJoin:
+    """A table that is joined; `alias` is a key of `Flat.relations`."""
+
+    alias: str
+    inner: bool
+    on: tuple[Condition, ...]
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatItem:
+    """One column of the result; `text` as a person wrote it, where the expression is another."""
+
+    name: str
+    expression: exp.Expr
+    place: Place
+    text: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Flat:
+    """The query over relations by alias (`outer/inner` where what was read has taken its place), and their `shapes`.
+
+    `readings`: the relations that are queries of their own.
+    """
+
+    relations: dict[str, Relation] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
+    first: str = ""
+    joins: list[FlatJoin] = field(default_factory=list)
+    where: list[Condition] = field(default_factory=list)
+    items: list[FlatItem] = field(default_factory=list)
+    group: list[Condition] = field(default_factory=list)
+    having: list[Condition] = field(default_factory=list)
