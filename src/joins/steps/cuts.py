@@ -2,8 +2,8 @@
 
 A change's own sequence says less than it seems to: a batch may hold change 100 of one partition and lack change 50 of
 another. A positions record names the end of every partition at once, so a batch that covers it has *at least* all
-changes up to its position (DESIGN §5). It has *exactly* those where it ends, in every partition, where the record says or
-one behind: there stands the marker by which its transaction was committed.
+changes up to its position (DESIGN §5). It has *exactly* those where it ends, in every partition, where the record says,
+or one behind that: there stands the marker by which its transaction was committed.
 """
 
 from __future__ import annotations
