@@ -74,7 +74,7 @@ def test_groups_are_their_select(name: str) -> None:
 
 def test_laws_notice_a_differ_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws bite: where what a row told last is not known, an order that changes is counted twice."""
-    history = [["put", "shop.orders", ORDER], ["quiet"], ["put", "shop.orders", CHANGED]]
+    history: list[list[Any]] = [["put", "shop.orders", ORDER], ["quiet"], ["put", "shop.orders", CHANGED]]
     case = replace(group_plans()["kinds"].case(0), history=history)
     Run(case, prepared("kinds"), random.Random(0)).run()
     monkeypatch.setattr(simulation, "differ_step", lambda _, messages, picks: differ_step(None, messages, picks))
