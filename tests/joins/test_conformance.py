@@ -22,11 +22,11 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.words.brokers import Brokers
-from joins.engine.held import described, keys_of
-from joins.engine.spark_inspect import entries
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.engine.spark_steps import dataflow
+from joins.inspection.held import described, keys_of
+from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
 from joins.query.plan import Node, Plan
 from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, values_of

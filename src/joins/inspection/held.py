@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from joins.engine.held_groups import group_parts
+from joins.inspection.groups import group_parts
 from joins.query.group import Grouping
 from joins.query.plan import KeyedJoin, Plan, Step
 from joins.steps.differ import differs_of
@@ -16,7 +16,7 @@ _APART = b"\xff"
 Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value
 
 
-class Place(NamedTuple):
+class Where(NamedTuple):
     """A step, in words, and what it groups, if it does."""
 
     step: str
@@ -41,16 +41,16 @@ class Held:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def keys_of(plan: Plan, key: str) -> dict[bytes, Place]:
+def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
     """Every k under which the state may hold something of a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
     values_of_text(key.encode())
-    found: dict[int, Place] = {}
+    found: dict[int, Where] = {}
     for fragment in plan.fragments:
-        found |= {step.number: Place(_name(step), None) for step in fragment.steps}
-        found |= {number: Place(f"rows for {node.alias}", None) for number, (node, _) in differs_of(fragment).items()}
+        found |= {step.number: Where(_name(step), None) for step in fragment.steps}
+        found |= {number: Where(f"rows for {node.alias}", None) for number, (node, _) in differs_of(fragment).items()}
         if (group := fragment.group) is not None:
-            found[group.differ] = Place(f"rows for the groups of {fragment.root.alias}", group)
-            found[group.number] = Place(f"groups of {fragment.root.alias}", group)
+            found[group.differ] = Where(f"rows for the groups of {fragment.root.alias}", group)
+            found[group.number] = Where(f"groups of {fragment.root.alias}", group)
     return {bytes([number]) + key.encode(): place for number, place in found.items() if number != SINK}
 
 
@@ -60,7 +60,7 @@ def _name(step: Step) -> str:
     return f"star of {step.of}"
 
 
-def described(entries: Iterable[Entry], keys: Mapping[bytes, Place]) -> list[Held]:
+def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Held]:
     """The entries of these keys, right sides first, then rows in the order of their ids."""
     found: list[Held] = []
     for variable, k, row, value in entries:
