@@ -15,7 +15,7 @@ from cdc.topology.topology import Topology
 from joins.query.finish import text_of_expression
 from joins.select.bound import BoundPair, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
-from joins.select.rows import Rows, RowsColumn
+from joins.select.rows import QueryRows, QueryColumn
 from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
@@ -134,13 +134,13 @@ def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin
     left_stays, right_stays = not join.inner, join.full
     columns = [_may_lack(column, right_stays) for column in left.rows.columns]
     columns += [_may_lack(column, left_stays) for column in right.rows.columns]
-    rows = Rows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
+    rows = QueryRows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
     keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
 
 
-def _may_lack(column: RowsColumn, lacking: bool) -> RowsColumn:
-    return RowsColumn(
+def _may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
+    return QueryColumn(
         name=column.name,
         type=column.type,
         nullable=column.nullable or lacking,

@@ -7,7 +7,7 @@ from sqlglot import exp
 from cdc.topology.topology import Table
 from joins.select.bound import BoundTree
 from joins.select.flat import FlatItem
-from joins.select.rows import RowsColumn
+from joins.select.rows import QueryColumn
 from joins.select.tree import Tree
 
 
@@ -93,7 +93,7 @@ class RowKey:
 
     def _no_groups_key(self, missing: tuple[str, ...]) -> tuple[str, str]:
         columns = [self.shapes[""].column(name) for name in missing]
-        shown = [column.origin for column in columns if isinstance(column, RowsColumn)]
+        shown = [column.origin for column in columns if isinstance(column, QueryColumn)]
         if shown == ["1"]:
             return "one row of all, without a key", "SELECT 'all' AS scope, … and row_key: [scope]"
         return f"no key of the groups: {', '.join(shown)} is not in it", "every column of GROUP BY in query and row_key"
