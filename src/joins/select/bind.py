@@ -23,7 +23,7 @@ from joins.select.bound import Bound, BoundGroup, BoundTree, BoundUnion
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
 from joins.select.pairing import paired
-from joins.select.rows import QueryRows, QueryColumn
+from joins.select.rows import QueryColumn, QueryRows
 from joins.select.sql import Place, Query, Relation, Select, Union, refuse
 from joins.select.tree import Tree, build_trees
 
