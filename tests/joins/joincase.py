@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -199,7 +199,7 @@ def run_case(case: Case, seed: int) -> None:
     because the driver died, and what a log that is not exactly-once repeats, reorders and leaves out.
     """
     try:
-        _Run(case, prepared(case), random.Random(seed)).run()
+        Run(case, prepared(case), random.Random(seed)).run()
     except (AssertionError, RuntimeError) as error:
         raise AssertionError(f"seed {seed}\n{case.text()}\n{error}") from error
 
@@ -232,8 +232,19 @@ def prepared(case: Case) -> Prepared:
 _PREPARED: dict[str, Prepared] = {}
 
 
-class _Run:
-    def __init__(self, case: Case, prepared: Prepared, chance: random.Random) -> None:
+class Answers(Protocol):
+    """A plan, and what its SELECT says."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def answer(self, tables: Mapping[TableId, Rows]) -> Answer: ...
+
+
+class Run:
+    """A case through the simulation, compared at each `quiet` and in the end."""
+
+    def __init__(self, case: Case, prepared: Answers, chance: random.Random) -> None:
         self.case, self.prepared, self.plan, self.chance = case, prepared, prepared.plan, chance
         self.evaluator = evaluator()
         self.now = 1_000_000
