@@ -289,7 +289,8 @@ def group_plans() -> dict[str, GroupPlan]:
         [Wanted(function="count_rows"), Wanted(function="collect_list", of=("name",), type=list_of(STRING)),
          Wanted(function="count_distinct", of=("region",))],
         "SELECT kind, count(*), coalesce(list(c.name ORDER BY c.name) FILTER (c.name IS NOT NULL), []), "
-        "count(DISTINCT r.name) FROM orders o JOIN customers c ON c.id = o.customer_id LEFT JOIN regions r ON r.id = o.n GROUP BY kind",
+        "count(DISTINCT r.name) FROM orders o JOIN customers c ON c.id = o.customer_id "
+        "LEFT JOIN regions r ON r.id = o.n GROUP BY kind",
     )  # fmt: skip
     having = over(
         "having", f"SELECT {_ROWS} FROM shop.orders o", ["kind"],

@@ -15,10 +15,11 @@ from cdc.topology.topology import Topology
 from joins.query.finish import text_of_expression
 from joins.select.bound import BoundPair, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
-from joins.select.rows import Rows, RowsColumn
+from joins.select.rows import QueryColumn, QueryRows
 from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
+PAIRS = "_pair"  # begins the name of what stands in the place of the tables that meet
 Bind = Callable[[Flat, Place], BoundTree]
 
 
@@ -54,9 +55,13 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
         _side(flat, flat.first, cut.front, to_left, wanted, bind, place),
         _side(flat, cut.join.alias, [], to_right, wanted, bind, place),
     )
+    for side, alias in zip(sides, (flat.first, cut.join.alias), strict=True):
+        if not side.rows.primary_key:
+            what = f"{alias} has no primary key, and is joined many to many"
+            refuse(topology, flat.relations[alias].place, what, "rows of a table that has one")
     pair = _pair(sides, met, cut.join)
-    alias = f"_pair{len(flat.readings)}"
-    return _over(flat, alias, pair, cut, where, left | {cut.join.alias}, place)
+    name = f"{PAIRS}{len(flat.readings)}"
+    return _over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
 
 
 def _cut(topology: Topology, flat: Flat) -> _Cut:
@@ -134,13 +139,13 @@ def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin
     left_stays, right_stays = not join.inner, join.full
     columns = [_may_lack(column, right_stays) for column in left.rows.columns]
     columns += [_may_lack(column, left_stays) for column in right.rows.columns]
-    rows = Rows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
+    rows = QueryRows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
     keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
 
 
-def _may_lack(column: RowsColumn, lacking: bool) -> RowsColumn:
-    return RowsColumn(
+def _may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
+    return QueryColumn(
         name=column.name,
         type=column.type,
         nullable=column.nullable or lacking,

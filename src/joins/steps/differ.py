@@ -7,17 +7,20 @@ and compacted beginnings change nothing that is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 from joins.query.group import Grouping
 from joins.query.plan import Derived, Fragment, Node
-from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text
+from joins.steps.exact import double_text
+from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text, with_part
 from joins.steps.route import Read, messages_of
 
 Picks = Callable[[bytes], bytes]
 
 
-class Difference(NamedTuple):
+class Retold(NamedTuple):
     """A row's text before and after a batch, None where there is no row; `ts_ms` of the change, 0 where unknown."""
 
     before: bytes | None
@@ -25,9 +28,7 @@ class Difference(NamedTuple):
     ts_ms: int
 
 
-def differ_step(
-    state: bytes | None, messages: Iterable[Message], picks: Picks
-) -> tuple[bytes | None, Difference | None]:
+def differ_step(state: bytes | None, messages: Iterable[Message], picks: Picks) -> tuple[bytes | None, Retold | None]:
     """Fold a batch of one row → its state (the text that it told last) and what changed, None where nothing did.
 
     The newest message holds; of the same version a put, and of two puts the greater, so that their order does not
@@ -38,19 +39,25 @@ def differ_step(
     after = picks(newest.p) if there else None
     if after == state:
         return state, None
-    return after, Difference(state, after, ts_of(newest.p) if there else 0)
+    return after, Retold(state, after, ts_of(newest.p) if there else 0)
 
 
 def contribution(group: Grouping) -> Picks:
-    """What a row contributes to its group: the text of the key's values and of the arguments."""
-    places = (*group.keys, *group.arguments)
+    """What a row contributes to its group: the text of the key, and that of the arguments (`with_part`)."""
+    texts = [(place, _double if type_.kind.startswith("float") else orjson.dumps) for place, type_ in zip(
+        group.keys, group.key_types, strict=True)]  # fmt: skip
 
     def picks(payload: bytes) -> bytes:
         values = values_of(payload)
-        # 0.0 and -0.0 are one number, and so one group
-        return text_of([value + 0.0 if type(value) is float else value for value in map(values.__getitem__, places)])
+        key = b",".join(text(values[place]) for place, text in texts)
+        return with_part(key, text_of([values[place] for place in group.arguments]))
 
     return picks
+
+
+def _double(value: Any) -> bytes:
+    """A double can be written in several ways, but is one group."""
+    return b"null" if value is None else double_text(float(value))
 
 
 def whole(payload: bytes) -> bytes:
@@ -68,7 +75,7 @@ def differs_of(fragment: Fragment) -> dict[int, tuple[Node, int]]:
     }
 
 
-def differences(node: Node, target: int, found: Difference) -> Iterator[Message]:
+def differences(node: Node, target: int, found: Retold) -> Iterator[Message]:
     """What the steps hear of a change of a row that `node` reads, as of a table's row; its rows go to `target`."""
     before, after = (None if text is None else values_of_text(text) for text in found[:2])
     yield from messages_of(
