@@ -27,8 +27,8 @@ class _History:
 
     def words(self) -> list[Word]:
         """A history."""
-        found: list[Word] = []
-        for _ in range(self.chance.randint(3, 45)):
+        found = [self._put(table, self._row(table)) for table in self.tables for _ in range(self.chance.randint(0, 6))]
+        for _ in range(self.chance.randint(0, 40)):
             found += self._words(self.chance.choice(self.tables))
         return found
 

@@ -19,6 +19,8 @@ GROUPS = frozenset({"groups", "global", "expressions", "null_keys", "having", "o
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
 QUERIES = frozenset({"distinct", "union_all", "union", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "right", "on"})
+MANY = frozenset({"many", "full"})
+MOST = 8  # tables in a query that others read; a plan has 127 joins and groups at most
 CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS
 
 
@@ -33,13 +35,18 @@ class _Aggregated(GroupGenerator):
         super().__init__(chance, happens, constructs)
         self.views: dict[str, dict[str, Any]] = {}
         self.named: dict[str, str] = {}  # by WITH
+        self.sizes: dict[str, int] = {}
+        self.plain = set[str]()  # of those that group nothing: their tables take their places
 
     def case(self) -> Case:
         captured = self._tables()
         tables, wanted = list(captured), self._kinds()
+        self.sizes = {table.name: 1 for table in captured}
         for _ in range(self.chance.choice([0, 0, 1, 1, 2]) if {"view", "subquery", "with"} & self.constructs else 0):
-            tables.append(self._placed(self._made(tables, wanted)))
-            self._refer(tables[-1], tables)
+            made = self._made(tables, wanted)
+            if (size := self._size(made.name)) <= MOST:
+                tables.append(self._placed(made, size))
+                self._refer(tables[-1], tables)
         made = self._made([*tables[len(captured) :], *self.chance.sample(captured, len(captured))], wanted)
         query, row_key = self._with(made.name), list(made.key)
         self.chance.shuffle(row_key)
@@ -70,26 +77,33 @@ class _Aggregated(GroupGenerator):
         if kind == "groups":
             return self._grouped(aliases, text)
         if kind == "distinct":
-            items = [self._item(aliases, *EXACT) for _ in range(self.chance.randint(1, 3))]
+            items = list(dict.fromkeys(self._item(aliases, *EXACT) for _ in range(self.chance.randint(1, 3))))
             columns = {f"k{i}": type_ for i, (_, type_) in enumerate(items)}
             return Table(select_of(items, columns, text, "DISTINCT "), list(columns), columns)
-        root = aliases[0].table
-        items = [(f"r.{column}", root.columns[column]) for column in root.key]
+        items = [(f"{a.name}.{c}", a.table.columns[c]) for a in aliases if a.name in ("r", "m") for c in a.table.key]
         keys = [f"k{i}" for i in range(len(items))]
         more = [self._item(aliases) for _ in range(self.chance.randint(1, 4))]
         columns = {name: type_ for name, (_, type_) in zip(names_of(len(keys), len(more)), items + more, strict=True)}
-        return Table(select_of(items + more, columns, text), keys, columns)
+        made = select_of(items + more, columns, text)
+        self.plain |= {made, f"({made})"}
+        return Table(made, keys, columns)
 
-    def _placed(self, made: Table) -> Table:
+    def _size(self, text: str) -> int:
+        """How many tables a query reads, through what it reads as well."""
+        return sum(size * len(re.findall(rf"{re.escape(name)}\b", text)) for name, size in self.sizes.items())
+
+    def _placed(self, made: Table, size: int) -> Table:
         """A query, to be read by another one."""
         where = self.chance.choice([one for one in ("view", "subquery", "with") if one in self.constructs])
         if where == "subquery":
             return Table(f"({made.name})", made.key, made.columns)
+        name = f"view{len(self.views)}" if where == "view" else f"named{len(self.named)}"
+        self.sizes[name] = size
+        if made.name in self.plain:
+            self.plain.add(name)
         if where == "view":
-            name = f"view{len(self.views)}"
             self.views[name] = {"query": self._with(made.name), "row_key": made.key}
         else:
-            name = f"named{len(self.named)}"
             self.named[name] = made.name
         return Table(name, made.key, made.columns)
 
@@ -106,8 +120,9 @@ class _Aggregated(GroupGenerator):
         for table in tables[:-1]:
             for one, other in ((table, made), (made, table)):
                 found = {key: _like(one, other.columns[key]) for key in other.key}
-                if all(found.values()):
-                    one.references.append(({k: self.chance.choice(names) for k, names in found.items()}, other.name))
+                if all(found.values()) and (one is not made or len(found) == 1):  # else from columns of several tables
+                    reference = {key: self.chance.choice(names) for key, names in found.items()}
+                    one.references += [(reference, other.name)] * (2 if other is made else 1)
 
     def _united_by_tags(self, tables: list[Table]) -> Table:
         """Rows of several tables of one kind of key, or of one table under several conditions."""
@@ -139,13 +154,18 @@ class _Aggregated(GroupGenerator):
     # -- joins
 
     def _count(self) -> int:
-        return self.chance.choice([0, 0, 1, 1, 2, 3])
+        return self.chance.choice([0, 0, 0, 1, 1, 2, 3])
+
+    def _where(self, aliases: list[Alias]) -> list[str]:
+        return [self._condition(aliases)] if self.chance.random() < 0.25 else []  # else little is left to be grouped
 
     def _read(self, tables: list[Table]) -> tuple[list[Alias], str]:
         """What a query reads: its tables, and its text from FROM to WHERE."""
         aliases, joins = self._joins(tables)
+        if self._maybe("many", 0.3):
+            self._meet(aliases, joins, tables)
         where = self._where(aliases)
-        while self._maybe("exists", 0.2):
+        while self._maybe("exists", 0.12):
             where += self._exists(aliases, tables, len(where))
         joins = [(alias, kind, self._more_on(alias, kind, on, aliases, joins, where)) for alias, kind, on in joins]
         if joins and joins[0][1] == "LEFT JOIN" and self._maybe("right", 0.5):
@@ -161,20 +181,34 @@ class _Aggregated(GroupGenerator):
         if kind != "LEFT JOIN" or not self._maybe("on", 0.4):
             return on
         others = [text for other, _, texts in joins if other is not alias for text in texts]
-        by_it = any(f"{alias.name}." in text for text in [*others, *where])
-        if by_it and not re.fullmatch(r"\w+\.\w+", alias.table.name):
-            return on  # not supported of a query
+        found = any(f"{alias.name}." in text for text in [*others, *where])
+        if alias.table.name in self.plain or (found and not re.fullmatch(r"\w+\.\w+", alias.table.name)):
+            return on  # not supported: something is found by what the condition may hide
         parents = [one for one in aliases if any(f"{one.name}." in text for text in on)]
-        return [*on, self._condition([alias] if by_it else parents)]
+        return [*on, self._condition([alias] if found else parents)]
+
+    def _meet(self, aliases: list[Alias], joins: list[Join], tables: list[Table]) -> None:
+        """Join a table whose rows are not found by their key, many to many."""
+        other = Alias("m", self.chance.choice(tables), True)
+        columns = [pair for pair in self._compared(aliases, other) if [pair[1].partition(".")[2]] != other.table.key]
+        if columns:
+            kinds = ["JOIN", "LEFT JOIN"] + ["FULL JOIN"] * (not joins and "full" in self.constructs)
+            outside, inside = self.chance.choice(columns)
+            joins.append((other, self.chance.choice(kinds), [f"{inside} = {outside}"]))
+            aliases.append(other)
+
+    def _compared(self, aliases: list[Alias], other: Alias) -> list[tuple[str, str]]:
+        """Columns that may be equal to one of another table."""
+        return [
+            (f"{alias.name}.{column}", f"{other.name}.{self.chance.choice(names)}")
+            for alias in aliases
+            for column, type_ in alias.table.columns.items()
+            if column != "unused" and (names := _like(other.table, type_))
+        ]
 
     def _exists(self, aliases: list[Alias], tables: list[Table], number: int) -> list[str]:
         inner = Alias(f"e{number}", self.chance.choice(tables), True)
-        columns = [
-            (f"{alias.name}.{column}", f"{inner.name}.{self.chance.choice(names)}")
-            for alias in aliases
-            for column, type_ in alias.table.columns.items()
-            if not type_.startswith(("list", "double", "bool")) and (names := _like(inner.table, type_))
-        ]
+        columns = self._compared(aliases, inner)
         if not columns:
             return []
         outside, inside = self.chance.choice(columns)

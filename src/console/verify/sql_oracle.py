@@ -47,8 +47,9 @@ def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTab
         name = names.setdefault(table_id, f"source_{len(names)}")
         node.replace(exp.alias_(exp.to_table(name), node.alias_or_name, table=True))
     with duckdb.connect() as connection:
-        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column
-        connection.execute("SET disabled_optimizers = 'common_subplan'")
+        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
+        # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
+        connection.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")
         for table_id, name in names.items():
             connection.register(name, _arrow(sources[table_id]))
         cursor = connection.execute(query.sql(dialect="duckdb"))

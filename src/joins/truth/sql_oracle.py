@@ -34,8 +34,9 @@ class Oracle:
         self._topology, self._schemas = topology, schemas
         self._database = duckdb.connect() if database is None else database.cursor()
         self._texts: dict[str, str] = {}
-        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column
-        self._database.execute("SET disabled_optimizers = 'common_subplan'")
+        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
+        # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
+        self._database.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")
         self._database.execute(MACROS)
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
         for table, name in self._names.items():
