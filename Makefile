@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# tests start hundreds of processes: what they import is compiled once
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-join-latency bench-freshness bench-tables clean constraints proto matrix chaos fuzz
 
@@ -38,7 +40,8 @@ check: $(BIN)/tailorbird ## format, lint, types, layers
 	$(BIN)/mypy tests benchmarks
 	$(BIN)/lint-imports
 
-test: check setup-test ## the checks, then all tests, on real servers; what CI runs
+test: ## the checks, then all tests, on real servers; what CI runs
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check setup-test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
 
 unit: $(BIN)/tailorbird ## the tests that need no server, without most of the random cases

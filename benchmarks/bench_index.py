@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> dict[str, Any]:
     ours: list[float] = []
+    used: list[float] = []
     peers: list[float] = []
     rebuilt: list[float] = []
     latency: dict[str, float] = {}
@@ -79,7 +81,9 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             _say(f"round {number + 1}: writing {options.rows} rows to HBase")
             _fill(world, options.rows)
             stolen.lap()
+            processor = _processor_of_children()
             ours.append(_index_backlog(world, options.rows))
+            used.append((_processor_of_children() - processor) / options.rows)
             withheld["ours"] = max(withheld["ours"], stolen.lap())
             _say(f"ours {ours[-1]:,.0f} docs/s; pysolr …")
             peers.append(_post_directly(world, options.rows))
@@ -108,6 +112,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
         "rows": options.rows,
         "rate": options.rate,
         "ours_docs_per_second": ours,
+        "indexer_cpu_seconds_per_doc": used,
         "pysolr_docs_per_second": peers,
         "reindex_docs_per_second": rebuilt,
         "ratio": ratio,
@@ -136,6 +141,12 @@ def _index_backlog(world: World, rows: int) -> float:
     world.kill(process)
     began: int = next(iter(found))["_indexed_at"]
     return rows / (ended - began / 1000)
+
+
+def _processor_of_children() -> float:
+    """Seconds that the processors have worked for children which have ended: here, the indexer."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _post_directly(world: World, rows: int) -> float:
@@ -288,6 +299,10 @@ def _report(result: dict[str, Any]) -> str:
         "| `index reindex` of the same table beside the live feed | "
         + " | ".join(f"{n:,.0f}" for n in result["reindex_docs_per_second"])
         + " |",
+        "",
+        "The indexer's own processor time, its start included: "
+        + ", ".join(f"{seconds * 1e6:.1f}" for seconds in result["indexer_cpu_seconds_per_doc"])
+        + " µs a document.",
         "",
         f"**{result['ratio']:.2f}× pysolr** (medians; must be ≥ {MUST_RATIO}×).",
     ]

@@ -22,7 +22,7 @@ from hypothesis import settings
 
 from console.stack.proc_stack import Stack
 from console.stack.settings import SERVICES
-from tests.support.servers import Servers, named
+from tests.support.servers import Claim, Servers, named
 
 # The machine may be busy: no test fails because one of its examples took long.
 settings.register_profile("busy", deadline=None)
@@ -30,6 +30,7 @@ settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent
 SERVERS = Servers(ROOT)
+CLAIM = Claim(ROOT)
 SMALL = "tests/test_glossary.py"
 OWN_SERVERS = "tests/ingest/binlog/"  # tests there change global settings, of servers that they start themselves
 
@@ -71,10 +72,28 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Workers that do not keep to the groups would stop each other's servers."""
+    """Workers that do not keep to the groups would stop each other's servers; so would a second run in this folder."""
     lost = [item.nodeid for item in session.items if "@" not in item.nodeid]
     if session.config.getoption("loadgroup", False) and lost:
         raise pytest.UsageError(f"pytest-xdist does not see the group of {lost[0]}: is this pytest too new for it?")
+    alone = "PYTEST_XDIST_WORKER" not in os.environ and not session.config.option.collectonly
+    if alone and any(shares_servers(item) or needs_kafka_alone(item) for item in session.items):
+        _claim_servers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
+    """Workers collect for their run, which claims for them: their ids end with their groups."""
+    if any(one.endswith(("@servers", "@kafka")) for one in ids):
+        _claim_servers()
+
+
+def _claim_servers() -> None:
+    if os.environ.get("TAILORBIRD_TESTS_USE_RUNNING_STACK") != "1" and not CLAIM.take():
+        other = "wait for it, or test in another clone with TAILORBIRD_TESTS_PORT_OFFSET=12000"
+        pytest.exit(
+            f"another run of tests has this checkout's servers: {other}", returncode=pytest.ExitCode.USAGE_ERROR
+        )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import subprocess
 import sys
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from cdc.words.extras import MODULES
+from tests.support.wheels import OWN, built_wheel, installed
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -146,34 +145,19 @@ def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
     stale = ROOT / "build" / "lib" / "cdc" / "long_gone.py"
     stale.parent.mkdir(parents=True, exist_ok=True)
     stale.touch()
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(tmp_path),
-        str(ROOT),
-    ]
-    subprocess.run(build, check=True)
-    [wheel] = tmp_path.glob("tailorbird-*.whl")
+    wheel = built_wheel(tmp_path)
     with zipfile.ZipFile(wheel) as opened:
         assert not [name for name in opened.namelist() if name.endswith(stale.name)], "what an earlier build left"
-    venv.create(tmp_path / "alone", with_pip=True)
-    python = str(tmp_path / "alone" / "bin" / "python")
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    install = [python, "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)]
-    subprocess.run(install, check=True, env=own)
-    listed = subprocess.run([python, "-m", "pip", "list"], check=True, capture_output=True, text=True, env=own).stdout
+    commands = installed(tmp_path / "alone", [str(wheel)])
+    listed = subprocess.run(
+        [commands / "python", "-m", "pip", "list"], check=True, capture_output=True, text=True, env=OWN
+    ).stdout
     assert not [name for name in ABSENT if f"\n{name} " in listed]
-    command = str(tmp_path / "alone" / "bin" / "tailorbird")
-    dumped = subprocess.run([command, "binlog", "dump", sample], capture_output=True, text=True, env=own)
+    command = str(commands / "tailorbird")
+    dumped = subprocess.run([command, "binlog", "dump", sample], capture_output=True, text=True, env=OWN)
     assert dumped.returncode == 0, dumped.stderr
     assert dumped.stdout.count('"op"') > 0
     joined = subprocess.run(
-        [command, "join", str(ROOT / "topologies" / "shop.yml")], capture_output=True, text=True, env=own
+        [command, "join", str(ROOT / "topologies" / "shop.yml")], capture_output=True, text=True, env=OWN
     )
     assert (joined.returncode, "tailorbird[joins]" in joined.stderr) == (2, True), joined.stderr

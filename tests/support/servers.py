@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -64,6 +65,25 @@ class Servers:
         os.environ.update(self._before)
         if not self._shared:
             self._stack.down(purge=True)
+
+
+class Claim:
+    """A checkout's one run at a time of tests with servers: a second one would stop the first one's."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / ".tailorbird" / "tests.lock"
+        self._file = -1
+
+    def take(self) -> bool:
+        """Whether no other run has it; it goes with the process that took it."""
+        if self._file < 0:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def named(wanted: str | None, services: Iterable[ServiceName]) -> list[ServiceName]:

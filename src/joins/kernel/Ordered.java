@@ -127,7 +127,11 @@ final class Ordered {
 
   private static byte[] inside(byte[] own, int from) {
     Bytes inside = new Bytes(own.length);
-    for (int i = from; own[i] != END; i++) inside.put(own[i] == ESCAPE ? own[++i] - 1 : own[i]);
+    for (int i = from; own[i] != END; i++) {
+      int shift = own[i] == ESCAPE ? 1 : 0;
+      i += shift;
+      inside.put(own[i] - shift);
+    }
     return inside.array();
   }
 }

@@ -10,13 +10,13 @@ final class Partial {
   private final byte[] key;
   long rows, ts;
   final Sum[] sums;
-  final Map<Object, long[]>[] tuples; // per bag
+  private final Map[] tuples; // per bag: tuple → {by how many}
 
   Partial(Group group, byte[] key) {
     this.group = group;
     this.key = key;
     sums = group.sums();
-    tuples = (Map<Object, long[]>[]) new Map[group.bags.length];
+    tuples = new Map[group.bags.length];
     for (int i = 0; i < tuples.length; i++) tuples[i] = new HashMap<Object, long[]>();
   }
 
@@ -36,7 +36,7 @@ final class Partial {
     return more;
   }
 
-  private static int count(Map<Object, long[]> held, byte[] tuple, long times) {
+  private static int count(Map held, byte[] tuple, long times) {
     Object at = ByteBuffer.wrap(tuple);
     long[] count = (long[]) held.get(at);
     if (count != null) {

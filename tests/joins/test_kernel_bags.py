@@ -1,0 +1,111 @@
+"""The kernel's bags without Spark: tuples in pages, and values as bytes in the specification's order."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cdc.words.types import Canonical, Kind, LogicalType
+from joins.kernel import proc_kernel
+from joins.query.group import Bag
+from joins.query.value_types import time_of
+from joins.steps.exact import double_text
+from joins.steps.ordered import order_of
+from joins.steps.records import text_of
+
+pytestmark = pytest.mark.long
+KINDS: list[Kind] = ["bool", "int8", "int64", "uint64", "float64", "date", "datetime", "time", "string", "bytes"]
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, java = tmp_path_factory.mktemp("classes"), shutil.which("java")
+    assert java is not None
+    with pytest.MonkeyPatch.context() as patch:
+        both = [*proc_kernel.sources(), Path(__file__).with_name("KernelBags.java")]
+        patch.setattr(proc_kernel, "sources", lambda: both)
+        proc_kernel.with_janino(java, folder)
+    return folder
+
+
+def ran(classes: Path, *arguments: str, given: str = "") -> str:
+    path = f"{classes}:{proc_kernel._classpath()}"
+    command = ["java", "-Dfile.encoding=UTF-8", "-cp", path, "tailorbird.kernel.KernelBags", *arguments]
+    done = subprocess.run(command, input=given.encode(), capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_bags_grow_and_shrink(classes: Path) -> None:
+    """Tens of thousands of tuples come and go: the bag is the map of them, no page is too large, a change costs a few
+    pages, and nothing stays of a bag that is empty again."""
+    assert ran(classes) == "all there\n"
+
+
+def value(kind: Kind, chance: random.Random) -> Canonical:
+    match kind:
+        case "bool":
+            return chance.random() < 0.5
+        case "float64":
+            return chance.choice([0.0, -0.0, 1e300, -1e-300, 5e-324, chance.gauss(0, 1), float(chance.randint(-9, 9))])
+        case "date":
+            return f"{chance.randint(1, 9999):04}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}Z"
+        case "datetime":
+            fraction = f".{chance.randint(1, 99):02}".rstrip("0") if chance.random() < 0.5 else ""
+            return f"2024-01-01T00:00:{chance.randint(0, 3):02}{fraction.rstrip('.')}Z"
+        case "time":
+            return time_of(chance.randint(-3, 3) * 10 ** chance.randint(0, 12))
+        case "string":
+            return "".join(chance.choice('ab\0\1\2"\\\n/é\u2028€😀') for _ in range(chance.randint(0, 4)))
+        case "bytes":
+            return base64.b64encode(bytes(chance.choices([0, 1, 2, 255], k=chance.randint(0, 4)))).decode()
+    low = 0 if kind == "uint64" else -(2 ** (int(kind[3:]) - 1))
+    high = 2**64 - 1 if kind == "uint64" else -low - 1
+    return chance.choice([0, low, high, chance.randint(low, high), chance.randint(max(low, -300), min(high, 300))])
+
+
+def decimal(scale: int, chance: random.Random) -> str:
+    digits = str(chance.randint(0, 10 ** chance.randint(1, 30))).rjust(scale + 1, "0")
+    sign = "-" if chance.random() < 0.5 and int(digits) else ""
+    return f"{sign}{digits[: len(digits) - scale]}{'.' * (scale > 0)}{digits[len(digits) - scale :]}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_values_have_the_order_of_the_specification(classes: Path, seed: int) -> None:
+    """Of every type, upwards and downwards, NULL among them: bytes compare as the values do, and tell them again."""
+    chance = random.Random(seed)
+    lines, asked = [], []
+    kinds: list[Kind] = [*KINDS, *KINDS, "decimal", "decimal"]
+    for kind in kinds:
+        scale = chance.randint(0, 5)
+        type_ = LogicalType(kind=kind, precision=38, scale=scale) if kind == "decimal" else LogicalType(kind=kind)
+        turned, nullable = (chance.random() < 0.5, chance.random() < 0.5), chance.random() < 0.5
+        bag = Bag(arguments=(0, 1), types=(type_, type_), needed=0 if nullable else 2, descending=turned)
+
+        def one(kind: Kind = kind, scale: int = scale, nullable: bool = nullable) -> Canonical:
+            if nullable and chance.random() < 0.2:
+                return None
+            return decimal(scale, chance) if kind == "decimal" else value(kind, chance)
+
+        tuples = [[one(), one()] for _ in range(60)]
+        described = {"arguments": [0, 1], "needed": bag.needed, "descending": list(turned)}
+        types = [[type_.kind, type_.precision, type_.scale]] * 2
+        lines.append("\t".join([json.dumps({**described, "types": types}), *(text_of(t).decode() for t in tuples)]))
+        asked.append((bag, tuples))
+    told = iter(ran(classes, "values", given="\n".join(lines)).split("\n"))
+    for bag, tuples in asked:
+        order, found = order_of(bag), [next(told).split("\t") for _ in tuples]
+        for values, (_, last) in zip(tuples, found, strict=True):
+            assert orjson.loads(last) == values[1]
+            if isinstance(values[1], float):
+                assert last.encode() == double_text(values[1])
+        keyed = [(bytes.fromhex(key), order(values)) for values, (key, _) in zip(tuples, found, strict=True)]
+        for (key, one_), (other_key, other) in zip(keyed, keyed[1:] + keyed[:1], strict=True):
+            assert (key < other_key, key == other_key) == (one_ < other, one_ == other), bag
