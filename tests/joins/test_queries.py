@@ -1,0 +1,83 @@
+"""docs/queries.md says what a query may be: each of its examples compiles, and is what its SELECT says."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.joins.joincase import Case, run_case
+from tests.joins.joinrandom import value_of
+
+TEXT = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
+EXAMPLES = re.findall(r"```sql\n(.*?)-- row_key: \[(.*?)\]\n```", TEXT, re.DOTALL)
+TABLES: dict[str, dict[str, Any]] = {
+    "shop.orders": {
+        "key": ["id"], "id": "int", "customer_id": "int?", "status": "varchar(9)", "amount": "decimal(6,2)?",
+        "created_at": "datetime(3)?",
+    },
+    "shop.lines": {
+        "key": ["order_id", "nr"], "order_id": "int", "nr": "int", "product_id": "int?", "qty": "int",
+        "price": "decimal(6,2)?",
+    },
+    "shop.payments": {"key": ["id"], "id": "int", "order_id": "int?", "kind": "varchar(9)", "amount": "decimal(6,2)"},
+    "shop.products": {"key": ["id"], "id": "int", "title": "varchar(9)", "parent_id": "int?"},
+    "crm.customers": {
+        "key": ["id"], "id": "int", "name": "varchar(9)", "country": "varchar(9)?", "nation_id": "int?",
+    },
+    "crm.nations": {"key": ["id"], "id": "int", "name": "varchar(9)"},
+}  # fmt: skip
+HISTORIES = 4
+
+
+def test_the_tables_are_those_of_the_page() -> None:
+    """The page's list of tables is the one that its examples are compiled with."""
+    for name, columns in TABLES.items():
+        key = ", ".join(columns["key"])
+        rest = ", ".join(
+            column + "?" * type_.endswith("?")
+            for column, type_ in columns.items()
+            if column != "key" and column not in columns["key"]
+        )
+        assert re.search(rf"{re.escape(name)} +{re.escape(key)} \| {re.escape(rest)}", TEXT), name
+
+
+@pytest.mark.parametrize(("query", "key"), EXAMPLES, ids=range(len(EXAMPLES)))
+def test_example_is_its_select(query: str, key: str) -> None:
+    """Rows that come, change, move, go and are read again: the table equals DuckDB's answer at every quiet moment."""
+    used = {name: columns for name, columns in TABLES.items() if re.search(rf"\b{re.escape(name)}\b", query)}
+    for seed in range(HISTORIES):
+        chance = random.Random(seed)
+        case = Case(tables=used, query=query, row_key=key.split(", "), history=_history(used, chance))
+        run_case(case, seed)
+
+
+def test_every_construct_has_an_example() -> None:
+    """What the page says works is shown to: its examples, all together, hold every word of it."""
+    text = " ".join(query for query, _ in EXAMPLES)
+    words = (
+        "WITH|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|NOT EXISTS|IN \\(SELECT|FILTER"
+    )
+    for word in [*words.split("|"), "count", "sum", "avg", "min", "max_by", "count_if", "bool_and", "collect_set"]:
+        assert re.search(rf"\b{word}", text), word
+
+
+def _history(tables: dict[str, dict[str, Any]], chance: random.Random) -> list[list[Any]]:
+    history: list[list[Any]] = []
+    for _ in range(60):
+        name = chance.choice(list(tables))
+        columns = {column: type_ for column, type_ in tables[name].items() if column != "key"}
+        row = {column: value_of(type_, chance) for column, type_ in columns.items()}
+        dice = chance.random()
+        if dice < 0.2:
+            history.append(["delete", name, {column: row[column] for column in tables[name]["key"]}])
+        elif dice < 0.25:
+            history.append(["quiet"])
+        elif dice < 0.27:
+            history.append([chance.choice(["truncate", "snapshot"]), name])
+        else:
+            history.append(["put", name, row])
+    return [one if one[0] != "snapshot" else [*one, []] for one in history]
