@@ -18,7 +18,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
   private final String program;
   private transient Pairing pairing;
   private transient ValueState<byte[]> keys;
-  private transient MapState<byte[], byte[]>[] rows; // per side, by name
+  private transient MapState<byte[], byte[]> left, right; // by name
 
   public Pairs(String program) {
     this.program = program;
@@ -28,13 +28,11 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     return Message.through(messages, new Pairs(program), TimeMode.None());
   }
 
-  @SuppressWarnings("unchecked")
   public void init(OutputMode mode, TimeMode time) {
     pairing = new Pairing(Message.at(Message.parsed(program), "pairs"));
     keys = getHandle().getValueState("pair_v1", Encoders.BINARY(), TTLConfig.NONE());
-    rows = new MapState[2];
-    rows[0] = getHandle().getMapState("left_v1", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
-    rows[1] = getHandle().getMapState("right_v1", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
+    left = getHandle().getMapState("left_v1", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
+    right = getHandle().getMapState("right_v1", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
   public scala.collection.Iterator<Object> handleInputRows(
@@ -56,6 +54,10 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
     keep(met);
     pairing.withoutRows(met, out);
     return Message.asScala(new Listing(met, out));
+  }
+
+  private MapState<byte[], byte[]> rows(int side) {
+    return side == 0 ? left : right;
   }
 
   /** What is known of a key: the number of its rows, and they while they are few. */
@@ -80,8 +82,8 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
         Map.Entry change = (Map.Entry) each.next();
         byte[] message = (byte[]) change.getValue(), name = ((ByteBuffer) change.getKey()).array();
         boolean gone = message[0] == Message.GONE;
-        if (apart && gone) rows[side].removeKey(name);
-        else if (apart) rows[side].updateValue(name, Message.payload(message));
+        if (apart && gone) rows(side).removeKey(name);
+        else if (apart) rows(side).updateValue(name, Message.payload(message));
         else if (gone) met[side].few.remove(change.getKey());
         else met[side].few.put(change.getKey(), Message.payload(message));
       }
@@ -100,7 +102,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
         Map.Entry row = (Map.Entry) each.next();
         byte[] name = ((ByteBuffer) row.getKey()).array(), payload = (byte[]) row.getValue();
         if (few) stored.putBlock(name).putBlock(payload);
-        else rows[side].updateValue(name, payload);
+        else rows(side).updateValue(name, payload);
       }
     }
     keys.update(stored.array());
@@ -110,7 +112,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
   private final class Listing implements Iterator<Object> {
     private final Met[] met;
     private final ArrayDeque<Object> out;
-    private final scala.collection.Iterator<?>[] listed = new scala.collection.Iterator[2];
+    private final scala.collection.Iterator[] listed = new scala.collection.Iterator[2];
     private int side;
 
     Listing(Met[] met, ArrayDeque<Object> out) {
@@ -119,7 +121,7 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
       for (int i = 0; i < 2; i++) { // here, since Spark knows the key only until this is returned
         if (met[1 - i].changes.isEmpty() || met[i].after() == 0) listed[i] = Message.asScala(Collections.emptyIterator());
         else if (met[i].few != null) listed[i] = met[i].held();
-        else listed[i] = rows[i].iterator();
+        else listed[i] = rows(i).iterator();
       }
     }
 
@@ -128,7 +130,8 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
         if (!listed[side].hasNext()) side++;
         else {
           Tuple2 row = (Tuple2) listed[side].next();
-          pairing.row(side, (byte[]) row._1(), (byte[]) row._2(), met, out);
+          byte[] name = (byte[]) row._1(), payload = (byte[]) row._2();
+          pairing.row(side, name, payload, met, out);
         }
       }
       return !out.isEmpty();
