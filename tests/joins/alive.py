@@ -364,7 +364,7 @@ class World:
         for name in self.case.tables:
             source, _, table = name.partition(".")
             tables[table_id(name)] = dict(self.sources[source].server.rows[table])
-        expected, found = comparable(self.prepared.answer(tables)), comparable(simulation.live())
+        found, expected = comparable(simulation.live(), self.prepared.answer(tables))
         # A row that moved unseen and was then deleted may come back from its old place, in part, until the marker: the
         # letter is of that moment.
         letters = [letter for letter in simulation.refused if not (self.moved and "never told" in letter.reason)]

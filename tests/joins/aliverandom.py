@@ -34,7 +34,11 @@ def random_life(seed: int, query: int | None = None, kinds: tuple[str, ...] | No
     Without `kinds` the seed chooses.
     """
     number = seed if query is None else query
-    case = (random_view_case if number % 4 == 3 else random_case)(number)
+    return life_of((random_view_case if number % 4 == 3 else random_case)(number), seed, kinds)
+
+
+def life_of(case: Case, seed: int, kinds: tuple[str, ...] | None = None) -> Case:
+    """The case with a life of the servers for its history."""
     return replace(case, history=_Life(random.Random(seed), case, kinds).history())
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from cdc.words.types import LogicalType
+from cdc.words.types import LogicalType, list_of
 from joins.query.group import Bag, Function, Grouping, Result, Total
 from joins.query.plan import (
     SINK,
@@ -30,7 +30,7 @@ from joins.query.plan import (
     PlanSource,
     steps_of,
 )
-from joins.query.value_types import FLOAT64, INT32, INT64, STRING
+from joins.query.value_types import DATE, FLOAT64, INT32, INT64, STRING
 from tests.joins.joincase import Case
 from tests.joins.joinrandom import value_of
 
@@ -59,14 +59,11 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupPlan:
-    """A plan, the case whose tables it reads, and its answer. `nullable`: rows of the result may have NULL in their
-    key.
-    """
+    """A plan, the case whose tables it reads, and its answer."""
 
     name: str
     plan: Plan
     answer: str
-    nullable: bool = False
 
     def case(self, seed: int) -> Case:
         """Its tables with a random history."""
@@ -171,10 +168,11 @@ def node(
 
 
 def outputs(root: Node) -> tuple[Output, ...]:
-    """All values of its whole rows."""
+    """All values of its whole rows; the key of a root that is a group may be NULL."""
     names = [f"{one.alias}_{name}" for one in root.walk() for name in one.columns]
+    keys = root.id_columns if isinstance(root.source, Derived) else ()
     return tuple(
-        Output(name=name, type=type_, index=index, origin=name)
+        Output(name=name, type=type_, index=index, origin=name, nullable=index in keys)
         for index, (name, type_) in enumerate(zip(names, root.flat_types(), strict=True))
     )
 
@@ -223,7 +221,6 @@ def over(
     *,
     having: Expression | None = None,
     always: str | None = None,
-    nullable: bool = False,
 ) -> GroupPlan:
     """One grouping over a SELECT."""
     plan = below(name, query)
@@ -231,7 +228,7 @@ def over(
     group = grouping(plan, keys, wanted, numbers, always)
     last = result(derived("g", group, (0,)), 1, iter(range(STAR, SINK)), having)
     made = together(plan, [part(plan, 0, SINK, group), last])
-    return GroupPlan(name=name, plan=made, answer=answer, nullable=nullable)
+    return GroupPlan(name=name, plan=made, answer=answer)
 
 
 EVERYTHING = [
@@ -251,8 +248,8 @@ EVERYTHING = [
     Wanted(function="min", of=("weight",), type=FLOAT64),
     Wanted(function="max_by", of=("weight", "id"), type=INT32),
     Wanted(function="min_by", of=("id", "day"), type=LogicalType(kind="date")),
-    Wanted(function="collect_list", of=("id", "day"), type=STRING, needed=0, descending=(True, False)),
-    Wanted(function="collect_set", of=("n",), type=STRING),
+    Wanted(function="collect_list", of=("id", "day"), type=list_of(DATE), needed=0, descending=(True, False)),
+    Wanted(function="collect_set", of=("n",), type=list_of(INT32)),
 ]
 _ROWS = "o.id, o.kind, o.customer_id, o.n, o.amount, o.weight, o.day, o.seen"
 _SQL = """
@@ -260,7 +257,8 @@ _SQL = """
     count(DISTINCT n), count(DISTINCT CASE WHEN n IS NOT NULL AND day IS NOT NULL THEN (n, day) END), sum(DISTINCT n),
     min(amount), max(seen), min(weight),
     (list(id ORDER BY weight DESC, id DESC) FILTER (weight IS NOT NULL))[1], arg_min_null(day, id),
-    list(day ORDER BY id DESC) FILTER (day IS NOT NULL), list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL)
+    coalesce(list(day ORDER BY id DESC) FILTER (day IS NOT NULL), []),
+    coalesce(list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL), [])
 """
 
 
@@ -274,7 +272,7 @@ def group_plans() -> dict[str, GroupPlan]:
     customers = over(
         "customers", f"SELECT {_ROWS} FROM shop.orders o", ["customer_id", "kind"],
         [Wanted(function="count_rows"), Wanted(function="sum", of=("amount",), type=MONEY)],
-        "SELECT customer_id, kind, count(*), sum(amount) FROM orders GROUP BY ALL", nullable=True,
+        "SELECT customer_id, kind, count(*), sum(amount) FROM orders GROUP BY ALL",
     )  # fmt: skip
     hop = over(
         "hop",
@@ -288,10 +286,11 @@ def group_plans() -> dict[str, GroupPlan]:
         "star",
         "SELECT o.id, o.kind, c.name, r.name AS region FROM shop.orders o "
         "JOIN shop.customers c ON c.id = o.customer_id LEFT JOIN shop.regions r ON r.id = o.n", ["kind"],
-        [Wanted(function="count_rows"), Wanted(function="collect_list", of=("name",), type=STRING),
+        [Wanted(function="count_rows"), Wanted(function="collect_list", of=("name",), type=list_of(STRING)),
          Wanted(function="count_distinct", of=("region",))],
-        "SELECT kind, count(*), list(c.name ORDER BY c.name) FILTER (c.name IS NOT NULL), count(DISTINCT r.name) "
-        "FROM orders o JOIN customers c ON c.id = o.customer_id LEFT JOIN regions r ON r.id = o.n GROUP BY kind",
+        "SELECT kind, count(*), coalesce(list(c.name ORDER BY c.name) FILTER (c.name IS NOT NULL), []), "
+        "count(DISTINCT r.name) FROM orders o JOIN customers c ON c.id = o.customer_id "
+        "LEFT JOIN regions r ON r.id = o.n GROUP BY kind",
     )  # fmt: skip
     having = over(
         "having", f"SELECT {_ROWS} FROM shop.orders o", ["kind"],
@@ -323,7 +322,7 @@ def _nested() -> GroupPlan:
         results=(
             Result(function="count_rows", of=0, type=INT64, text="count(*)"),
             Result(function="sum", of=0, type=INT64, text="sum(s)"),
-            Result(function="collect_list", of=0, type=STRING, text="collect_list(kind)"),
+            Result(function="collect_list", of=0, type=list_of(STRING), text="collect_list(kind)"),
         ),
         always=None,
     )  # fmt: skip

@@ -14,7 +14,7 @@ _VALUES = ["int?", "bigint?", "decimal(6,2)?", "varchar(9)?", "date?", "datetime
 
 
 @dataclass
-class _Table:
+class Table:
     name: str
     key: list[str]
     columns: dict[str, str]
@@ -22,20 +22,25 @@ class _Table:
 
 
 @dataclass
-class _Alias:
+class Alias:
     name: str
-    table: _Table
+    table: Table
     inner: bool
+
+
+Join = tuple[Alias, str, list[str]]  # what is joined, how, and the conditions
 
 
 def random_case(seed: int, query: int | None = None) -> Case:
     """The case of a seed; the same in every run. `query`: the seed of its schemas and its SELECT, which many share."""
     if query is None:
-        return _Generator(random.Random(seed)).case()
-    return _Generator(random.Random(query), random.Random(seed)).case()
+        return Generator(random.Random(seed)).case()
+    return Generator(random.Random(query), random.Random(seed)).case()
 
 
-class _Generator:
+class Generator:
+    """Makes the case of one seed; `happens` decides its history, where many share a query."""
+
     def __init__(self, chance: random.Random, happens: random.Random | None = None) -> None:
         self.chance, self.happens = chance, happens or chance
 
@@ -55,11 +60,11 @@ class _Generator:
 
     # -- schemas
 
-    def _tables(self) -> list[_Table]:
+    def _tables(self) -> list[Table]:
         tables = []
         for n in range(self.chance.randint(1, 5)):
             key = self.chance.choice(_KEYS)
-            table = _Table(name=f"{self.chance.choice(['shop', 'crm'])}.t{n}", key=list(key), columns=dict(key))
+            table = Table(name=f"{self.chance.choice(['shop', 'crm'])}.t{n}", key=list(key), columns=dict(key))
             for i in range(self.chance.randint(1, 4)):
                 table.columns[f"v{i}"] = self.chance.choice(_VALUES)
             table.columns["unused"] = "int"
@@ -80,20 +85,20 @@ class _Generator:
 
     # -- queries
 
-    def _query(self, tables: list[_Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+    def _joins(self, tables: list[Table]) -> tuple[list[Alias], list[Join]]:
+        """Tables that are joined along their references, the first of which has a row per row of the result."""
         by_name = {table.name: table for table in tables}
         root = max(self.chance.sample(tables, min(2, len(tables))), key=lambda t: len(t.references))
-        aliases = [_Alias("r", root, True)]
-        joins: list[tuple[_Alias, str, list[str]]] = []
-        # five joins or more, so that branches differ in height by two: a row then passes a level that is not its own
-        for _ in range(self.chance.randint(0, 4) if self.chance.random() < 0.9 else self.chance.randint(5, 7)):
+        aliases = [Alias("r", root, True)]
+        joins: list[Join] = []
+        for _ in range(self._count()):
             parents = [alias for alias in aliases if alias.table.references]
             if not parents:
                 break
             parent = self.chance.choice(parents)
             columns, name = self.chance.choice(parent.table.references)
             inner = self.chance.random() < 0.5
-            alias = _Alias(f"j{len(joins)}", by_name[name], inner and parent.inner)
+            alias = Alias(f"j{len(joins)}", by_name[name], inner and parent.inner)
             conditions = []
             for theirs, ours in columns.items():
                 sides = [f"{alias.name}.{theirs}", f"{parent.name}.{ours}"]
@@ -103,6 +108,15 @@ class _Generator:
             joins.append((alias, "JOIN" if inner else "LEFT JOIN", conditions))
             if inner:
                 parent.inner = True
+        return aliases, joins
+
+    def _count(self) -> int:
+        # five joins or more, so that branches differ in height by two: a row then passes a level that is not its own
+        return self.chance.randint(0, 4) if self.chance.random() < 0.9 else self.chance.randint(5, 7)
+
+    def _query(self, tables: list[Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+        aliases, joins = self._joins(tables)
+        root = aliases[0].table
         items, where = self._items(aliases), self._where(aliases)
         keys = [f"r.{column} AS k{i}" for i, column in enumerate(root.key)]
         text = f"SELECT {', '.join([*keys, *items])}\n{self._from(aliases[0], joins, where)}"
@@ -116,7 +130,7 @@ class _Generator:
             return f"SELECT {upper} FROM lower l", row_key, views, used
         return text, row_key, {}, used
 
-    def _from(self, root: _Alias, joins: list[tuple[_Alias, str, list[str]]], where: list[str]) -> str:
+    def _from(self, root: Alias, joins: list[Join], where: list[str]) -> str:
         """FROM, the joins and WHERE; where all joins are inner, sometimes in another order, or with commas."""
         where = list(where)
         if joins and all(kind == "JOIN" for _, kind, _ in joins) and self.chance.random() < 0.4:
@@ -129,7 +143,7 @@ class _Generator:
             text = "\n".join([f"FROM {root.table.name} {root.name}", *lines])
         return text + (f"\nWHERE {' AND '.join(where)}" if where else "")
 
-    def _columns(self, aliases: list[_Alias], *types: str) -> list[str]:
+    def _columns(self, aliases: list[Alias], *types: str) -> list[str]:
         return [
             f"{alias.name}.{name}"
             for alias in aliases
@@ -137,12 +151,12 @@ class _Generator:
             if name != "unused" and (not types or type_.removesuffix("?").startswith(types))
         ]
 
-    def _items(self, aliases: list[_Alias]) -> list[str]:
+    def _items(self, aliases: list[Alias]) -> list[str]:
         chosen = [self.chance.choice(self._columns(aliases)) for _ in range(self.chance.randint(1, 6))]
         chosen += [self._expression(aliases) for _ in range(self.chance.choice([0, 0, 1, 2]))]
         return [f"{text} AS x{i}" for i, text in enumerate(chosen)]
 
-    def _expression(self, aliases: list[_Alias]) -> str:
+    def _expression(self, aliases: list[Alias]) -> str:
         numbers, texts = self._columns(aliases, "int", "bigint"), self._columns(aliases, "varchar")
         exact, dates = self._columns(aliases, "decimal"), self._columns(aliases, "date")
         pick = self.chance.choice
@@ -163,7 +177,7 @@ class _Generator:
             made += [f"year({one})", f"{one} < '2026-01-03'", f"CAST({one} AS DATE)"]
         return pick(made)
 
-    def _condition(self, aliases: list[_Alias]) -> str:
+    def _condition(self, aliases: list[Alias]) -> str:
         pick = self.chance.choice
         column = pick(self._columns(aliases))
         made = [f"{column} IS NULL", f"{column} IS NOT NULL"]
@@ -175,12 +189,12 @@ class _Generator:
             made += [f"{pick(texts)} <> 'n2'", f"{pick(texts)} LIKE 'n%'", f"{pick(texts)} = {pick(texts)}"]
         return pick(made)
 
-    def _where(self, aliases: list[_Alias]) -> list[str]:
+    def _where(self, aliases: list[Alias]) -> list[str]:
         return [self._condition(aliases) for _ in range(self.chance.choice([0, 0, 1, 1, 2]))]
 
     # -- histories
 
-    def _history(self, tables: list[_Table]) -> list[list[Any]]:
+    def _history(self, tables: list[Table]) -> list[list[Any]]:
         history: list[list[Any]] = []
         for _ in range(self.chance.randint(5, 60)):
             table = self.chance.choice(tables)
@@ -232,14 +246,14 @@ def random_view_case(seed: int) -> Case:
     return _OverViews(random.Random(seed)).case()
 
 
-class _OverViews(_Generator):
-    def _tables(self) -> list[_Table]:
+class _OverViews(Generator):
+    def _tables(self) -> list[Table]:
         tables = super()._tables()
         while not any(table.references for table in tables):
             tables = super()._tables()
         return tables
 
-    def _query(self, tables: list[_Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+    def _query(self, tables: list[Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
         by_name, views = {table.name: table for table in tables}, dict[str, Any]()
         root = self.chance.choice([table for table in tables if table.references])
         used = {root.name}
@@ -253,7 +267,7 @@ class _OverViews(_Generator):
         return query + condition, row_key, views, used
 
     def _views(
-        self, table: _Table, alias: str, by_name: dict[str, _Table], views: dict[str, Any], used: set[str]
+        self, table: Table, alias: str, by_name: dict[str, Table], views: dict[str, Any], used: set[str]
     ) -> tuple[list[str], list[str]]:
         """LEFT JOINs from a table to views, which are added with the tables that they use, and the views' columns."""
         joins, items = list[str](), list[str]()
@@ -268,14 +282,14 @@ class _OverViews(_Generator):
         return joins, items
 
     def _view(
-        self, table: _Table, by_name: dict[str, _Table], views: dict[str, Any], used: set[str]
+        self, table: Table, by_name: dict[str, Table], views: dict[str, Any], used: set[str]
     ) -> tuple[str, list[str]]:
         """A view of one table, perhaps over further views, and the names of what it computes."""
         used.add(table.name)
         joins, items = list[str](), list[str]()
         if table.references and len(views) < 4 and self.chance.random() < 0.5:
             joins, items = self._views(table, "t", by_name, views, used)
-        own = [_Alias("t", table, True)]
+        own = [Alias("t", table, True)]
         items += ["'there'", f"{self.chance.choice(self._columns(own))} IS NULL", self._expression(own)]
         named = [f"{item} AS c{i}" for i, item in enumerate(items)]
         keys = [f"t.{column} AS {column}" for column in table.key]

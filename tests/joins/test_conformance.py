@@ -460,3 +460,39 @@ def held(spark: SparkSession, checkpoint: Path) -> int:
             reader = spark.read.format("statestore").option("operatorId", operator.operatorId)
             found += reader.option("stateVarName", variable["stateName"]).load(str(checkpoint)).count()
     return found
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+def test_groups_are_told_by_what_they_keep(spark: SparkSession, rows: int, tmp_path: Path) -> None:
+    """`tailorbird state inspect` shows what a group counts and sums, its values in it or in pages, and what each row
+    has told it."""
+    columns = {"id": "int", "kind": "varchar(9)", "price": "decimal(6,2)?", "weight": "double?", "note": "varchar(60)"}
+    made = [
+        {"id": i, "kind": "a", "price": "1.50", "weight": i / 4, "note": f"{i:03}" + "n" * 50}
+        for i in range(1, 1 + rows)
+    ]
+    case = Case(
+        tables={"shop.f": {"key": ["id"], **columns}},
+        query="SELECT kind, count(*) AS c, sum(price) AS s, avg(weight) AS w, sum(DISTINCT weight) AS d, "
+        "max(note) AS m, collect_list(note) AS l FROM shop.f GROUP BY kind",
+        row_key=["kind"],
+        history=[["put", "shop.f", row] for row in made],
+    )
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    (batch,) = (log_of(case, events, ends) for events in events_of(case))
+    run(spark, partial(kernel, plan, {}), [batch], tmp_path)
+    keys = keys_of(plan, '"a"')
+    found = list(entries(spark, tmp_path / "checkpoint", keys))
+    assert ("pages_v1" in {variable for variable, *_ in found}) is (rows == 300)
+    weights = sum(range(1, 1 + rows)) / 4
+    assert {held.what: held.values for held in described(found, keys)} == {
+        "rows": [rows],
+        "SUM(f.price)": [rows, f"{rows * 1.5:.2f}"],
+        "AVG(f.weight)": [rows, weights],
+        "SUM(DISTINCT f.weight)": [rows],
+        "MAX(f.note), COLLECT_LIST(f.note)": [rows],
+    }
+    keys = keys_of(plan, "2")
+    (row,) = described(entries(spark, tmp_path / "checkpoint", keys), keys)
+    assert (row.step, row.what) == ("rows for the groups of f", "row")
+    assert row.values == ["a", "1.50", 0.5, made[1]["note"]]

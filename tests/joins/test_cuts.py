@@ -42,8 +42,28 @@ def test_a_position_counts_when_every_partition_is_covered() -> None:
     made = cuts(record(5, (3, 2), (0, 0)), record(9, (4, 2), (2, 1)), record(12, (5, 5), (2, 1)))
     assert made.cover(ends((9, 1), (9, 9))) == {}
     assert made.cover(ends((4, 4), (1, 9)))["s"]["sequence"] == 5
-    assert made.cover(ends((4, 4), (2, 1))) == {"s": {"sequence": 9, "gtid_set": "u:1-9", "offset": 1}}
+    assert made.cover(ends((4, 4), (2, 1))) == {"s": {"sequence": 9, "gtid_set": "u:1-9", "offset": 1, "exact": False}}
     assert made.cover(ends((5, 5), (2, 1)))["s"]["sequence"] == 12
+
+
+def test_a_cut_is_exact_where_every_level_ends_at_the_position() -> None:
+    """Behind the last record stands at most the marker of its commit; one level further, or inside a large transaction
+    of the source, and the batch shows more than the position says."""
+    at = ends((4, 3), (2, 1))
+    for levels, exact in [
+        ((ends((4, 2), (2, 1)),), True),
+        ((ends((5, 3), (3, 2)),), True),
+        ((ends((6, 2), (2, 1)),), False),
+        ((at, at), True),
+        ((at, ends((7, 3), (2, 1))), False),
+        (({"t.s.d.a": {0: 4, 1: 2}}, {"t.s.d.b": {0: 2, 1: 1}}), True),
+    ]:
+        made = cuts(record(9, (4, 2), (2, 1)))
+        assert made.cover(*levels)["s"]["exact"] is exact, levels
+    within = record(9, (4, 2), (2, 1))
+    within["position"]["row"] = 3
+    assert cuts(within).cover(at)["s"]["exact"] is False
+    assert Cuts({"s": {"sequence": 7, "gtid_set": "u:1-7", "offset": 3}}).cover(at)["s"]["exact"] is False
 
 
 def test_what_was_reached_stays_reached() -> None:

@@ -28,7 +28,17 @@ from joins.steps.aggregate import aggregated_in, opened
 from joins.steps.contributions import combined
 from joins.steps.differ import Difference
 from joins.steps.exact import double_text
-from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT, Message, text_of, values_of_text
+from joins.steps.records import (
+    DIM_GONE,
+    DIM_PUT,
+    REFUSED,
+    ROW_GONE,
+    ROW_PUT,
+    Message,
+    text_of,
+    values_of_text,
+    with_part,
+)
 
 PAGE = 200
 DECIMAL = LogicalType(kind="decimal", precision=6, scale=2)
@@ -103,7 +113,7 @@ def _sum_type(type_: LogicalType) -> LogicalType:
 
 
 GROUP = _grouping()
-KEY = {
+KEY: dict[str, Callable[[Any], Any]] = {
     "decimal": Decimal, "string": str.encode, "bytes": base64.b64decode,
     "datetime": lambda text: dt.datetime.fromisoformat(text.removesuffix("Z").ljust(19)),
     "time": lambda text: _micros(text),
@@ -190,7 +200,7 @@ class Kept(dict[bytes, bytes]):
 
 
 def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
-    return None if rows is None else text_of([7, *rows])
+    return None if rows is None else with_part(b"7", text_of(list(rows)))
 
 
 def tell(
@@ -233,8 +243,10 @@ def histories(draw: st.DrawFn) -> list[list[tuple[tuple[Canonical, ...] | None, 
     for _ in range(draw(st.integers(1, 6))):
         batch: list[Any] = []
         for _ in range(draw(st.integers(1, 8))):
-            before = there.pop(draw(st.integers(0, len(there) - 1))) if there and draw(st.booleans()) else None
-            after = draw(st.sampled_from(pool)) if before is None or draw(st.booleans()) else None
+            goes: bool = draw(st.booleans())
+            before = there.pop(draw(st.integers(0, len(there) - 1))) if there and goes else None
+            stays: bool = draw(st.booleans())
+            after = draw(st.sampled_from(pool)) if before is None or stays else None
             if after is not None:
                 there.append(after)
             batch.append((before, after))
@@ -282,7 +294,7 @@ LARGE = Bag(arguments=(0,), types=(INT64,), needed=1, descending=(False,))
 
 def _large(always: str | None = None) -> Grouping:
     results = tuple(
-        Result(function=function, of=0, type=INT64, text=function)  # type: ignore[arg-type]
+        Result(function=function, of=0, type=INT64, text=function)
         for function in ("count_rows", "min", "max", "count_distinct")
     )
     return Grouping(
@@ -308,7 +320,7 @@ class Counted(Kept):
 
 def _differences(numbers: Sequence[int], before: bool) -> Iterator[Difference]:
     for number in numbers:
-        text = text_of([7, number])
+        text = contributed([number])
         yield Difference(text, None, 0) if before else Difference(None, text, 0)
 
 

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from joins.engine.held_groups import group_parts
+from joins.query.group import Grouping
 from joins.query.plan import KeyedJoin, Plan, Step
-from joins.steps.records import SINK, Values, ts_of, unpack, values_of, values_of_text
+from joins.steps.differ import differs_of
+from joins.steps.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
 
 _APART = b"\xff"
 Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value
 
 
+class Place(NamedTuple):
+    """A step, in words, and what it groups, if it does."""
+
+    step: str
+    group: Grouping | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One entry: in which step, what it is (`right side`, `row`, `whole row`, `newest`), and its values."""
+    """One entry: in which step, what it is (`right side`, `row`, `whole row`, `newest`, `rows`, a function), and its
+    values: of a group the number of its rows, of a sum the number of its values and the sum, of values that a function
+    keeps how many different ones there are.
+    """
 
     step: str
     what: str
@@ -28,11 +41,17 @@ class Held:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def keys_of(plan: Plan, key: str) -> dict[bytes, str]:
+def keys_of(plan: Plan, key: str) -> dict[bytes, Place]:
     """Every k under which the state may hold something of a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
     values_of_text(key.encode())
-    found = {bytes([step.number]) + key.encode(): _name(step) for fragment in plan.fragments for step in fragment.steps}
-    return {k: name for k, name in found.items() if k[0] != SINK}
+    found: dict[int, Place] = {}
+    for fragment in plan.fragments:
+        found |= {step.number: Place(_name(step), None) for step in fragment.steps}
+        found |= {number: Place(f"rows for {node.alias}", None) for number, (node, _) in differs_of(fragment).items()}
+        if (group := fragment.group) is not None:
+            found[group.differ] = Place(f"rows for the groups of {fragment.root.alias}", group)
+            found[group.number] = Place(f"groups of {fragment.root.alias}", group)
+    return {bytes([number]) + key.encode(): place for number, place in found.items() if number != SINK}
 
 
 def _name(step: Step) -> str:
@@ -41,19 +60,32 @@ def _name(step: Step) -> str:
     return f"star of {step.of}"
 
 
-def described(entries: Iterable[Entry], keys: Mapping[bytes, str]) -> list[Held]:
+def described(entries: Iterable[Entry], keys: Mapping[bytes, Place]) -> list[Held]:
     """The entries of these keys, right sides first, then rows in the order of their ids."""
     found: list[Held] = []
     for variable, k, row, value in entries:
         if k not in keys:
             continue
+        step, group = keys[k]
         if variable.startswith("key"):
-            found += _key(keys[k], value)
+            found += _key(step, value)
         elif variable.startswith("rows"):
-            found.append(_held(keys[k], "row", None if row is None else values_of_text(row), value))
+            found.append(_held(step, "row", None if row is None else values_of_text(row), value))
         elif variable.startswith("row_"):
-            found += _parts(keys[k], value)
+            found += _parts(step, value)
+        elif variable.startswith("told"):
+            found.append(_told(step, group, value))
+        elif variable.startswith("group") and group is not None:
+            ts_ms, parts = group_parts(group, value)
+            found += [Held(step=step, what=what, row=None, values=values, ts_ms=ts_ms) for what, values in parts]
     return sorted(found, key=lambda held: (held.step, held.what != "right side", str(held.row)))
+
+
+def _told(step: str, group: Grouping | None, value: bytes) -> Held:
+    """What a row told last: to a group the values of its key, and the arguments of the functions behind them."""
+    parts = [value] if group is None else split_part(value)
+    values = [one for part in parts for one in values_of_text(part)]
+    return Held(step=step, what="row", row=None, values=values, ts_ms=None)
 
 
 def _key(step: str, value: bytes) -> Iterator[Held]:

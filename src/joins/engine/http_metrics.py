@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from cdc.process.http_operation import serve_operation
 from cdc.process.verdict import Standing
 from joins.engine.progress import BatchProgress
-from joins.steps.cuts import Lag
+from joins.steps.cuts import Lag, Positions
 from joins.steps.sink import Report
 
 
@@ -43,6 +43,12 @@ class JoinMetrics:
         self._drifted = gauge(
             "drifted_columns", "Used columns that their source has no more, or has in another type."
         ).labels(table)
+        self._cuts = Counter(
+            "tailorbird_join_cuts_total",
+            "Batches whose end was told, by whether they end exactly at a position of the source.",
+            ["table", "source", "exact"],
+            registry=registry,
+        )
         self._table = table
         if port:
             serve_operation(port, lambda: (self.health.judge(time.monotonic()), {}), registry)
@@ -63,6 +69,11 @@ class JoinMetrics:
             if operator.rows is not None:
                 self._state_rows.labels(self._table, operator.name).set(operator.rows)
             self._state_bytes.labels(self._table, operator.name).set(operator.bytes)
+
+    def cut(self, positions: Positions) -> None:
+        """What the barriers of a batch say of each source."""
+        for source, position in positions.items():
+            self._cuts.labels(self._table, source, str(position["exact"]).lower()).inc()
 
     def drifted(self, columns: int) -> None:
         """What newer schemas say of used columns."""

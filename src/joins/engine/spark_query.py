@@ -211,6 +211,7 @@ class BatchSink:
         cut = self._cut()
         self._patiently(lambda: self.sink.finish(cut))
         self._told = cut.positions
+        self.metrics.cut(cut.positions)
 
     def _prove_whole(self) -> None:
         """Retriable, and nothing is told of the run, if what it read was not the log of one moment."""
@@ -253,7 +254,7 @@ class BatchSink:
     def _cut(self) -> Cut:
         """What the table is equal to behind the last finished batch, by the positions that are known now."""
         with self._counting:
-            positions = self._cuts.cover(merged(self._levels))
+            positions = self._cuts.cover(*self._levels)
         return Cut(batch=self._batch, positions=positions, ends=self._levels, incomplete=self.record.refused.total)
 
     def _patiently(self, action: Callable[[], T]) -> T:

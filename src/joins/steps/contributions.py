@@ -15,7 +15,7 @@ from cdc.words.types import Canonical
 from joins.query.group import Grouping
 from joins.steps.differ import Difference
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
-from joins.steps.records import PARTIAL, Message, Values, text_of, values_of_text
+from joins.steps.records import PARTIAL, Message, Values, split_part, values_of_text
 
 MOST = 100_000  # groups and tuples that are held at a time
 
@@ -44,7 +44,7 @@ class Tally:
                 if summed(total.type):
                     self.sums[i] = added(self.sums[i], exact(value, total.type), times)
         for bag, held in zip(self.group.bags, self.bags, strict=True):
-            values = tuple(arguments[i] for i in bag.arguments)
+            values = tuple(_one(arguments[i]) for i in bag.arguments)
             if None not in values[: bag.needed]:
                 _count(held, values, times)
 
@@ -68,6 +68,11 @@ class Tally:
         return Message(k, PARTIAL, b"", self.ts_ms, orjson.dumps([self.rows, totals, bags]))
 
 
+def _one(value: Canonical) -> Canonical:
+    """0.0 and -0.0 are one number."""
+    return value + 0.0 if type(value) is float else value
+
+
 def _count(held: dict[tuple[Canonical, ...], int], values: tuple[Canonical, ...], times: int) -> None:
     if now := held.get(values, 0) + times:
         held[values] = now
@@ -89,13 +94,12 @@ def combined(group: Grouping, found: Iterable[Difference], most: int = MOST) -> 
         for text, times in ((one.before, -1), (one.after, 1)):
             if text is None:
                 continue
-            values = values_of_text(text)
-            key = text_of(values[: len(group.keys)])
+            key, arguments = split_part(text)
             if (tally := tallies.get(key)) is None:
                 tally = tallies[key] = Tally(group)
                 size += tally.size
             size -= tally.size
-            tally.add(values[len(group.keys) :], times)
+            tally.add(values_of_text(arguments), times)
             tally.ts_ms = max(tally.ts_ms, one.ts_ms)
             size += tally.size
         if size > most:

@@ -2,7 +2,8 @@
 
 A change's own sequence says less than it seems to: a batch may hold change 100 of one partition and lack change 50 of
 another. A positions record names the end of every partition at once, so a batch that covers it has *at least* all
-changes up to its position (DESIGN §5).
+changes up to its position (DESIGN §5). It has *exactly* those where it ends, in every partition, where the record says,
+or one behind that: there stands the marker by which its transaction was committed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class SourcePosition:
     `offset` is the record's own offset in the positions topic, from where a restart reads on. `ts_ms`: when the source
     committed it, or, before anything was committed behind a snapshot, when the record was logged.
     Not `whole` while rows of the source are read again or held back: the topics do not hold yet what the source does.
+    `within`: a transaction of the source that was too large for one of Kafka's is told in part.
     """
 
     source: str
@@ -32,6 +34,7 @@ class SourcePosition:
     ends: Offsets
     ts_ms: int = 0
     whole: bool = True
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ def read_position(
         offset=offset,
         ts_ms=int(value.get("ts_ms", 0)) or logged_ms,
         whole=not (state.get("snapshots") or mends.get("tables") or mends.get("again")),
+        within=bool(int(position.get("row", 0))),
         ends={
             topic: {int(partition): int(end) for partition, end in ends.items()}
             for topic, ends in value["end_offsets"].items()
@@ -74,6 +78,7 @@ class Cuts:
 
     def __init__(self, reached: Positions) -> None:
         self._reached: dict[str, Mapping[str, Any]] = dict(reached)
+        self._newest: dict[str, SourcePosition] = {}  # of those, as far as they were read since
         self._waiting: dict[str, deque[SourcePosition]] = {}
         self._partial: dict[str, SourcePosition] = {}  # the oldest one that is covered, but says too much
 
@@ -87,11 +92,13 @@ class Cuts:
             waiting.pop()
         waiting.append(position)
 
-    def cover(self, ends: Offsets) -> Positions:
-        """The newest position of each source that a batch with these ends reflects; called batch after batch.
+    def cover(self, *levels: Offsets) -> Positions:
+        """The newest position of each source that a batch reflects which ends there; called batch after batch.
 
-        None is claimed while rows of its source are read again or held back.
+        `levels`: where each part of the query that reads the log by itself has come. None is claimed while rows of its
+        source are read again or held back. `exact` says whether the batch has no change of the source behind it.
         """
+        ends = merged(levels)
         for source, waiting in self._waiting.items():
             while waiting and covers(ends, waiting[0].ends):
                 newest = waiting.popleft()
@@ -99,12 +106,25 @@ class Cuts:
                     self._partial.setdefault(source, newest)
                     continue
                 self._partial.pop(source, None)
+                self._newest[source] = newest
                 self._reached[source] = {
                     "sequence": newest.sequence,
                     "gtid_set": newest.gtid_set,
                     "offset": newest.offset,
                 }
-        return dict(self._reached)
+        return {source: {**reached, "exact": self._exact(source, levels)} for source, reached in self._reached.items()}
+
+    def _exact(self, source: str, levels: Sequence[Offsets]) -> bool:
+        newest = self._newest.get(source)
+        if newest is None or newest.within or source in self._partial:
+            return False
+        return all(
+            0 <= level[topic].get(partition, 0) - end <= 1
+            for level in levels
+            for topic, partitions in newest.ends.items()
+            if topic in level
+            for partition, end in partitions.items()
+        )
 
     def lags(self, now_ms: int) -> dict[str, Lag]:
         """Per source, how much of what was committed no batch reflects; zero where all is reflected."""

@@ -7,12 +7,15 @@ and compacted beginnings change nothing that is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 from joins.query.group import Grouping
 from joins.query.plan import Derived, Fragment, Node, Pair
+from joins.steps.exact import double_text
 from joins.steps.pairs import Side, told
-from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text
+from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text, with_part
 from joins.steps.route import Read, messages_of
 
 Picks = Callable[[bytes], bytes]
@@ -43,15 +46,21 @@ def differ_step(
 
 
 def contribution(group: Grouping) -> Picks:
-    """What a row contributes to its group: the text of the key's values and of the arguments."""
-    places = (*group.keys, *group.arguments)
+    """What a row contributes to its group: the text of the key, and that of the arguments (`with_part`)."""
+    texts = [(place, _double if type_.kind.startswith("float") else orjson.dumps) for place, type_ in zip(
+        group.keys, group.key_types, strict=True)]  # fmt: skip
 
     def picks(payload: bytes) -> bytes:
         values = values_of(payload)
-        # 0.0 and -0.0 are one number, and so one group
-        return text_of([value + 0.0 if type(value) is float else value for value in map(values.__getitem__, places)])
+        key = b",".join(text(values[place]) for place, text in texts)
+        return with_part(key, text_of([values[place] for place in group.arguments]))
 
     return picks
+
+
+def _double(value: Any) -> bytes:
+    """A double can be written in several ways, but is one group."""
+    return b"null" if value is None else double_text(float(value))
 
 
 def whole(payload: bytes) -> bytes:

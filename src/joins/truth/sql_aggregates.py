@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from cdc.words.types import LogicalType
-from joins.query.value_types import INT32, INT64, arithmetic, bounded
+from joins.query.value_types import INT32, INT64, arithmetic
 
 # Decimals are counted without their point: `whole` takes it away, `pointed` sets it again. A sum of such numbers comes
 # in two parts, since it may not fit 38 digits: it is NULL then. A quotient is rounded half up.
@@ -93,7 +93,8 @@ def _aggregate(node: exp.Expr, select: exp.Select, types_of: TypesOf) -> str | N
             if isinstance(node, exp.Sum):
                 precision, scale = min(38, type_.precision + 10), type_.scale
                 return f"CAST(pointed(fitting({high}, {low}), {scale}) AS DECIMAL({precision}, {scale}))"
-            to = bounded(type_.precision + 4, type_.scale + 4)
+            precision, scale = min(38, type_.precision + 4), min(38, type_.scale + 4)
+            to = LogicalType(kind="decimal", precision=precision, scale=scale)
             return _divided(f"fitting({high}, {low})", f"count({only}{x}) {where}", to.scale - type_.scale, to)
     return None
 

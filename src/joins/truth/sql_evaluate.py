@@ -11,7 +11,7 @@ import datetime as dt
 import decimal
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import duckdb
 import sqlglot
@@ -122,6 +122,4 @@ def canonical(value: Any) -> Canonical:
             return [canonical(member) for member in value]  # type: ignore[misc]  # a list has no NULL and no list in it
         case None | bool() | int() | float() | str():
             return value
-        case list():
-            return cast(Canonical, [canonical(item) for item in value])  # no list holds lists
     raise TypeError(f"no canonical form for {type(value).__name__}")

@@ -92,12 +92,24 @@ class Oracle:
 
     def _query(self, table: Table) -> exp.Expr:
         query = sqlglot.parse_one(table.query, read="spark")
+        named = query.args.get("with_")
+        query.set("with_", None)
+        found: dict[str, exp.Expr] = {}
+        for one in [] if named is None else named.expressions:
+            found[one.alias] = self._over_sources(one.this, found)
+        return self._over_sources(query, found)
+
+    def _over_sources(self, query: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
+        """The query with tables of DuckDB, and other queries, in the place of what it names."""
         for node in list(query.find_all(exp.Table)):
             parts = tuple(part.name for part in node.parts)
             table_id = self._topology.table_id(parts)
-            if table_id is not None:
-                node.replace(exp.alias_(exp.to_table(self._names[table_id]), node.alias_or_name, table=True))
-            else:
+            if len(parts) == 1 and parts[0] in named:
+                inner = named[parts[0]].copy()
+            elif table_id is None:
                 inner = self._query(self._topology.tables[parts[0]])
-                node.replace(exp.alias_(exp.Subquery(this=inner), node.alias_or_name, table=True))
+            else:
+                node.replace(exp.alias_(exp.to_table(self._names[table_id]), node.alias_or_name, table=True))
+                continue
+            node.replace(exp.alias_(exp.Subquery(this=inner), node.alias_or_name, table=True))
         return query

@@ -1,0 +1,95 @@
+"""A group as the kernel stores it (`Aggregate.java`, `Sum.java`, `Bag.java`) → what it counts and sums."""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from cdc.words.types import Canonical, LogicalType
+from joins.query.group import Grouping, Result
+from joins.steps.exact import summed
+from joins.steps.records import Values
+
+_TOTALS = ("count", "sum", "avg")
+_EXACT = Context(prec=4000)
+
+
+def group_parts(group: Grouping, stored: bytes) -> tuple[int, list[tuple[str, Values]]]:
+    """The time of the newest change in a group, and its parts: `rows`, then per sum and per bag the functions that read
+    it, in words, and what they read."""
+    read = _Reader(stored)
+    ts_ms = int.from_bytes(read.next(8), "big", signed=True)
+    parts: list[tuple[str, Values]] = [("rows", [read.count()])]
+    for number, total in enumerate(group.totals):
+        of = [result for result in group.results if result.of == number and result.function in _TOTALS]
+        parts.append((_named(of), read.total(total.type)))
+    for number, bag in enumerate(group.bags):
+        of = [r for r in group.results if r.of == number and r.function not in (*_TOTALS, "count_rows")]
+        parts.append((_named(of), [read.bag(bag.types[-1], {result.function for result in of})]))
+    return ts_ms, parts
+
+
+def _named(results: list[Result]) -> str:
+    return ", ".join(result.text for result in results)
+
+
+class _Reader:
+    """Reads what `Bytes.java` writes, from the front."""
+
+    def __init__(self, stored: bytes) -> None:
+        self._stored, self._at = stored, 0
+
+    def next(self, length: int) -> bytes:
+        """The next bytes."""
+        self._at += length
+        return self._stored[self._at - length : self._at]
+
+    def count(self) -> int:
+        """A number, seven bits a byte, the lowest first."""
+        value, shift = 0, 0
+        while True:
+            (byte,) = self.next(1)
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def signed(self) -> int:
+        """A number that may be negative."""
+        value = self.count()
+        return value >> 1 ^ -(value & 1)
+
+    def block(self) -> bytes:
+        """Bytes behind their length."""
+        return self.next(self.count())
+
+    def total(self, type_: LogicalType) -> Values:
+        """How many values there are and, of numbers, their sum."""
+        count: Canonical = self.signed()
+        if not summed(type_):
+            return [count]
+        exponent = self.signed() if type_.kind.startswith("float") else 0
+        number = int.from_bytes(self.block(), "big", signed=True)
+        if type_.kind == "decimal":
+            return [count, str(Decimal(number).scaleb(-type_.scale, _EXACT))]
+        return [count, float(number * Fraction(2) ** exponent) if type_.kind.startswith("float") else number]
+
+    def bag(self, last: LogicalType, functions: set[str]) -> int:
+        """How many different tuples there are; all of the bag is read."""
+        distinct = self.count()
+        if "sum_distinct" in functions:
+            self.total(last)
+        for function in ("collect_list", "collect_set"):
+            if function in functions:
+                self.count()
+        pages = self.count()
+        if pages == 0:  # its one page is part of the group
+            self.block()
+            return distinct
+        self.count()
+        for _ in range(2):  # the first and the last tuple
+            self.block()
+        for _ in range(pages):
+            self.count()
+            self.block()
+        return distinct

@@ -1,0 +1,125 @@
+"""Random groups: their keys, the aggregate functions of every kind, HAVING and what is computed of aggregates."""
+
+from __future__ import annotations
+
+import random
+
+from tests.joins.joinrandom import Alias, Generator, Table
+
+EXACT = ("int", "bigint", "tinyint", "decimal", "varchar", "date")  # dates and moments
+
+
+class GroupGenerator(Generator):
+    """Makes queries that group; `constructs` (see `aggrandom`) says what may occur."""
+
+    def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
+        super().__init__(chance, happens)
+        self.constructs = constructs
+
+    def _maybe(self, construct: str, share: float) -> bool:
+        """Whether a construct occurs here."""
+        return construct in self.constructs and self.chance.random() < share
+
+    def _grouped(self, aliases: list[Alias], text: str) -> Table:
+        whole = self._maybe("global", 0.15)
+        keys = [("'all'", "varchar(9)")] if whole else self._keys(aliases)
+        functions = [self._function(aliases) for _ in range(self.chance.randint(1, 4))]
+        items = [*keys, *functions]
+        if self._maybe("over", 0.3):
+            items.append(self._over(aliases))
+        columns = {n: t for n, (_, t) in zip(names_of(len(keys), len(items) - len(keys)), items, strict=True)}
+        text = select_of(items, columns, text)
+        if not whole:
+            text += "\nGROUP BY " + ", ".join(f"{key}" for key, _ in keys)
+        if self._maybe("having", 0.3):
+            text += f"\nHAVING {self._having(aliases)}"
+        return Table(text, list(columns)[: len(keys)], columns)
+
+    def _keys(self, aliases: list[Alias]) -> list[tuple[str, str]]:
+        keys = []
+        for _ in range(self.chance.choice([1, 1, 1, 2, 3])):
+            text, type_ = self._item(aliases, *EXACT)
+            if self._maybe("expressions", 0.3):
+                number, more = self._item(aliases, "int", "bigint", "tinyint", otherwise="1")
+                moment, _ = self._item(aliases, "datetime", otherwise="DATE'2026-01-01'")
+                text, type_ = self.chance.choice([
+                    (f"{number} % 2", more), (f"coalesce({number}, 0) + 1", "bigint"),
+                    (f"date_trunc('DAY', {moment})", "datetime(3)?"), (f"{text} IS NULL", "bool"),
+                    (f"CASE WHEN {self._condition(aliases)} THEN 'x' ELSE 'y' END", "varchar(9)"),
+                ])  # fmt: skip
+            if "null_keys" not in self.constructs:
+                text, type_ = f"coalesce(CAST({text} AS STRING), '-')", "varchar(9)"
+            keys.append((text, type_))
+        return list(dict.fromkeys(keys))
+
+    def _function(self, aliases: list[Alias]) -> tuple[str, str]:
+        pick = self.chance.choice
+        any_, type_ = self._item(aliases, "", otherwise="1")
+        exact, _ = self._item(aliases, *EXACT)
+        made = [("count(*)", "bigint"), (f"count({any_})", "bigint")]
+        if columns := self._columns(aliases, "int", "bigint", "tinyint"):
+            one, two = pick(columns), pick(columns)
+            made += [(f"sum({one})", "bigint?"), (f"avg({one})", "double?"), (f"sum({one} * 2 - {two})", "bigint?")]
+            if "distinct_of" in self.constructs:
+                made.append((f"sum(DISTINCT {one})", "bigint?"))
+        if columns := self._columns(aliases, "decimal(6,2)"):
+            one = pick(columns)
+            made += [(f"sum({one})", "decimal(16,2)?"), (f"avg({one})", "decimal(10,6)?")]
+        if columns := self._columns(aliases, "double"):
+            made += [(f"{pick(['sum', 'avg'])}({pick(columns)})", "double?")]
+        if "distinct_of" in self.constructs:
+            made += [(f"count(DISTINCT {exact})", "bigint")]
+            made += [(f"count(DISTINCT {exact}, {self._item(aliases, *EXACT)[0]})", "bigint")]
+        if "extremes" in self.constructs:
+            made += [(f"{pick(['min', 'max'])}({any_})", type_)] * 3
+        if "by" in self.constructs:
+            made += [(f"{pick(['min_by', 'max_by'])}({any_}, {exact})", type_)] * 2
+        if "lists" in self.constructs:
+            made += [(f"collect_list({any_})", "list"), (f"collect_set({exact})", "list")]
+        if "conditions" in self.constructs:
+            condition = self._condition(aliases)
+            made += [(f"count_if({condition})", "bigint"), (f"{pick(['bool_and', 'bool_or'])}({condition})", "bool?")]
+        text, found = pick(made)
+        if self._maybe("filter", 0.2):
+            text += f" FILTER (WHERE {self._condition(aliases)})"
+        return text, found
+
+    def _over(self, aliases: list[Alias]) -> tuple[str, str]:
+        number, _ = self._item(aliases, "int", "bigint", "tinyint", otherwise="2")
+        any_, type_ = self._item(aliases, "varchar", otherwise="'none'")
+        made = [(f"coalesce(sum({number}), 0) + count(*)", "bigint"), (f"sum({number}) / count(*)", "double?")]
+        made += [(f"CASE WHEN count(*) > 1 THEN max({any_}) ELSE 'few' END", type_)] * ("extremes" in self.constructs)
+        made += [(f"max({number}) - min({number})", "bigint?")] * ("extremes" in self.constructs)
+        return self.chance.choice(made)
+
+    def _having(self, aliases: list[Alias]) -> str:
+        number, _ = self._item(aliases, "int", "bigint", "tinyint", otherwise="2")
+        any_, _ = self._item(aliases, *EXACT)
+        made = ["count(*) > 1", f"sum({number}) > 3", f"count({any_}) = 1 OR sum({number}) IS NULL"]
+        made += [f"max({any_}) IS NOT NULL AND count(*) < 4"] * ("extremes" in self.constructs)
+        return self.chance.choice(made)
+
+    # -- columns
+
+    def _columns(self, aliases: list[Alias], *types: str) -> list[str]:
+        found = super()._columns(aliases, *types)
+        listed = [f"{a.name}.{name}" for a in aliases for name, type_ in a.table.columns.items() if type_ == "list"]
+        return [column for column in found if column not in listed]
+
+    def _item(self, aliases: list[Alias], *types: str, otherwise: str = "1") -> tuple[str, str]:
+        """A column of one of some types, and its type; a literal where there is none."""
+        by_name = {f"{a.name}.{name}": type_ for a in aliases for name, type_ in a.table.columns.items()}
+        found = self._columns(aliases, *types)
+        if not found:
+            return otherwise, "varchar(9)" if otherwise.startswith("'") else "date" if "DATE" in otherwise else "int"
+        chosen = self.chance.choice(found)
+        return chosen, by_name[chosen]
+
+
+def names_of(keys: int, others: int) -> list[str]:
+    return [*(f"k{i}" for i in range(keys)), *(f"x{i}" for i in range(others))]
+
+
+def select_of(items: list[tuple[str, str]], columns: dict[str, str], text: str, word: str = "") -> str:
+    said = ", ".join(f"{item} AS {name}" for (item, _), name in zip(items, columns, strict=True))
+    return f"SELECT {word}{said}\n{text}"

@@ -1,0 +1,203 @@
+"""Random queries that group: over joins, over one another, joined back, united, asked by EXISTS; with histories.
+
+Whatever a query makes can stand where a table stands, as a table of the topology, in FROM or behind WITH, so it is made
+like one (`joinrandom.Table`) and joined like one. `constructs` says what may occur beside plain joins.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+from tests.joins.agggroups import EXACT, GroupGenerator, names_of, select_of
+from tests.joins.agghistory import history_of
+from tests.joins.joincase import Case
+from tests.joins.joinrandom import Alias, Join, Table
+
+GROUPS = frozenset({"groups", "global", "expressions", "null_keys", "having", "over", "filter"})
+FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
+QUERIES = frozenset({"distinct", "union_all", "union", "view", "subquery", "with"})
+JOINS = frozenset({"exists", "right", "on"})
+CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS
+
+
+def random_aggregate(seed: int, query: int | None = None, constructs: frozenset[str] = CONSTRUCTS) -> Case:
+    """The case of a seed; the same in every run. `query`: the seed of its schemas and its SELECT, which many share."""
+    happens = random.Random(seed)
+    return _Aggregated(random.Random(seed if query is None else query), happens, constructs).case()
+
+
+class _Aggregated(GroupGenerator):
+    def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
+        super().__init__(chance, happens, constructs)
+        self.views: dict[str, dict[str, Any]] = {}
+        self.named: dict[str, str] = {}  # by WITH
+
+    def case(self) -> Case:
+        captured = self._tables()
+        tables, wanted = list(captured), self._kinds()
+        for _ in range(self.chance.choice([0, 0, 1, 1, 2]) if {"view", "subquery", "with"} & self.constructs else 0):
+            tables.append(self._placed(self._made(tables, wanted)))
+            self._refer(tables[-1], tables)
+        made = self._made([*tables[len(captured) :], *self.chance.sample(captured, len(captured))], wanted)
+        query, row_key = self._with(made.name), list(made.key)
+        self.chance.shuffle(row_key)
+        said = query + "".join(str(view["query"]) for view in self.views.values())
+        read = [table for table in captured if f"{table.name} " in said]
+        return Case(
+            tables={table.name: {"key": table.key, **table.columns} for table in captured},
+            query=query,
+            row_key=row_key,
+            views=self.views,
+            delivery=self.chance.choice(["exactly_once"] * 3 + ["at_least_once"]),
+            history=history_of(read, self.happens),
+        )
+
+    # -- queries as tables: their text is their name
+
+    def _kinds(self) -> list[str]:
+        weights = {"groups": 5, "distinct": 1, "union_all": 1, "union": 1}
+        return [kind for kind, weight in weights.items() if kind in self.constructs for _ in range(weight)] + ["rows"]
+
+    def _made(self, tables: list[Table], kinds: list[str]) -> Table:
+        kind = self.chance.choice(kinds)
+        if kind == "union_all":
+            return self._united_by_tags(tables)
+        if kind == "union":
+            return self._united(tables)
+        aliases, text = self._read(tables)
+        if kind == "groups":
+            return self._grouped(aliases, text)
+        if kind == "distinct":
+            items = [self._item(aliases, *EXACT) for _ in range(self.chance.randint(1, 3))]
+            columns = {f"k{i}": type_ for i, (_, type_) in enumerate(items)}
+            return Table(select_of(items, columns, text, "DISTINCT "), list(columns), columns)
+        root = aliases[0].table
+        items = [(f"r.{column}", root.columns[column]) for column in root.key]
+        keys = [f"k{i}" for i in range(len(items))]
+        more = [self._item(aliases) for _ in range(self.chance.randint(1, 4))]
+        columns = {name: type_ for name, (_, type_) in zip(names_of(len(keys), len(more)), items + more, strict=True)}
+        return Table(select_of(items + more, columns, text), keys, columns)
+
+    def _placed(self, made: Table) -> Table:
+        """A query, to be read by another one."""
+        where = self.chance.choice([one for one in ("view", "subquery", "with") if one in self.constructs])
+        if where == "subquery":
+            return Table(f"({made.name})", made.key, made.columns)
+        if where == "view":
+            name = f"view{len(self.views)}"
+            self.views[name] = {"query": self._with(made.name), "row_key": made.key}
+        else:
+            name = f"named{len(self.named)}"
+            self.named[name] = made.name
+        return Table(name, made.key, made.columns)
+
+    def _with(self, text: str) -> str:
+        """A query with the definitions that it needs."""
+        needed: list[str] = []
+        for name in reversed(self.named):
+            if any(re.search(rf"\b{name}\b", one) for one in (text, *(self.named[other] for other in needed))):
+                needed.insert(0, name)
+        return ("WITH " + ", ".join(f"{n} AS ({self.named[n]})" for n in needed) + "\n" if needed else "") + text
+
+    def _refer(self, made: Table, tables: list[Table]) -> None:
+        """The columns by which other tables find a query's rows, and by which its rows find theirs."""
+        for table in tables[:-1]:
+            for one, other in ((table, made), (made, table)):
+                found = {key: _like(one, other.columns[key]) for key in other.key}
+                if all(found.values()):
+                    one.references.append(({k: self.chance.choice(names) for k, names in found.items()}, other.name))
+
+    def _united_by_tags(self, tables: list[Table]) -> Table:
+        """Rows of several tables of one kind of key, or of one table under several conditions."""
+        by_key: dict[str, list[Table]] = {}
+        for table in tables:
+            by_key.setdefault(str([_family(table.columns[column]) for column in table.key]), []).append(table)
+        group = self.chance.choice(list(by_key.values()))
+        texts, columns = list[str](), dict[str, str]()
+        for i in range(self.chance.randint(2, 3)):
+            own = Alias("r", self.chance.choice(group), True)
+            keys = [(f"r.{column}", own.table.columns[column]) for column in own.table.key]
+            items = [(f"'b{i}'", "varchar(9)"), *keys, self._item([own], "int", "bigint", otherwise=f"{i}")]
+            columns = {name: _wide(t) for name, (_, t) in zip(names_of(len(keys) + 1, 1), items, strict=True)}
+            texts.append(select_of(items, columns, self._from(own, [], self._where([own]))))
+        return Table("\nUNION ALL\n".join(texts), list(columns)[:-1], columns)
+
+    def _united(self, tables: list[Table]) -> Table:
+        """The numbers, and perhaps texts, of several joins, each once."""
+        texts, columns = list[str](), dict[str, str]()
+        wanted: list[tuple[str, ...]] = [("int", "bigint", "tinyint"), ("varchar",)][: self.chance.randint(1, 2)]
+        for i in range(self.chance.randint(2, 3)):
+            aliases, text = self._read(tables)
+            otherwise = {"int": f"{i}", "varchar": f"'b{i}'"}
+            items = [self._item(aliases, *types, otherwise=otherwise[types[0]]) for types in wanted]
+            columns = {f"k{n}": _wide(type_) for n, (_, type_) in enumerate(items)}
+            texts.append(select_of(items, columns, text))
+        return Table("\nUNION\n".join(texts), list(columns), columns)
+
+    # -- joins
+
+    def _count(self) -> int:
+        return self.chance.choice([0, 0, 1, 1, 2, 3])
+
+    def _read(self, tables: list[Table]) -> tuple[list[Alias], str]:
+        """What a query reads: its tables, and its text from FROM to WHERE."""
+        aliases, joins = self._joins(tables)
+        where = self._where(aliases)
+        while self._maybe("exists", 0.2):
+            where += self._exists(aliases, tables, len(where))
+        joins = [(alias, kind, self._more_on(alias, kind, on, aliases, joins, where)) for alias, kind, on in joins]
+        if joins and joins[0][1] == "LEFT JOIN" and self._maybe("right", 0.5):
+            first, others = aliases[0], joins[1:]
+            turned: list[Join] = [(first, "RIGHT JOIN", joins[0][2]), *others]
+            return aliases, self._from(joins[0][0], turned, where)
+        return aliases, self._from(aliases[0], joins, where)
+
+    def _more_on(
+        self, alias: Alias, kind: str, on: list[str], aliases: list[Alias], joins: list[Join], where: list[str]
+    ) -> list[str]:
+        """Conditions beside the equalities. Where something is found by the joined table, of it alone."""
+        if kind != "LEFT JOIN" or not self._maybe("on", 0.4):
+            return on
+        others = [text for other, _, texts in joins if other is not alias for text in texts]
+        by_it = any(f"{alias.name}." in text for text in [*others, *where])
+        if by_it and not re.fullmatch(r"\w+\.\w+", alias.table.name):
+            return on  # not supported of a query
+        parents = [one for one in aliases if any(f"{one.name}." in text for text in on)]
+        return [*on, self._condition([alias] if by_it else parents)]
+
+    def _exists(self, aliases: list[Alias], tables: list[Table], number: int) -> list[str]:
+        inner = Alias(f"e{number}", self.chance.choice(tables), True)
+        columns = [
+            (f"{alias.name}.{column}", f"{inner.name}.{self.chance.choice(names)}")
+            for alias in aliases
+            for column, type_ in alias.table.columns.items()
+            if not type_.startswith(("list", "double", "bool")) and (names := _like(inner.table, type_))
+        ]
+        if not columns:
+            return []
+        outside, inside = self.chance.choice(columns)
+        asked = f"FROM {inner.table.name} {inner.name}"
+        own = [self._condition([inner])] if self.chance.random() < 0.5 else []
+        if self.chance.random() < 0.3:
+            return [f"{outside} IN (SELECT {inside} {asked}{' WHERE ' + own[0] if own else ''})"]
+        word = self.chance.choice(["EXISTS", "NOT EXISTS"])
+        return [f"{word} (SELECT 1 {asked} WHERE {' AND '.join([f'{inside} = {outside}', *own])})"]
+
+
+def _family(type_: str) -> str:
+    """What can be compared exactly; of floats and lists nothing."""
+    base = type_.removesuffix("?")
+    return "int" if base in ("int", "bigint", "tinyint") else base
+
+
+def _wide(type_: str) -> str:
+    return "bigint?" if _family(type_) == "int" else type_
+
+
+def _like(table: Table, type_: str) -> list[str]:
+    """The columns of a table that compare with a type."""
+    if _family(type_).startswith(("double", "list", "bool")):
+        return []
+    return [name for name, own in table.columns.items() if name != "unused" and _family(own) == _family(type_)]

@@ -1,0 +1,48 @@
+"""Laws of queries that group, unite and ask one another: whatever happened to the sources, however the log was cut into
+batches, compacted, reordered or repeated, whenever the driver died, the stored table equals DuckDB's answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.joins.aggrandom import random_aggregate
+from tests.joins.alive import run_alive
+from tests.joins.aliverandom import life_of
+from tests.joins.joincase import read_case, run_case
+from tests.laws.chunks import most_long, schedules
+
+CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "groups").glob("*.case"))
+QUICK, CHUNK, HISTORIES = 2000, 100, 5  # histories of one query each
+LIVES = 600
+
+
+@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
+def test_random_groups_are_their_select(first: int) -> None:
+    """Random queries of every construct, and histories in which groups come and go; the same 2,000 in every run."""
+    for seed in range(first, first + CHUNK):
+        run_case(random_aggregate(seed, seed // HISTORIES), seed)
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(10_000, 14_000, 500))
+def test_many_more_are_their_selects(first: int) -> None:
+    """4,000 more, each another query."""
+    for seed in range(first, first + 500):
+        run_case(random_aggregate(seed), seed)
+
+
+@pytest.mark.parametrize("first", most_long(range(0, LIVES, CHUNK)))
+def test_groups_of_what_the_servers_hold(first: int) -> None:
+    """From commit to row, over servers that are alive, as tests/laws/test_alive.py has it for joins."""
+    for seed in range(first, first + CHUNK):
+        run_alive(life_of(random_aggregate(seed // HISTORIES), seed), seed)
+
+
+@pytest.mark.parametrize(("path", "seeds"), schedules(CASES, 25))
+def test_traps(path: Path, seeds: range) -> None:
+    """Every history that a wrong way of grouping would miscount, under many schedules."""
+    for seed in seeds:
+        run_case(read_case(path), seed)
