@@ -10,11 +10,10 @@ import random
 from typing import Any
 
 from tests.joins.joincase import Case
-from tests.joins.joinrandom import _Alias, _Generator, _Table
+from tests.joins.joinrandom import Alias, Generator, Join, Table
 
 _MEETING = {"m0": "int?", "m1": "varchar(9)?", "m2": "int"}
 _EXACT = ("int", "varchar", "date", "decimal", "bigint", "tinyint")
-Join = tuple[_Alias, str, list[str]]
 
 
 def random_pair_case(seed: int, query: int | None = None) -> Case:
@@ -24,16 +23,18 @@ def random_pair_case(seed: int, query: int | None = None) -> Case:
     return _Pairing(random.Random(query), random.Random(seed)).case()
 
 
-class _Pairing(_Generator):
-    def _tables(self) -> list[_Table]:
+class _Pairing(Generator):
+    def _tables(self) -> list[Table]:
         tables = super()._tables()
         for table in tables:
             table.columns |= _MEETING
         return tables
 
-    def _query(self, tables: list[_Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+    def _query(self, tables: list[Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
         self.used: set[str] = set()
-        root = _Alias("r", self._taken(tables), True)
+        root = Alias("r", self._taken(tables), True)
+        if self.chance.random() < 0.1:
+            root.table = self._groups(root.table)
         many, aliases, joins = [root], [root], list[Join]()
         right = self.chance.random() < 0.15  # such a join can only be the first one
         kinds = ["lookup"] * self.chance.choice([0, 0, 1, 2]) + ["many"] + ["lookup"] * self.chance.choice([0, 0, 1])
@@ -55,12 +56,12 @@ class _Pairing(_Generator):
         self.chance.shuffle(row_key)
         return f"SELECT {text}\n{self._from(root, joins, self._where(aliases))}", row_key, {}, self.used
 
-    def _taken(self, tables: list[_Table]) -> _Table:
+    def _taken(self, tables: list[Table]) -> Table:
         table = self.chance.choice(tables)
         self.used.add(table.name)
         return table
 
-    def _look_up(self, tables: list[_Table], aliases: list[_Alias], joins: list[Join]) -> None:
+    def _look_up(self, tables: list[Table], aliases: list[Alias], joins: list[Join]) -> None:
         """A lookup from any table that stands there, if one has a reference."""
         parents = [alias for alias in aliases if alias.table.references]
         if not parents:
@@ -68,17 +69,17 @@ class _Pairing(_Generator):
         parent = self.chance.choice(parents)
         columns, name = self.chance.choice(parent.table.references)
         inner = self.chance.random() < 0.4
-        alias = _Alias(f"j{len(joins)}", next(table for table in tables if table.name == name), inner)
+        alias = Alias(f"j{len(joins)}", next(table for table in tables if table.name == name), inner)
         self.used.add(name)
         on = [f"{alias.name}.{theirs} = {parent.name}.{ours}" for theirs, ours in columns.items()]
         aliases.append(alias)
         joins.append((alias, "JOIN" if inner else "LEFT JOIN", on))
 
     def _meet(
-        self, tables: list[_Table], aliases: list[_Alias], joins: list[Join], many: list[_Alias], kind: str, inner: bool
+        self, tables: list[Table], aliases: list[Alias], joins: list[Join], many: list[Alias], kind: str, inner: bool
     ) -> None:
         """A join of many to many with what stands there."""
-        alias = _Alias(f"j{len(joins)}", self._taken(tables), inner)
+        alias = Alias(f"j{len(joins)}", self._taken(tables), inner)
         if self.chance.random() < 0.15:
             alias.table = self._groups(alias.table)
         pairs = self._pairs(alias, aliases)
@@ -91,13 +92,13 @@ class _Pairing(_Generator):
         many.append(alias)
         joins.append((alias, kind, on))
 
-    def _groups(self, table: _Table) -> _Table:
+    def _groups(self, table: Table) -> Table:
         """Groups of a table's rows, which meet others by their key or by what is computed of them."""
         key = self.chance.choice(["m0", "m1", "m2"])
         query = f"(SELECT {key} AS g, count(*) AS n, max(m2) AS most FROM {table.name} GROUP BY {key})"
-        return _Table(name=query, key=["g"], columns={"g": table.columns[key], "n": "bigint", "most": "int?"})
+        return Table(name=query, key=["g"], columns={"g": table.columns[key], "n": "bigint", "most": "int?"})
 
-    def _pairs(self, alias: _Alias, aliases: list[_Alias]) -> list[tuple[str, str]]:
+    def _pairs(self, alias: Alias, aliases: list[Alias]) -> list[tuple[str, str]]:
         """Equalities of one or two columns of exact types, which are not all of the key of the joined table."""
         while True:
             pairs: dict[str, tuple[str, str]] = {}
@@ -118,7 +119,7 @@ class _Pairing(_Generator):
                 return list(pairs.values())
 
     def _grouped(
-        self, aliases: list[_Alias], joins: list[Join]
+        self, aliases: list[Alias], joins: list[Join]
     ) -> tuple[str, list[str], dict[str, Any], set[str]]:
         keys = self._columns(aliases, *_EXACT)
         keys = self.chance.sample(keys, min(len(keys), self.chance.choice([1, 1, 2])))
@@ -129,7 +130,7 @@ class _Pairing(_Generator):
         text = f"SELECT {', '.join(items)}\n{self._from(aliases[0], joins, self._where(aliases))}"
         return f"{text}\nGROUP BY {', '.join(keys)}", [f"k{i}" for i in range(len(keys))], {}, self.used
 
-    def _from(self, root: _Alias, joins: list[Join], where: list[str]) -> str:
+    def _from(self, root: Alias, joins: list[Join], where: list[str]) -> str:
         """In the order in which they were made: the row key is of what is met there."""
         lines = [f"FROM {root.table.name} {root.name}"]
         lines += [f"{kind} {a.table.name} {a.name} ON {' AND '.join(on)}" for a, kind, on in joins]
