@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-join-latency bench-tables clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-join-latency bench-freshness bench-tables clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,9 @@ bench-joins: setup ## joins beside Flink SQL: make bench-joins ARGS="--scale 0.1
 
 bench-join-latency: setup ## from Kafka's log to a readable row, at 500 changes/s; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_join_latency $(ARGS)
+
+bench-freshness: setup ## where the time goes from COMMIT to a query that shows it; needs `tailorbird stack up`
+	@$(BIN)/python -m benchmarks.bench_freshness $(ARGS)
 
 bench-tables: setup ## many tables in one Spark application or in a process each; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_tables $(ARGS)

@@ -14,13 +14,16 @@
 
 2. Kafka → HBase (the JVM's engine)
 
-    run ─ query/compiler ─ query/plan      once, at the start: SELECT → plan
+    run ─ select/compiler ─ query/plan     once, at the start: SELECT → plan
        └ kernel/program                    plan → a JSON program per level, its filters' SQL beside it
-       └ engine/spark_kernel ═══ py4j ═══▶ Router.apply, Latest.apply, KeyedJoin.apply, Assemble.apply
+       └ engine/spark_kernel ═══ py4j ═══▶ Router.apply, Latest.apply, KeyedJoin.apply, Assemble.apply, and for what
+                                           is grouped or read again Differ.apply, Combine.apply, Aggregate.apply,
+                                           Project.apply
                                            What crosses, once a query: JSON programs as strings, handles of Datasets.
                                            No row ever does. State is RocksDB's, owned by the operators in the JVM.
       in the JVM, per batch, rows as (k, m) bytes (`joins.steps.records` is their specification):
        Kafka source → Router (Source, Envelope, Fit, Node) → KeyedJoin → Assemble → finish, in Spark's SQL
+         → Differ → Combine → Aggregate → finish, where rows are grouped
        └ engine/spark_query ◀══ py4j callback ══ foreachBatch(handle of the rows, batch number), on the driver
            stamp bound ── stores/hbase_sink ── stores/hbase_table
            one Spark action: mapInArrow ══ Arrow batches of (k, m) to Python workers ══▶ stores/hbase_sink
@@ -49,7 +52,7 @@ from types import FrameType
 import pytest
 
 from benchmarks.bench_loops import records_of, write_binlog
-from joins.kernel.program import STEPS
+from joins.kernel.program import GROUPED, RENAMED, STEPS
 
 SRC = Path(__file__).parents[1] / "src"
 ROOTS = {1: SRC / "ingest", 2: SRC / "joins", 3: SRC / "indexer"}
@@ -79,7 +82,7 @@ def test_every_step_of_the_kernel_is_there() -> None:
         and getattr(node.func, "id", "") == "_step"
         and isinstance(node.args[0], ast.Constant)
     }
-    assert named == called | set(STEPS.values())
+    assert named == called | {*STEPS.values(), *GROUPED, RENAMED}
     assert {name for name in named if not (SRC / f"joins/kernel/{name}.java").exists()} == set()
 
 

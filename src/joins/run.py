@@ -13,7 +13,7 @@ import structlog
 from cdc.process.file_topology import home, load_topology
 from cdc.topology.topology import Table, Topology
 from cdc.words.errors import Retriable, UsageError
-from joins.engine.held import Held, described, keys_of
+from joins.inspection.held import Held, described, keys_of
 from joins.process.file_state import checkpoint_folder, forget_state
 from joins.process.proc_tables import TableJoins, join_table
 from joins.process.spark_application import Application
@@ -86,8 +86,8 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     """What a table's join holds under a key; UsageError for a key that is no JSON, an engine or a table without it, and
     where Kafka does not tell the tables' schemas.
     """
-    from joins.engine.spark_inspect import entries  # imported here: pyspark costs a second
     from joins.engine.spark_session import close_session, open_session
+    from joins.inspection.spark_entries import entries  # imported here: pyspark costs a second
 
     topology = load_topology(file)
     table = choose_table(topology, table_name)

@@ -48,7 +48,7 @@ def test_all_that_moves_is_well() -> None:
     assert all(one.moves for one in found.values())
     assert found["join wide"].more == {"dead_letters": 3.0, "lag_seconds": 0.0}
     assert lines_of(found["join wide"]) == [
-        "moving   join wide (for 5 s): takes what comes, dead letters 3, lag seconds 0"
+        "moving     join wide (for 5 s): takes what comes, dead letters 3, lag seconds 0"
     ]
 
 
@@ -68,6 +68,12 @@ def test_what_does_not_move_is_named(one: RunningPart, health: dict[str, Any] | 
     found = statuses([ALL[0], one], health)["join wide"]
     assert (found.state, found.moves) == (state, False)
     assert told in " ".join(lines_of(found))
+
+
+def test_states_stand_in_a_column_of_their_own() -> None:
+    """The longest, too, is not written into the name behind it."""
+    for told in (statuses([])["capture s"], statuses(ALL, MOVING)["capture s"]):
+        assert lines_of(told)[0].index("capture s") == len("INCOMPLETE ")
 
 
 def test_a_part_that_ends_again_and_again_is_not_well() -> None:

@@ -93,6 +93,46 @@ def test_a_refused_row_is_listed_and_read_again(capture: Callable[..., Any]) -> 
     assert told(captured, "list") == []
 
 
+def test_a_table_in_quarantine_is_told_until_its_columns_are(capture: Callable[..., Any]) -> None:
+    """Its rows wait as raw events: `status` and the list name it, with how many they are; neither a replay nor a
+    resolve brings them, and both say what does. Behind `schema set` they are published, and nothing waits any more."""
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    captured.streaming(captured.start())
+    captured.sql_anywhere("SET GLOBAL binlog_row_metadata = MINIMAL")
+    try:
+        with captured.connection() as connection, connection.cursor() as cursor:
+            cursor.execute("SET sql_log_bin = 0")
+            cursor.execute("ALTER TABLE t ADD secretly INT DEFAULT 7")
+            cursor.execute("SET sql_log_bin = 1")
+            cursor.execute("INSERT INTO t (id) VALUES (1), (2)")
+            cursor.execute("INSERT INTO t (id) VALUES (3)")
+            cursor.execute("SET sql_log_bin = 0")
+            cursor.execute("ALTER TABLE t DROP secretly")  # so the server can not tell the columns either
+    finally:
+        captured.sql_anywhere("SET GLOBAL binlog_row_metadata = FULL")
+    captured.wait_for(lambda: told(captured, "list"), "no table is in quarantine")
+    captured.caught_up()
+    (letter,) = told(captured, "list")
+    table = f"shop.{captured.name}.t"
+    assert (letter["stage"], letter["of"], letter["count"]) == ("quarantine", table, 2)
+    assert f"tailorbird schema set {captured.file} {table}" in letter["remedy"]
+    command = [sys.executable, "-m", "console", "status", str(captured.file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert f"INCOMPLETE table {table} (so do wide): in quarantine, 2 events wait; the last: " in ran.stdout
+    assert ran.returncode == 1
+    for verb in ("replay", "resolve"):
+        assert letter["remedy"] == told(captured, verb, letter["id"], code=1)[-1]["remedy"]
+    assert len(told(captured, "list")) == 1
+
+    columns = "CREATE TABLE t (id INT PRIMARY KEY, secretly INT)"
+    command = [sys.executable, "-m", "console", "schema", "set", str(captured.file), table, columns]
+    subprocess.run(command, check=True, timeout=60)
+    captured.wait_for(lambda: told(captured, "list") == [], "the table stays in quarantine")
+    rows = [one["after"] for one in captured.events("t") if one["op"] == "c"]
+    assert sorted(rows, key=lambda row: int(row["id"])) == [{"id": n, "secretly": 7} for n in (1, 2, 3)]
+
+
 def test_a_rebuild_settles_what_a_join_refused(capture: Callable[..., Any]) -> None:
     """Its letters wait no longer; without a topic of dead letters there is nothing to settle, and none is made."""
     captured = capture("t")

@@ -1,7 +1,6 @@
 """Random joins of many to many: tables that meet at columns which are no key, and a history of them.
 
-What is joined before and behind such a join may be lookups, a table may meet itself, a side may be groups, and the pairs
-may be grouped.
+Lookups stand before and behind such a join, a table may meet itself, a side may be groups, and the pairs be grouped.
 """
 
 from __future__ import annotations
@@ -114,13 +113,11 @@ class _Pairing(Generator):
                 if found:
                     own, theirs = self.chance.choice(found)
                     pairs.setdefault(own, (f"{alias.name}.{own}", f"{other.name}.{theirs}"))
-            theirs = {theirs.partition(".")[2] for _, theirs in pairs.values()}
-            if pairs and not {*alias.table.key} <= {*pairs} and not {*other.table.key} <= theirs:
+            there = {theirs.partition(".")[2] for _, theirs in pairs.values()}
+            if pairs and not {*alias.table.key} <= {*pairs} and not {*other.table.key} <= there:
                 return list(pairs.values())
 
-    def _grouped(
-        self, aliases: list[Alias], joins: list[Join]
-    ) -> tuple[str, list[str], dict[str, Any], set[str]]:
+    def _grouped(self, aliases: list[Alias], joins: list[Join]) -> tuple[str, list[str], dict[str, Any], set[str]]:
         keys = self._columns(aliases, *_EXACT)
         keys = self.chance.sample(keys, min(len(keys), self.chance.choice([1, 1, 2])))
         numbers = self._columns(aliases, "int", "bigint", "decimal") or ["1"]

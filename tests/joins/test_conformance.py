@@ -19,16 +19,18 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.words.brokers import Brokers
-from joins.engine.held import described, keys_of
-from joins.engine.spark_inspect import entries
+from joins.engine.causes import cause_of
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.engine.spark_steps import dataflow
+from joins.inspection.held import described, keys_of
+from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
-from joins.query.plan import Node, Plan
+from joins.query.plan import Node, Pair, Plan
 from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, values_of
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
@@ -373,6 +375,61 @@ def test_rows_are_told_wherever_they_lie(spark: SparkSession, batches: int, tmp_
         range(1, 3 if batches == 2 else 41)
     )
     assert all(row.values is not None and row.values[0] == row.row[0] for row in rows if row.row is not None)
+
+
+def meeting(kind: str) -> Case:
+    """Rows of two tables at one key: few, then many, with others that never meet, and in the end none."""
+    many = range(1, 31)
+    a, b = ([["put", f"shop.{name}", {"id": i, "at": 7, "note": "n" * 50}] for i in many] for name in "ab")
+    return Case(
+        tables={f"shop.{name}": {"key": ["id"], "id": "int", "at": "int?", "note": "varchar(60)?"} for name in "ab"},
+        query=f"SELECT a.id, b.id AS other, b.note FROM shop.a a {kind} shop.b b ON b.at = a.at",
+        row_key=["id", "other"],
+        history=[
+            a[0], b[0], ["put", "shop.a", {"id": 99, "at": None, "note": None}], ["quiet"],
+            *a[1:], *b[1:], ["put", "shop.b", {"id": 99, "at": 8, "note": None}], ["quiet"],
+            ["put", "shop.a", {"id": 3, "at": 7, "note": "m"}], ["put", "shop.b", {"id": 4, "at": 8, "note": "m"}],
+            *[["delete", "shop.b", {"id": i}] for i in many if i > 20], ["quiet"],
+            *[["delete", "shop.b", {"id": i}] for i in (*many, 99)], ["quiet"],
+            *[["delete", "shop.a", {"id": i}] for i in (*many, 99)],
+        ],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN"])
+def test_many_meet_many(spark: SparkSession, kind: str, tmp_path: Path) -> None:
+    """Few rows lie with their key and many apart from it, as `tailorbird state inspect` tells them; nothing stays."""
+    case = meeting(kind)
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    batches = [log_of(case, events, ends) for events in events_of(case)]
+    settled = {topic: dict.fromkeys(range(2), 1000) for topic in plan.topics}
+    got = run(spark, partial(kernel, plan, settled), batches, tmp_path / "whole")
+    assert got == specified(plan, settled, batches)
+    assert list(entries(spark, tmp_path / "whole" / "checkpoint", None)) == []
+    for count, rows in ((1, [1]), (2, [*range(1, 31)])):
+        run(spark, partial(kernel, plan, settled), batches[:count], tmp_path / str(count))
+        keys = keys_of(plan, "7")
+        found = [one for one in entries(spark, tmp_path / str(count) / "checkpoint", keys) if one[0] != "told_v1"]
+        assert {one[0] for one in found} == ({"pair_v1"} if count == 1 else {"pair_v1", "left_v1", "right_v1"})
+        held = [one for one in described(found, keys) if one.step == "pairs of a and b"]
+        for side in ("left row", "right row"):
+            ids = [one.row[0] for one in held if one.what == side and one.row is not None]
+            assert sorted(map(int, map(str, ids))) == rows
+        assert all(one.values is not None and one.values[1:] == [7, "n" * 50] for one in held)
+
+
+def test_too_many_pairs_end_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    """The kernel says which table, which key, how many, and what helps."""
+    case = meeting("JOIN")
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    batches = [log_of(case, events, ends) for events in events_of(case)]
+    few = [
+        replace(one, root=replace(one.root, most=899)) if isinstance(one.root, Pair) else one for one in plan.fragments
+    ]
+    plan = replace(plan, fragments=tuple(few))
+    with pytest.raises(StreamingQueryException) as caught:
+        run(spark, partial(kernel, plan, {}), batches, tmp_path)
+    assert "table wide: 900 pairs of a and b at 7, more than 899: ON with an equality more" in cause_of(caught.value)
 
 
 @pytest.mark.parametrize(("tombstone_ms", "back"), [(1, 1), (WEEK_MS, 0)])

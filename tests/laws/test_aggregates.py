@@ -26,7 +26,7 @@ from joins.query.value_types import FLOAT64, INT64
 from joins.steps import bags
 from joins.steps.aggregate import aggregated_in, opened
 from joins.steps.contributions import combined
-from joins.steps.differ import Difference
+from joins.steps.differ import Retold
 from joins.steps.exact import double_text
 from joins.steps.records import (
     DIM_GONE,
@@ -204,10 +204,10 @@ def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
 
 
 def tell(
-    group: Grouping, store: Kept, found: Sequence[Difference], chance: random.Random, target: int = 9
+    group: Grouping, store: Kept, found: Sequence[Retold], chance: random.Random, target: int = 9
 ) -> list[Message]:
     """A batch of differences, added up in up to three places that hold little, through the group's step."""
-    places: list[list[Difference]] = [[] for _ in range(3)]
+    places: list[list[Retold]] = [[] for _ in range(3)]
     for one in found:
         chance.choice(places).append(one)
     partials = [message for place in places for message in combined(group, place, chance.choice([1, 5, 1000]))]
@@ -267,7 +267,7 @@ def test_a_group_says_what_its_rows_say(history: list[list[tuple[Any, Any]]], se
             for before, after in batch:
                 rows.update([after] if after is not None else [])
                 rows.subtract([before] if before is not None else [])
-            found = [Difference(contributed(before), contributed(after), number) for before, after in batch]
+            found = [Retold(contributed(before), contributed(after), number) for before, after in batch]
             out = tell(GROUP, store, found, chance)
             naive = Naive(list(rows.elements()))
             consistent(GROUP, store)
@@ -318,10 +318,10 @@ class Counted(Kept):
         super().put(k, value)
 
 
-def _differences(numbers: Sequence[int], before: bool) -> Iterator[Difference]:
+def _differences(numbers: Sequence[int], before: bool) -> Iterator[Retold]:
     for number in numbers:
         text = contributed([number])
-        yield Difference(text, None, 0) if before else Difference(None, text, 0)
+        yield Retold(text, None, 0) if before else Retold(None, text, 0)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from cdc.words.errors import Fatal
-
 from joins.query.plan import Derived, Node, Pair
 from joins.query.value_types import INT64
 from joins.steps.pairs import Side, paired_in, told
@@ -116,8 +115,8 @@ class World:
             else:
                 self.rows[number][at] = after
             if before != after:
-                texts = (None if row is None else text_of([*row]) for row in (before, after))
-                for message in told(Side(self.pair, number, 9), *texts, 1):
+                was, now = (None if row is None else text_of([*row]) for row in (before, after))
+                for message in told(Side(self.pair, number, 9), was, now, 1):
                     if message.k[0] == 9:
                         left.append(message)
                     else:
@@ -178,7 +177,7 @@ def test_a_change_costs_a_page_and_lists_the_other_side() -> None:
     chance, world = random.Random(0), World(_pair(True, True, 10**9))
     world.batch([(side, at, (at, 1, 0)) for side, most in ((0, 100), (1, 1000)) for at in range(most)], chance)
     world.read, world.written = [], []
-    (message,) = [one for one in told(Side(world.pair, 0, 9), text_of([7, 1, 0]), text_of([7, 1, 5]), 1)]
+    (message,) = list(told(Side(world.pair, 0, 9), text_of([7, 1, 0]), text_of([7, 1, 5]), 1))
     leaving = paired_in(world.pair, 9, "wide", message.k, [message], world.get, world.put)
     assert (len(world.read), len(world.written)) == (2, 1)  # the entry and the page of the row
     assert values_of(next(leaving).p)[:3] == [7, 1, 5]

@@ -14,7 +14,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __al
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
-    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 from cryptography import x509
@@ -136,12 +135,9 @@ listener.name.mutual.ssl.truststore.location={certificate_file}
 def _know_user(address: str) -> None:
     """Have the broker know the user under SCRAM, which keeps its users itself."""
     admin = AdminClient({"bootstrap.servers": address})
-    known: list[UserScramCredentialAlteration] = [
-        UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-        for mechanism in SCRAM.values()
-    ]
-    for made in admin.alter_user_scram_credentials(known).values():
-        made.result(20)
+    for mechanism in SCRAM.values():  # of one user, one a request
+        known = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+        admin.alter_user_scram_credentials([known])[USER].result(20)
 
 
 def _java(value: str) -> str:

@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from joins.engine.causes import cause_of
@@ -24,7 +25,7 @@ def main(scratch: str) -> None:
         reader = session.read.format("kafka").options(**options)
         try:
             found[name] = [bytes(row.value).decode() for row in reader.load().select("value").collect()]
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             found[name] = cause_of(error)
     close_session(session)
     print(json.dumps(found))

@@ -108,6 +108,14 @@ class Brokers:
         return names
 
 
+def refuses(name: str, said: str) -> bool:
+    """Whether an error of librdkafka, by its name and words, means that the brokers refuse us, or we what they show.
+
+    In TLS 1.3 a broker looks at a client's certificate behind the handshake: its alert ends a link that seemed open.
+    """
+    return name in ("_AUTHENTICATION", "_SSL") or (name == "_TRANSPORT" and "SSL alert" in said)
+
+
 def _quoted(text: str) -> str:
     """A text as the Java login configuration writes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -19,7 +19,7 @@ from console.commands.cli_dead_letters import joined_from
 from console.status.captured_position import CapturedPosition
 from console.status.dead_letters import Letters, incomplete_lines, readers_of
 from console.status.index_status import IndexStatus, index_statuses, missing_changes, told
-from console.status.part_status import PartStatus, lines_of, part_statuses
+from console.status.part_status import WIDE, PartStatus, lines_of, part_statuses
 from console.status.quarantine import quarantined
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _told(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
     try:
         indexes = _indexes(topology, captured)
     except TailorbirdError as error:  # the processes are told all the same
-        typer.echo(f"away     indexes: {error}", err=True)
+        typer.echo(f"{'away':<{WIDE}}indexes: {error}", err=True)
         return False
     for each in indexes:
         if as_json:
@@ -88,7 +88,7 @@ def _complete(
     try:
         waiting = [*quarantined(captured), *letters.read().waiting]
     except Retriable as error:
-        typer.echo(f"away     dead letters: {error}", err=True)
+        typer.echo(f"{'away':<{WIDE}}dead letters: {error}", err=True)
         return True
     if as_json:
         for each in waiting:
@@ -122,9 +122,10 @@ def asked_parts(topology: Topology) -> list[PartStatus]:
 def _print_index(each: IndexStatus) -> None:
     name = f"index {each.index}" if each.index else "peer"
     far = f", {told(each)}" if told(each) else ""
-    typer.echo(f"{each.state:<9}{name}  (peer {each.peer}, {len(each.processes)} processes{far})")
+    served = "1 process" if len(each.processes) == 1 else f"{len(each.processes)} processes"
+    typer.echo(f"{each.state:<{WIDE}}{name}  (peer {each.peer}, {served}{far})")
     if each.remedy:
-        typer.echo(f"         {each.remedy}")
+        typer.echo(f"{'':<{WIDE}}{each.remedy}")
 
 
 def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None) -> list[IndexStatus]:

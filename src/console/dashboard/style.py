@@ -75,8 +75,8 @@ body, body.body--dark { background: var(--paper); color: var(--ink); font-size: 
 .tb-table td.text-right > span:first-child, .tb-table td[data-column=_changed] > span,
 .tb-table td.time > span { display: inline; white-space: nowrap; }
 .tb-table td.loose { overflow-wrap: anywhere; min-width: 110px; }
-.tb-table.many th, .tb-table.many td { padding: 4px 6px !important; overflow-wrap: anywhere; }
-.tb-table.many th, .tb-table.many td { font-size: 12px; }
+.tb-table.many th, .tb-table.many td { padding: 4px 6px !important; font-size: 12px; }
+.tb-table.many td { overflow-wrap: anywhere; }
 .tb-table.many td > span { white-space: normal !important; }
 .tb-table td.nothing span { color: var(--soft); opacity: 0.6; }
 .tb-latency { color: var(--good); font-size: 12px; margin-left: 8px; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from cdc.words.brokers import Brokers
+from cdc.words.brokers import Brokers, refuses
 
 
 def kafka_problem(brokers: Brokers) -> str:
@@ -14,7 +14,7 @@ def kafka_problem(brokers: Brokers) -> str:
     refused = list[str]()
 
     def heard(error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        if refuses(error.name(), error.str()):
             refused.append(f"log.security: {error.str()}")
 
     settings = {**brokers.librdkafka(), "log_level": 0, "socket.timeout.ms": 2000, "error_cb": heard}

@@ -9,6 +9,7 @@ from typing import Any
 from cdc.process.file_running import PartEnd, RunningPart
 from cdc.topology.topology import Topology
 
+WIDE = 11  # of the column of states, the longest of which is INCOMPLETE
 # what commands start the parts, by stage
 _STARTS = {
     "capture": "tailorbird capture {file} --source {name}",
@@ -151,11 +152,11 @@ def lines_of(one: PartStatus) -> list[str]:
     since = "" if one.seconds is None else f" (for {_ago(1000 * one.seconds)})"
     told = [(name.replace("_", " "), _shown(value)) for name, value in one.more.items() if name != "head"]
     more = "".join(f", {name} {value}" for name, value in told)
-    lines = [f"{one.state:<9}{one.part}{since}: {one.reason}{more}"]
+    lines = [f"{one.state:<{WIDE}}{one.part}{since}: {one.reason}{more}"]
     if one.error:
-        lines.append(f"         last error: {one.error}")
+        lines.append(f"{'':<{WIDE}}last error: {one.error}")
     if one.remedy:
-        lines.append(f"         {one.remedy}")
+        lines.append(f"{'':<{WIDE}}{one.remedy}")
     return lines
 
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from cdc.topology.topology import Log, Source, Topology
 from cdc.words import naming, settlement
-from cdc.words.brokers import Brokers
+from cdc.words.brokers import Brokers, refuses
 from cdc.words.errors import Retriable, UsageError
 
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
@@ -100,7 +100,7 @@ def _answering(log: Log) -> Iterator[AdminClient]:
     refused = list[str]()
 
     def heard(error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        if refuses(error.name(), error.str()):
             refused.append(error.str())
 
     try:

@@ -14,7 +14,7 @@ from joins.query.group import Grouping
 from joins.query.plan import SINK, Assemble, KeyedJoin, Pair, Step
 from joins.steps.aggregate import aggregated_in
 from joins.steps.contributions import combined
-from joins.steps.differ import Difference, Reread, contribution, differ_step, differences, whole
+from joins.steps.differ import Reread, Retold, contribution, differ_step, differences, whole
 from joins.steps.pairs import Side, paired_in
 from joins.steps.records import Message, dump, load
 from joins.steps.state import assemble_step, dump_star, joined_in, load_star
@@ -87,14 +87,14 @@ class StepProcessor(StatefulProcessor):
             if isinstance(step, Grouping):
                 yield from combined(step, self._contributed(step, groups))
 
-    def _contributed(self, group: Grouping, groups: dict[bytes, list[Message]]) -> Iterator[Difference]:
+    def _contributed(self, group: Grouping, groups: dict[bytes, list[Message]]) -> Iterator[Retold]:
         """What the rows of the bucket contribute now, and what they did."""
         picks = contribution(group)
         for k, messages in groups.items():
             if (found := self._difference(k, messages, picks)) is not None:
                 yield found
 
-    def _difference(self, k: bytes, messages: list[Message], picks: Callable[[bytes], bytes]) -> Difference | None:
+    def _difference(self, k: bytes, messages: list[Message], picks: Callable[[bytes], bytes]) -> Retold | None:
         before = self._get(k)
         after, found = differ_step(before, messages, picks)
         if found is not None:

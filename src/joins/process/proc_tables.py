@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Mapping
@@ -48,6 +49,9 @@ class TableJoins:
 
     def run(self) -> None:
         """Until `stop`. Fatal when the JVM has ended; the last table's error when none can run any more."""
+        # once, before there are threads: those that import pyspark at the same time may meet it half made
+        importlib.import_module("joins.engine.spark_query")
+        importlib.import_module("joins.cluster.spark_executors")
         with ThreadPoolExecutor(len(self._ports), "join") as pool:
             try:
                 for name in self._ports:

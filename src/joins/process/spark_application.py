@@ -59,9 +59,11 @@ class Application:
 
     def exit_code(self, patience: float = 0.0) -> int | None:
         """How its JVM ended, as `jvm_exit_code` tells; None where none was started."""
+        if self._root is None:
+            return None
         from joins.engine.spark_session import jvm_exit_code
 
-        return None if self._root is None else jvm_exit_code(self._root, patience)
+        return jvm_exit_code(self._root, patience)
 
     @property
     def log(self) -> Path:

@@ -23,7 +23,7 @@ from joins.select.bound import Bound, BoundGroup, BoundTree, BoundUnion
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
 from joins.select.pairing import paired
-from joins.select.rows import Rows, RowsColumn
+from joins.select.rows import QueryColumn, QueryRows
 from joins.select.sql import Place, Query, Relation, Select, Union, refuse
 from joins.select.tree import Tree, build_trees
 
@@ -63,7 +63,7 @@ class Binder:
         keys = [self._key(flat, tree) for tree in trees]
         at = next((i for i, key in enumerate(keys) if key), 0)
         columns = tuple(self._column(flat, trees[at], item) for item in flat.items)
-        rows = Rows(columns=columns, primary_key=keys[at])
+        rows = QueryRows(columns=columns, primary_key=keys[at])
         return BoundTree(flat=flat, trees=trees, tree=trees[at], rows=rows, place=place)
 
     def _key(self, flat: Flat, tree: Tree) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class Binder:
                 return ()
         return tuple(found)
 
-    def _column(self, flat: Flat, tree: Tree, item: FlatItem) -> RowsColumn:
+    def _column(self, flat: Flat, tree: Tree, item: FlatItem) -> QueryColumn:
         node = item.expression
         if not isinstance(node, exp.Column):
             typed = self._typed(flat, node, item.place)
@@ -87,16 +87,16 @@ class Binder:
                 self.refuse(
                     item.place, f"column {item.name} is NULL without a type", "CAST(NULL AS STRING), or a value"
                 )
-            return RowsColumn(
+            return QueryColumn(
                 name=item.name, type=typed.type, nullable=True, origin=item.text or text_of_expression(node)
             )
         column = flat.shapes[node.table].column(node.name)
         assert column is not None  # joins.select.flatten refuses unknown columns
         schema = flat.shapes[node.table]
-        origin = column.origin if isinstance(column, RowsColumn) else f"{_table_id(schema)}.{node.name}"
+        origin = column.origin if isinstance(column, QueryColumn) else f"{_table_id(schema)}.{node.name}"
         type_ = self.type_of(flat, node)
         nullable = (column.nullable or tree.optional(node.table)) and not _is_there(flat, node)
-        return RowsColumn(name=item.name, type=type_, nullable=nullable, origin=origin, members=members_of(column))
+        return QueryColumn(name=item.name, type=type_, nullable=nullable, origin=origin, members=members_of(column))
 
     def type_of(self, flat: Flat, column: exp.Column) -> LogicalType:
         """The type of a flat column; TopologyError for one that is not kept."""
@@ -163,8 +163,8 @@ class Binder:
                 self.refuse(at, error.what.replace("`", ""), error.expected)
             name, counts = f"a{len(keeping.results) - 1}", result.function.startswith("count")
             named[call.sql()] = name
-            columns.append(RowsColumn(name=name, type=result.type, nullable=not counts, origin=result.text))
-        rows = Rows(columns=tuple(columns), primary_key=tuple(column.name for column in columns[: len(keys)]))
+            columns.append(QueryColumn(name=name, type=result.type, nullable=not counts, origin=result.text))
+        rows = QueryRows(columns=tuple(columns), primary_key=tuple(column.name for column in columns[: len(keys)]))
         values = tuple(_literal(node) for node, _ in keys) if always else None
         return BoundGroup(inner=inner, keys=len(keys), keeping=keeping, rows=rows, named=named, always=values)
 
@@ -229,11 +229,11 @@ class Binder:
                     what = f"column {one.name} is {one.type} and here {other.type}"
                     self.refuse(branch.flat.items[i].place, what, f"CAST(… AS {one.type}), values of one type")
                 nullable = one.nullable or other.nullable
-                columns[i] = RowsColumn(
+                columns[i] = QueryColumn(
                     name=one.name, type=wider, nullable=nullable, origin=one.origin, members=one.members
                 )
         tags, key = self._tags(branches)
-        rows = Rows(columns=tuple(columns), primary_key=key)
+        rows = QueryRows(columns=tuple(columns), primary_key=key)
         bound = BoundUnion(branches=tuple(branches), rows=rows, tags=tags)
         tree = self.tree(_reading(bound, union.place), union.place)
         return self._distinct(tree) if union.distinct else tree
@@ -270,9 +270,9 @@ def _is_there(flat: Flat, column: exp.Column) -> bool:
     return any(condition.expression.unnest() == found for condition in flat.where)
 
 
-def members_of(column: Column | RowsColumn) -> bool:
+def members_of(column: Column | QueryColumn) -> bool:
     """Whether a column is a SET, whose text lists its members."""
-    if isinstance(column, RowsColumn):
+    if isinstance(column, QueryColumn):
         return column.members
     return column.column_type.lower().startswith("set(")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from joins.query.aggregates import Keeping
 from joins.select.flat import Flat
-from joins.select.rows import Rows
+from joins.select.rows import QueryRows
 from joins.select.sql import Place
 from joins.select.tree import Tree
 
@@ -19,7 +19,7 @@ class BoundTree:
     flat: Flat
     trees: list[Tree]
     tree: Tree
-    rows: Rows
+    rows: QueryRows
     place: Place
 
 
@@ -34,7 +34,7 @@ class BoundGroup:
     inner: BoundTree
     keys: int
     keeping: Keeping
-    rows: Rows
+    rows: QueryRows
     named: Mapping[str, str]
     always: tuple[str | int | bool, ...] | None
 
@@ -47,7 +47,7 @@ class BoundUnion:
     """
 
     branches: tuple[BoundTree, ...]
-    rows: Rows
+    rows: QueryRows
     tags: tuple[str, tuple[str | int | bool, ...]] | None
 
 
@@ -63,7 +63,7 @@ class BoundPair:
     keys: tuple[tuple[str, str], ...]
     left_stays: bool
     right_stays: bool
-    rows: Rows
+    rows: QueryRows
 
 
 Bound = BoundTree | BoundGroup | BoundUnion | BoundPair

@@ -17,7 +17,7 @@ from joins.query.group import Grouping
 from joins.query.plan import SINK, STAR, Derived, Finish, Fragment, Node, Output, Pair, Plan, PlanSource, Sink, steps_of
 from joins.select.bind import Binder
 from joins.select.bound import BoundGroup, BoundPair, BoundTree, BoundUnion
-from joins.select.flat import FlatItem, Reading
+from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
 from joins.select.parser import parse_query
 from joins.select.rowkey import RowKey
@@ -118,7 +118,7 @@ class _Planner:
         return next(self._numbers)
 
     def read(
-        self, bound: Reading, target: int, names: Sequence[str], wanted: Sequence[str]
+        self, bound: ReadQuery, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Plan a query whose rows go to `target`, named by its columns `names`, or of none by what names them there.
 
@@ -274,7 +274,7 @@ class _Planner:
         )
 
 
-def _trees(bound: Reading) -> Iterator[BoundTree]:
+def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
     """Every tree of a query."""
     if isinstance(bound, BoundGroup):
         yield from _trees(bound.inner)

@@ -7,14 +7,14 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from joins.select.rows import Rows, Shape
+from joins.select.rows import QueryRows, Shape
 from joins.select.sql import Place, Relation
 
 
-class Reading(Protocol):
+class ReadQuery(Protocol):
     """A query whose rows another one reads; which kinds there are, `joins.select.bound` says."""
 
-    rows: Rows
+    rows: QueryRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Flat:
 
     relations: dict[str, Relation] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
-    readings: dict[str, Reading] = field(default_factory=dict)
+    readings: dict[str, ReadQuery] = field(default_factory=dict)
     first: str = ""
     joins: list[FlatJoin] = field(default_factory=list)
     where: list[Condition] = field(default_factory=list)

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from cdc.topology.topology import Topology
 from cdc.words.schema import TableId, TableSchema
-from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, Reading
+from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, ReadQuery
 from joins.select.parser import parse_query
 from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse
 
@@ -27,7 +27,7 @@ class Reads:
 
     topology: Topology
     schemas: Mapping[TableId, TableSchema]
-    bind: Callable[[Query], Reading]
+    bind: Callable[[Query], ReadQuery]
 
 
 def flatten(reads: Reads, select: Select, prefix: str = "") -> Flat:

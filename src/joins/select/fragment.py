@@ -16,8 +16,8 @@ from joins.query.plan import Derived, Expression, Finish, Hop, Node, Output, Pla
 from joins.query.value_types import NULL, spark_type
 from joins.select.bind import members_of
 from joins.select.bound import BoundPair, BoundTree, BoundUnion
-from joins.select.flat import Condition, FlatItem, Reading
-from joins.select.rows import RowsColumn
+from joins.select.flat import Condition, FlatItem, ReadQuery
+from joins.select.rows import QueryColumn
 from joins.select.settled import Settled
 from joins.select.sql import Place, refuse
 from joins.select.tree import Branch
@@ -34,7 +34,7 @@ class Planning(Protocol):
         ...
 
     def read(
-        self, bound: Reading, target: int, names: Sequence[str], wanted: Sequence[str]
+        self, bound: ReadQuery, target: int, names: Sequence[str], wanted: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Plan a query whose rows go to `target`, named by its columns `names`, or of none by what names them there.
 
@@ -173,7 +173,7 @@ class TreeCompiler:
         shape = self.flat.shapes[node.table]
         read = shape.column(node.name)
         assert read is not None  # joins.select.flatten refuses unknown columns
-        if isinstance(read, RowsColumn):
+        if isinstance(read, QueryColumn):
             origin, nullable = read.origin, key and read.nullable
         else:
             assert isinstance(shape, TableSchema)

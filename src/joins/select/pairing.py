@@ -15,10 +15,11 @@ from cdc.topology.topology import Topology
 from joins.query.finish import text_of_expression
 from joins.select.bound import BoundPair, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
-from joins.select.rows import Rows, RowsColumn
+from joins.select.rows import QueryColumn, QueryRows
 from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
+PAIRS = "_pair"  # begins the name of what stands in the place of the tables that meet
 Bind = Callable[[Flat, Place], BoundTree]
 
 
@@ -54,14 +55,18 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
         _side(flat, flat.first, cut.front, to_left, wanted, bind, place),
         _side(flat, cut.join.alias, [], to_right, wanted, bind, place),
     )
+    for side, alias in zip(sides, (flat.first, cut.join.alias), strict=True):
+        if not side.rows.primary_key:
+            what = f"{alias} has no primary key, and is joined many to many"
+            refuse(topology, flat.relations[alias].place, what, "rows of a table that has one")
     pair = _pair(sides, met, cut.join)
     _must_have_names(topology, pair, cut.join, place)
-    alias = f"_pair{len(flat.readings)}"
-    return _over(flat, alias, pair, cut, where, left | {cut.join.alias}, place)
+    name = f"{PAIRS}{len(flat.readings)}"
+    return _over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
 
 
 def _cut(topology: Topology, flat: Flat) -> _Cut:
-    """At the last FULL join, for what is asked in front of it is asked of that side alone; else at the first to many."""
+    """At the last FULL join, since what is asked in front of it is asked of that side; else at the first to many."""
     for i, join in reversed([*enumerate(flat.joins)]):
         if join.full:
             return _Cut(flat.joins[:i], join, flat.joins[i + 1 :])
@@ -138,7 +143,7 @@ def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin
     left_stays, right_stays = not join.inner, join.full
     columns = [_may_lack(column, right_stays) for column in left.rows.columns]
     columns += [_may_lack(column, left_stays) for column in right.rows.columns]
-    rows = Rows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
+    rows = QueryRows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
     keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
 
@@ -147,18 +152,13 @@ def _must_have_names(topology: Topology, pair: BoundPair, join: FlatJoin, place:
     """Of a FULL JOIN a row that is alone on the left and one on the right may both be named by NULLs alone."""
     nullable = {column.name for side in (pair.left, pair.right) for column in side.rows.columns if column.nullable}
     if pair.left_stays and pair.right_stays and nullable >= {*pair.left.rows.primary_key, *pair.right.rows.primary_key}:
-        named = " and ".join(_said(column) for column in pair.rows.primary_key)
+        named = " and ".join(column.origin for column in pair.rows.columns if column.name in pair.rows.primary_key)
         what = f"no key of a FULL JOIN's rows: {named} may all be NULL in two of them"
         refuse(topology, join.on[0].place if join.on else place, what, "WHERE … IS NOT NULL below one of its sides")
 
 
-def _said(column: str) -> str:
-    """A column of a pair as a person calls it."""
-    return column.lstrip(".")
-
-
-def _may_lack(column: RowsColumn, lacking: bool) -> RowsColumn:
-    return RowsColumn(
+def _may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
+    return QueryColumn(
         name=column.name,
         type=column.type,
         nullable=column.nullable or lacking,

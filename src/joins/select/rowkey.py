@@ -7,7 +7,8 @@ from sqlglot import exp
 from cdc.topology.topology import Table
 from joins.select.bound import BoundTree
 from joins.select.flat import FlatItem
-from joins.select.rows import RowsColumn
+from joins.select.pairing import PAIRS
+from joins.select.rows import QueryColumn
 from joins.select.tree import Tree
 
 
@@ -64,6 +65,9 @@ class RowKey:
             return f"no key of the result: {root} has no primary key", "rows of a table with a primary key"
         names = self.names()
         if names is None:
+            if self.root.startswith(PAIRS):
+                what = "no row_key, and the query leaves out the key of a join of many to many"
+                return what, f"{', '.join(primary)} in it, or a join by the primary key"
             if not self.root:
                 return self._no_groups_key(primary)
             return f"no row_key, and the query leaves out {root}'s key", f"{', '.join(primary)} of {root} in it"
@@ -85,6 +89,9 @@ class RowKey:
                 return f"column {name} may be NULL", "columns that are NOT NULL"
             columns.append(found[1])
         if missing := [column for column in primary if column not in columns]:
+            if self.root.startswith(PAIRS):
+                what = f"no key of the result: a join of many to many makes a row of every pair, and {missing[0]} is"
+                return f"{what} not in it", f"{', '.join(primary)} in query and row_key, or a join by the primary key"
             if not self.root:
                 return self._no_groups_key(tuple(missing))
             what = f"no key of the result: {root}.{missing[0]}, of the primary key, is not in it"
@@ -93,7 +100,7 @@ class RowKey:
 
     def _no_groups_key(self, missing: tuple[str, ...]) -> tuple[str, str]:
         columns = [self.shapes[""].column(name) for name in missing]
-        shown = [column.origin for column in columns if isinstance(column, RowsColumn)]
+        shown = [column.origin for column in columns if isinstance(column, QueryColumn)]
         if shown == ["1"]:
             return "one row of all, without a key", "SELECT 'all' AS scope, … and row_key: [scope]"
         return f"no key of the groups: {', '.join(shown)} is not in it", "every column of GROUP BY in query and row_key"

@@ -9,7 +9,7 @@ from cdc.words.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsColumn:
+class QueryColumn:
     """A column of a query's rows; `origin` for people, `members` as in `joins.query.plan.Output`."""
 
     name: str
@@ -20,19 +20,19 @@ class RowsColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class QueryRows:
     """The rows of a query as another one reads them; reads like a `TableSchema`.
 
     `primary_key`: columns whose values no two rows share, as they are proved to; names that begin with `_` can not be
     said in a query. Empty: there is a key, but no column shows it.
     """
 
-    columns: tuple[RowsColumn, ...]
+    columns: tuple[QueryColumn, ...]
     primary_key: tuple[str, ...]
     former: tuple[tuple[str, Column], ...] = field(default=(), init=False)
     left_out: tuple[tuple[str, str], ...] = field(default=(), init=False)
 
-    def column(self, name: str) -> RowsColumn | None:
+    def column(self, name: str) -> QueryColumn | None:
         """The column of that name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
@@ -41,4 +41,4 @@ class Rows:
         return tuple(column.name for column in self.columns)
 
 
-Shape = TableSchema | Rows
+Shape = TableSchema | QueryRows

@@ -16,11 +16,11 @@ import orjson
 from cdc.words.errors import Fatal
 from joins.query.group import Grouping, Result
 from joins.steps.bags import Tuples
-from joins.steps.contributions import Tally
+from joins.steps.contributions import GroupChange
 from joins.steps.exact import added, dumped, loaded, zero
 from joins.steps.pages import page_key
 from joins.steps.records import Message, RefusedRecord, payload_of
-from joins.steps.results import Kept, results_of
+from joins.steps.results import Contents, results_of
 from joins.steps.state import no_row, whole_row
 
 Get = Callable[[bytes], bytes | None]
@@ -31,7 +31,7 @@ Put = Callable[[bytes, bytes | None], None]
 class GroupState:
     """Of one group: what it keeps, the time of the newest change in it, and the number of its next page."""
 
-    kept: Kept
+    kept: Contents
     ts_ms: int = 0
     next_page: int = 0
 
@@ -49,7 +49,7 @@ def aggregated_in(
     `put` stores an entry, None removes it. `table`, for messages: whose query it is. Fatal where more rows have gone
     than had come.
     """
-    tally = Tally(group)
+    tally = GroupChange(group)
     for message in messages:
         tally.merge(message)
     head = get(k)
@@ -81,7 +81,7 @@ def aggregated_in(
 def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | None]) -> GroupState:
     """A group's state from its entry; `read` gives a page of its bags."""
     rows, ts_ms, next_page, totals, bags = orjson.loads(head) if head is not None else (0, 0, 0, None, None)
-    kept = Kept(
+    kept = Contents(
         rows=rows,
         counts=[count for count, _ in totals] if totals else [0] * len(group.totals),
         sums=[loaded(totals[i][1], total.type) if totals else zero(total.type) for i, total in enumerate(group.totals)],
@@ -99,7 +99,7 @@ def _dumped(state: GroupState) -> bytes:
     return orjson.dumps([kept.rows, state.ts_ms, state.next_page, totals, [bag.directory() for bag in kept.bags]])
 
 
-def _changed(kept: Kept, tally: Tally) -> bool:
+def _changed(kept: Contents, tally: GroupChange) -> bool:
     """Change what is kept; False if that can not be: something would be there less than not at all."""
     kept.rows += tally.rows
     kept.counts = [one + other for one, other in zip(kept.counts, tally.counts, strict=True)]

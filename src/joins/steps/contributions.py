@@ -13,14 +13,14 @@ import orjson
 
 from cdc.words.types import Canonical
 from joins.query.group import Grouping
-from joins.steps.differ import Difference
+from joins.steps.differ import Retold
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
 from joins.steps.records import PARTIAL, Message, Values, split_part, values_of_text
 
 MOST = 100_000  # groups and tuples that are held at a time
 
 
-class Tally:
+class GroupChange:
     """By how much a group's rows have changed: their number, the totals, and the number of each tuple of the bags."""
 
     def __init__(self, group: Grouping) -> None:
@@ -80,15 +80,15 @@ def _count(held: dict[tuple[Canonical, ...], int], values: tuple[Canonical, ...]
         held.pop(values, None)
 
 
-def combined(group: Grouping, found: Iterable[Difference], most: int = MOST) -> Iterator[Message]:
+def combined(group: Grouping, found: Iterable[Retold], most: int = MOST) -> Iterator[Message]:
     """Differences of the rows of one place, added up by group: `PARTIAL` messages.
 
     It holds no more than about `most` groups and tuples: what is beyond leaves early, and then a group leaves more than
     once. Of a group that is `always` there something leaves in any case.
     """
-    tallies: dict[bytes, Tally] = {}
+    tallies: dict[bytes, GroupChange] = {}
     if group.always is not None:
-        tallies[group.always.encode()] = Tally(group)
+        tallies[group.always.encode()] = GroupChange(group)
     size = 0
     for one in found:
         for text, times in ((one.before, -1), (one.after, 1)):
@@ -96,7 +96,7 @@ def combined(group: Grouping, found: Iterable[Difference], most: int = MOST) -> 
                 continue
             key, arguments = split_part(text)
             if (tally := tallies.get(key)) is None:
-                tally = tallies[key] = Tally(group)
+                tally = tallies[key] = GroupChange(group)
                 size += tally.size
             size -= tally.size
             tally.add(values_of_text(arguments), times)

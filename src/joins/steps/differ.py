@@ -21,7 +21,7 @@ from joins.steps.route import Read, messages_of
 Picks = Callable[[bytes], bytes]
 
 
-class Difference(NamedTuple):
+class Retold(NamedTuple):
     """A row's text before and after a batch, None where there is no row; `ts_ms` of the change, 0 where unknown."""
 
     before: bytes | None
@@ -29,9 +29,7 @@ class Difference(NamedTuple):
     ts_ms: int
 
 
-def differ_step(
-    state: bytes | None, messages: Iterable[Message], picks: Picks
-) -> tuple[bytes | None, Difference | None]:
+def differ_step(state: bytes | None, messages: Iterable[Message], picks: Picks) -> tuple[bytes | None, Retold | None]:
     """Fold a batch of one row → its state (the text that it told last) and what changed, None where nothing did.
 
     The newest message holds; of the same version a put, and of two puts the greater, so that their order does not
@@ -42,7 +40,7 @@ def differ_step(
     after = picks(newest.p) if there else None
     if after == state:
         return state, None
-    return after, Difference(state, after, ts_of(newest.p) if there else 0)
+    return after, Retold(state, after, ts_of(newest.p) if there else 0)
 
 
 def contribution(group: Grouping) -> Picks:
@@ -93,7 +91,7 @@ def differs_of(fragment: Fragment) -> dict[int, Hearer]:
     }
 
 
-def differences(hearer: Hearer, found: Difference) -> Iterator[Message]:
+def differences(hearer: Hearer, found: Retold) -> Iterator[Message]:
     """What the steps hear of a change of a row."""
     if isinstance(hearer, Side):
         yield from told(hearer, *found)

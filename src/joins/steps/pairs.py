@@ -1,9 +1,9 @@
 """The step where rows of two sides meet at a key, many to many: one entry per key, with pages beside it.
 
-What each row was and is, a differ in front of each side knows (`told`), so a key hears of a row at most once in a batch.
+What each row was and is, a differ in front of each side knows (`told`): a key hears of a row once in a batch at most.
 The pairs of a row that came or changed are told, and of one that has left the key their ends; of two rows that both
 changed once. Where rows of a side stay, one that meets none leaves alone, and that row goes when the first partner
-comes. Whatever both sides have, what leaves is listed as it is asked for.
+comes. However many rows a key has, what leaves is listed as it is asked for.
 """
 
 from __future__ import annotations

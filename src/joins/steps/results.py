@@ -18,7 +18,7 @@ _NULL = b"null"
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class Contents:
     """What a group keeps of its rows."""
 
     rows: int
@@ -27,7 +27,7 @@ class Kept:
     bags: list[Tuples]
 
 
-def results_of(group: Grouping, kept: Kept) -> tuple[list[bytes], list[Result]]:
+def results_of(group: Grouping, kept: Contents) -> tuple[list[bytes], list[Result]]:
     """The texts of a group's results, and the results that were not computed: they are NULL."""
     texts: list[bytes] = []
     failed: list[Result] = []
@@ -39,7 +39,7 @@ def results_of(group: Grouping, kept: Kept) -> tuple[list[bytes], list[Result]]:
     return texts, failed
 
 
-def _text(result: Result, kept: Kept) -> bytes | None:
+def _text(result: Result, kept: Contents) -> bytes | None:
     """A result's text, None where it does not fit its type."""
     of = result.of
     match result.function:

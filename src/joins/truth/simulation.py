@@ -18,7 +18,7 @@ from joins.query.group import Grouping
 from joins.query.plan import Assemble, Expression, Finish, Fragment, KeyedJoin, Node, Pair, Plan
 from joins.steps.aggregate import aggregated_in
 from joins.steps.contributions import combined
-from joins.steps.differ import Difference, contribution, differ_step, differences, differs_of, whole
+from joins.steps.differ import Retold, contribution, differ_step, differences, differs_of, whole
 from joins.steps.pairs import paired_in
 from joins.steps.records import (
     DIM_GONE,
@@ -266,7 +266,7 @@ class Simulation:
 
     def _difference(
         self, k: bytes, messages: list[Message], states: States, picks: Callable[[bytes], bytes]
-    ) -> Difference | None:
+    ) -> Retold | None:
         after, found = differ_step(states.store.get(k), self._arrived(messages), picks)
         states.put(k, after)
         return found

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from joins.engine.held import Entry
+from joins.inspection.held import Entry
 
 _SOURCE = "statestore"
 

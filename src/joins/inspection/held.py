@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from joins.engine.held_groups import group_parts
+from joins.inspection.groups import group_parts
+from joins.inspection.packed import Packed
 from joins.query.group import Grouping
-from joins.query.plan import KeyedJoin, Plan, Step
+from joins.query.plan import KeyedJoin, Pair, Plan, Step
 from joins.steps.differ import differs_of
 from joins.steps.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
 
@@ -16,7 +17,7 @@ _APART = b"\xff"
 Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value
 
 
-class Place(NamedTuple):
+class Where(NamedTuple):
     """A step, in words, and what it groups, if it does."""
 
     step: str
@@ -41,16 +42,19 @@ class Held:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def keys_of(plan: Plan, key: str) -> dict[bytes, Place]:
+def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
     """Every k under which the state may hold something of a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
     values_of_text(key.encode())
-    found: dict[int, Place] = {}
+    found: dict[int, Where] = {}
     for fragment in plan.fragments:
-        found |= {step.number: Place(_name(step), None) for step in fragment.steps}
-        found |= {number: Place(f"rows for {node.alias}", None) for number, (node, _) in differs_of(fragment).items()}
+        found |= {step.number: Where(_name(step), None) for step in fragment.steps}
+        differs = {number: hearer.node for number, hearer in differs_of(fragment).items()}
+        found |= {number: Where(f"rows for {node.alias}", None) for number, node in differs.items()}
+        if isinstance(pair := fragment.root, Pair):
+            found[pair.number] = Where(f"pairs of {pair.alias}", None)
         if (group := fragment.group) is not None:
-            found[group.differ] = Place(f"rows for the groups of {fragment.root.alias}", group)
-            found[group.number] = Place(f"groups of {fragment.root.alias}", group)
+            found[group.differ] = Where(f"rows for the groups of {fragment.root.alias}", group)
+            found[group.number] = Where(f"groups of {fragment.root.alias}", group)
     return {bytes([number]) + key.encode(): place for number, place in found.items() if number != SINK}
 
 
@@ -60,7 +64,7 @@ def _name(step: Step) -> str:
     return f"star of {step.of}"
 
 
-def described(entries: Iterable[Entry], keys: Mapping[bytes, Place]) -> list[Held]:
+def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Held]:
     """The entries of these keys, right sides first, then rows in the order of their ids."""
     found: list[Held] = []
     for variable, k, row, value in entries:
@@ -71,6 +75,11 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Place]) -> list[Hel
             found += _key(step, value)
         elif variable.startswith("rows"):
             found.append(_held(step, "row", None if row is None else values_of_text(row), value))
+        elif variable.startswith("pair"):
+            found += _met(step, value)
+        elif variable.startswith(("left", "right")):
+            side = variable.partition("_")[0]
+            found.append(_held(step, f"{side} row", None if row is None else values_of_text(row), value))
         elif variable.startswith("row_"):
             found += _parts(step, value)
         elif variable.startswith("told"):
@@ -78,7 +87,7 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Place]) -> list[Hel
         elif variable.startswith("group") and group is not None:
             ts_ms, parts = group_parts(group, value)
             found += [Held(step=step, what=what, row=None, values=values, ts_ms=ts_ms) for what, values in parts]
-    return sorted(found, key=lambda held: (held.step, held.what != "right side", str(held.row)))
+    return sorted(found, key=lambda one: (one.step, one.what != "right side", one.what == "right row", str(one.row)))
 
 
 def _told(step: str, group: Grouping | None, value: bytes) -> Held:
@@ -97,6 +106,15 @@ def _key(step: str, value: bytes) -> Iterator[Held]:
         yield _held(step, "right side", None, parts[0])
     for row, payload in zip(parts[1::2], parts[2::2], strict=True):
         yield _held(step, "row", values_of_text(row), payload)
+
+
+def _met(step: str, value: bytes) -> Iterator[Held]:
+    """The rows of both sides of a key while they are few: behind a zero byte, each side behind its number."""
+    stored = Packed(value)
+    if stored.next(1) == b"\0":
+        for side in ("left", "right"):
+            for _ in range(stored.count()):
+                yield _held(step, f"{side} row", values_of_text(stored.block()), stored.block())
 
 
 def _held(step: str, what: str, row: Values | None, payload: bytes) -> Held:

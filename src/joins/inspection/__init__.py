@@ -1,0 +1,1 @@
+"""What a join holds, told from its checkpoint."""
