@@ -15,7 +15,7 @@ from typing import Any
 
 from cdc.words.types import LogicalType
 from joins.query.group import Bag
-from joins.query.plan import STAR, Assemble, Fragment, Hop, Node, Plan, PlanSource
+from joins.query.plan import STAR, Assemble, Derived, Fragment, Hop, Node, Pair, Plan, PlanSource
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
@@ -26,7 +26,8 @@ STEPS = {"hops": "KeyedJoin", "stars": "Assemble"}
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
-# What rows of other fragments, and rows to be grouped, pass behind the levels.
+# What rows of other fragments pass where they meet, and rows to be grouped behind the levels.
+PAIRED = ("Pairs",)
 GROUPED = ("Differ", "Combine", "Aggregate")
 RENAMED = "Project"
 
@@ -85,15 +86,21 @@ class _Log:
 
 
 def _part(fragment: Fragment, table: str, log: _Log) -> Part:
-    highest = max(1, _height(fragment.tree))
     steps: tuple[str, ...] = GROUPED if fragment.group else ()
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
     return Part(
-        levels=tuple(_level(height, fragment, log) for height in range(1, highest + 1)),
+        levels=_levels(fragment, table, log),
         steps=steps,
         program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment)),
     )
+
+
+def _levels(fragment: Fragment, table: str, log: _Log) -> tuple[Level, ...]:
+    if isinstance(fragment.root, Pair):
+        return (_pairs(fragment.root, fragment.outlet, table),)
+    highest = max(1, _height(fragment.root))
+    return tuple(_level(height, fragment, log) for height in range(1, highest + 1))
 
 
 def _height(node: Node) -> int:
@@ -123,6 +130,32 @@ def _level(height: int, fragment: Fragment, log: _Log) -> Level:
             one = {"hop": hop.number, "star": star, "part": part, "target": target}
             made.hops.append({**one, "inner": hop.inner, "width": hop.child.width})
     return made.level(log)
+
+
+def _pairs(pair: Pair, target: int, table: str) -> Level:
+    """The level of pairs: a differ in front of each side, and the step where they meet."""
+    sides = [
+        {
+            "pair": pair.number, "side": number, "target": target, "stays": stays,
+            "id": list(node.id_columns), "key": list(key),
+            "names": len(other.id_columns), "values": other.width,
+        }
+        for number, (node, other, key, stays) in enumerate([
+            (pair.left, pair.right, pair.left_key, pair.left_stays),
+            (pair.right, pair.left, pair.right_key, pair.right_stays),
+        ])
+    ]  # fmt: skip
+    sources = [node.source for node in pair.walk() if isinstance(node.source, Derived)]
+    differs = [{"differ": source.differ, "side": side} for source, side in zip(sources, sides, strict=True)]
+    pairs = {"number": pair.number, "target": target, "most": pair.most, "table": table, "of": pair.alias}
+    return Level(
+        topics=(),
+        latest=False,
+        steps=PAIRED,
+        program=json.dumps({"differs": differs, "pairs": {**pairs, "sides": sides}}),
+        filters=(),
+        reread=tuple(number for source in sources for number in source.fragments),
+    )
 
 
 class _Made:
