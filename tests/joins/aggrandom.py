@@ -47,7 +47,7 @@ class _Aggregated(GroupGenerator):
             if (size := self._size(made.name)) <= MOST:
                 tables.append(self._placed(made, size))
                 self._refer(tables[-1], tables)
-        made = self._made([*tables[len(captured) :], *self.chance.sample(captured, len(captured))], wanted)
+        made = self._made([*tables[len(captured) :], *self.chance.sample(captured, len(captured))], wanted, last=True)
         query, row_key = self._with(made.name), list(made.key)
         self.chance.shuffle(row_key)
         said = query + "".join(str(view["query"]) for view in self.views.values())
@@ -67,13 +67,14 @@ class _Aggregated(GroupGenerator):
         weights = {"groups": 5, "distinct": 1, "union_all": 1, "union": 1}
         return [kind for kind, weight in weights.items() if kind in self.constructs for _ in range(weight)] + ["rows"]
 
-    def _made(self, tables: list[Table], kinds: list[str]) -> Table:
+    def _made(self, tables: list[Table], kinds: list[str], *, last: bool = False) -> Table:
         kind = self.chance.choice(kinds)
         if kind == "union_all":
             return self._united_by_tags(tables)
         if kind == "union":
             return self._united(tables)
-        aliases, text = self._read(tables)
+        # a condition of ON in a query whose tables take its place may hide what others find something by
+        aliases, text = self._read(tables, on=last or kind != "rows")
         if kind == "groups":
             return self._grouped(aliases, text)
         if kind == "distinct":
@@ -159,7 +160,7 @@ class _Aggregated(GroupGenerator):
     def _where(self, aliases: list[Alias]) -> list[str]:
         return [self._condition(aliases)] if self.chance.random() < 0.25 else []  # else little is left to be grouped
 
-    def _read(self, tables: list[Table]) -> tuple[list[Alias], str]:
+    def _read(self, tables: list[Table], *, on: bool = True) -> tuple[list[Alias], str]:
         """What a query reads: its tables, and its text from FROM to WHERE."""
         aliases, joins = self._joins(tables)
         if self._maybe("many", 0.3):
@@ -167,7 +168,8 @@ class _Aggregated(GroupGenerator):
         where = self._where(aliases)
         while self._maybe("exists", 0.12):
             where += self._exists(aliases, tables, len(where))
-        joins = [(alias, kind, self._more_on(alias, kind, on, aliases, joins, where)) for alias, kind, on in joins]
+        if on:
+            joins = [(one, kind, self._more_on(one, kind, text, aliases, joins, where)) for one, kind, text in joins]
         if joins and joins[0][1] == "LEFT JOIN" and self._maybe("right", 0.5):
             first, others = aliases[0], joins[1:]
             turned: list[Join] = [(first, "RIGHT JOIN", joins[0][2]), *others]
@@ -185,14 +187,14 @@ class _Aggregated(GroupGenerator):
         if alias.table.name in self.plain or (found and not re.fullmatch(r"\w+\.\w+", alias.table.name)):
             return on  # not supported: something is found by what the condition may hide
         parents = [one for one in aliases if any(f"{one.name}." in text for text in on)]
-        return [*on, self._condition([alias] if found else parents)]
+        return [*on, self._condition([alias] if found or alias.name == "m" else parents)]
 
     def _meet(self, aliases: list[Alias], joins: list[Join], tables: list[Table]) -> None:
         """Join a table whose rows are not found by their key, many to many."""
         other = Alias("m", self.chance.choice(tables), True)
         columns = [pair for pair in self._compared(aliases, other) if [pair[1].partition(".")[2]] != other.table.key]
         if columns:
-            kinds = ["JOIN", "LEFT JOIN"] + ["FULL JOIN"] * (not joins and "full" in self.constructs)
+            kinds = ["INNER JOIN", "LEFT JOIN"] + ["FULL JOIN"] * (not joins and "full" in self.constructs)
             outside, inside = self.chance.choice(columns)
             joins.append((other, self.chance.choice(kinds), [f"{inside} = {outside}"]))
             aliases.append(other)

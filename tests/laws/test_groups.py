@@ -3,10 +3,16 @@ batches, compacted, reordered or repeated, whenever the driver died, the stored 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from cdc.words.errors import Fatal
+from joins.steps import bags
+from joins.steps.differ import Picks, Retold, differ_step
+from joins.steps.records import Message
+from joins.truth import simulation
 from tests.joins.aggrandom import random_aggregate
 from tests.joins.alive import run_alive
 from tests.joins.aliverandom import life_of
@@ -16,6 +22,12 @@ from tests.laws.chunks import most_long, schedules
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "groups").glob("*.case"))
 QUICK, CHUNK, HISTORIES = 2000, 100, 5  # histories of one query each
 LIVES = 600
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small histories fill several pages, too."""
+    monkeypatch.setattr(bags, "PAGE", 60)
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
@@ -46,3 +58,14 @@ def test_traps(path: Path, seeds: range) -> None:
     """Every history that a wrong way of grouping would miscount, under many schedules."""
     for seed in seeds:
         run_case(read_case(path), seed)
+
+
+def test_laws_notice_a_wrong_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The laws bite: with a step planted here that forgets what a row has told, groups count rows that have gone."""
+
+    def forgetful(state: bytes | None, messages: Iterable[Message], picks: Picks) -> tuple[bytes | None, Retold | None]:
+        return differ_step(None, messages, picks)
+
+    monkeypatch.setattr(simulation, "differ_step", forgetful)
+    with pytest.raises((AssertionError, Fatal)):
+        test_random_groups_are_their_select(0)
