@@ -25,7 +25,8 @@ from cdc.process.file_topology import load_topology
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
 from console.commands.cli_apply import provision
-from console.commands.cli_demo_steps import verdict, wait_until_quiet
+from console.commands.cli_demo_steps import wait_until_quiet
+from console.commands.cli_demo_verdict import verdicts
 from console.demo.mysql_demo import MySqlShop
 from console.pipeline.proc_pipeline import Part, Pipeline
 from console.stack.settings import LOAD_LOGIN
@@ -133,8 +134,7 @@ tables:
         """Wait until all is visible; how the table and its index differ from the query's answer over the sources."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
         differences = dict[str, Any]()
-        for table in self.engines:
-            told = verdict(self.topology, table)
+        for table, told in verdicts(self.topology).items():
             assert told.rows > 0
             found = (("HBase", told.hbase), ("Solr", told.solr))
             differences |= {f"{table} in {name}": difference for name, difference in found if not difference.none}

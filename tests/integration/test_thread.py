@@ -1,8 +1,8 @@
 """The whole thread on real servers: whatever dies on the way, both far ends equal the near end.
 
-One pipeline runs through all steps, as in life: live traffic goes on while a part or a server is killed, then it stops,
-everything must become visible, and the topology's own query over the source databases is compared with HBase and Solr,
-row by row and field by field.
+One pipeline runs through all steps, as in life, and keeps two tables: a joined one, and that one's groups. Live traffic
+goes on while a part or a server is killed, then it stops, everything must become visible, and the topology's own
+queries over the source databases are compared with HBase and Solr, row by row and field by field.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import pytest
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from console.commands.cli_apply import provision
-from console.commands.cli_demo_steps import counts, traffic, verdict, wait_until_quiet
+from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
+from console.commands.cli_demo_verdict import verdicts
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop
 from console.pipeline.proc_pipeline import Pipeline
@@ -36,7 +37,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
+REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
 RATE = 60.0
 
 
@@ -85,17 +86,19 @@ class Thread:
     def must_be_equal(self) -> None:
         """Every change committed so far is visible, and both far ends equal the near end."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
-        found = verdict(self.topology, "orders")
-        assert found.rows > 1_000
-        assert found.hbase.none, found.hbase.examples
-        assert found.solr.none, found.solr.examples
+        tables = verdicts(self.topology)
+        assert tables["orders_wide"].rows > 1_000
+        assert tables["revenue"].rows > 60
+        for name, found in tables.items():
+            assert found.hbase.none, (name, found.hbase.examples)
+            assert found.solr.none, (name, found.solr.examples)
 
 
 @pytest.fixture(scope="module")
 def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
     folder = tmp_path_factory.mktemp("thread")
     file = folder / "thread.yml"
-    file.write_text(SHOP.read_text().replace("name: shop\n", f"name: thread_{time.time_ns()}\n"))
+    file.write_text(REVENUE.read_text().replace("name: revenue\n", f"name: thread_{time.time_ns()}\n"))
     topology = load_topology(str(file))
     generator = Shop(random=Random(11))
     shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)

@@ -207,6 +207,22 @@ def test_nobody_looking_asks_nothing(page: Page, desk: Desk) -> None:
     assert eventually(quiet)
 
 
+def test_dashboards_lead_to_one_another(page: Page, desk: Desk) -> None:
+    """One process serves all of a topology: each page has its own title, columns and facets, and links to the others;
+    a histogram stands only where there is a time."""
+    page.get_by_test_id("others").get_by_role("link", name="Moods & more").click()
+    expect(page.get_by_test_id("title")).to_have_text("Moods & more")
+    expect(page.get_by_test_id("row")).to_have_count(50)
+    assert page.url == f"{desk.url}dashboard/moods"
+    assert counts(page, "mood") == {'say "hi"': 30, "grün & süß": 30, "(empty)": 30, "(none)": 30}
+    expect(page.get_by_test_id("facet-tags")).to_have_count(0)
+    expect(page.get_by_test_id("histogram")).to_have_count(0)
+    page.get_by_test_id("others").get_by_role("link", name="Help <desk>").click()
+    expect(page.get_by_test_id("title")).to_have_text("Help <desk>")
+    assert eventually(lambda: sum(bars(page)) == 120)
+    assert page.url == desk.url
+
+
 # those of some cells that are narrower than a word in them
 WORDS_ARE_WHOLE = """cells => cells.filter(cell => {
   const style = getComputedStyle(cell), pen = document.createElement('canvas').getContext('2d')
