@@ -30,7 +30,8 @@ from joins.engine.spark_steps import dataflow
 from joins.inspection.held import described, keys_of
 from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
-from joins.query.plan import Node, Pair, Plan
+from joins.query.nodes import Node, Pair
+from joins.query.plan import Plan
 from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, values_of
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cdc.words.errors import Fatal
-from joins.query.plan import Derived, Node, Pair
+from joins.query.nodes import Derived, Node, Pair
 from joins.query.value_types import INT64
 from joins.steps.pairs import Side, paired_in, told
 from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_of

@@ -11,7 +11,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from joins.engine.buckets import bucket_of
 from joins.query.group import Grouping
-from joins.query.plan import SINK, Assemble, KeyedJoin, Pair, Step
+from joins.query.nodes import Pair
+from joins.query.plan import SINK, Assemble, KeyedJoin, Step
 from joins.steps.aggregate import aggregated_in
 from joins.steps.contributions import combined
 from joins.steps.differ import Reread, Retold, contribution, differ_step, differences, whole

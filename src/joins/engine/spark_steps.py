@@ -23,7 +23,8 @@ from joins.engine.buckets import bucket_numbers
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
 from joins.engine.spark_kernel import finished
 from joins.engine.spark_processor import CHUNK, Grouped, Paired, Stage, StepProcessor, bucket_at
-from joins.query.plan import Derived, Expression, Fragment, Node, Pair, Plan, PlanSource
+from joins.query.nodes import Derived, Expression, Node, Pair, PlanSource
+from joins.query.plan import Fragment, Plan
 from joins.steps.contributions import combined
 from joins.steps.differ import differs_of
 from joins.steps.records import FLOOR, PARTIAL, REFUSED, Message, RefusedRecord, dump, load, picked

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from joins.inspection.groups import group_parts
 from joins.inspection.packed import Packed
 from joins.query.group import Grouping
-from joins.query.plan import KeyedJoin, Pair, Plan, Step
+from joins.query.nodes import Pair
+from joins.query.plan import KeyedJoin, Plan, Step
 from joins.steps.differ import differs_of
 from joins.steps.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
 

@@ -71,7 +71,7 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     abstract void tell(byte[] before, byte[] after, long ts, Collection<Object> out);
   }
 
-  /** A group: a row that comes adds its arguments, one that goes takes them. Kept: its key behind its length, and they. */
+  /** A group: a row that comes adds its arguments, one that goes takes them. Kept: its key's length, it, and they. */
   private static final class Contributor extends Hearer {
     private final Group group;
     private final int[] at;

@@ -69,7 +69,9 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
       Met one = met[side];
       if (stored != null) one.before = Bytes.count(from);
       one.few = apart ? null : new LinkedHashMap<Object, Object>();
-      for (long i = 0; !apart && i < one.before; i++) one.few.put(ByteBuffer.wrap(Bytes.block(from)), Bytes.block(from));
+      for (long i = 0; !apart && i < one.before; i++) {
+        one.few.put(ByteBuffer.wrap(Bytes.block(from)), Bytes.block(from));
+      }
     }
   }
 
@@ -119,7 +121,8 @@ public final class Pairs extends StatefulProcessor<Object, Object, Object> {
       this.met = met;
       this.out = out;
       for (int i = 0; i < 2; i++) { // here, since Spark knows the key only until this is returned
-        if (met[1 - i].changes.isEmpty() || met[i].after() == 0) listed[i] = Message.asScala(Collections.emptyIterator());
+        boolean none = met[1 - i].changes.isEmpty() || met[i].after() == 0;
+        if (none) listed[i] = Message.asScala(Collections.emptyIterator());
         else if (met[i].few != null) listed[i] = met[i].held();
         else listed[i] = rows(i).iterator();
       }

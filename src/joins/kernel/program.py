@@ -15,7 +15,8 @@ from typing import Any
 
 from cdc.words.types import LogicalType
 from joins.query.group import Bag
-from joins.query.plan import STAR, Assemble, Derived, Fragment, Hop, Node, Pair, Plan, PlanSource
+from joins.query.nodes import Derived, Hop, Node, Pair, PlanSource
+from joins.query.plan import STAR, Assemble, Fragment, Plan
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
@@ -50,7 +51,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FragmentProgram:
     """One fragment: its levels, lowest first, and the steps behind its expressions, which `program` tells the rest."""
 
     levels: tuple[Level, ...]
@@ -66,7 +67,7 @@ def program_of(
     ends: Settled | None = None,
     floors: Floors | None = None,
     tombstone_ms: int = WEEK_MS,
-) -> tuple[Part, ...]:
+) -> tuple[FragmentProgram, ...]:
     """The fragments' programs, in the plan's order. `settled` and `ends` as in `joins.steps.route`: topic → partition →
     offset; `kafka`: the properties of a client of the log, which markers read again (a program stands in Spark's plans:
     no secret is in it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted
@@ -85,11 +86,11 @@ class _Log:
     tombstone_ms: int
 
 
-def _part(fragment: Fragment, table: str, log: _Log) -> Part:
+def _part(fragment: Fragment, table: str, log: _Log) -> FragmentProgram:
     steps: tuple[str, ...] = GROUPED if fragment.group else ()
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
-    return Part(
+    return FragmentProgram(
         levels=_levels(fragment, table, log),
         steps=steps,
         program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment)),

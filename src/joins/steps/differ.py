@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from joins.query.group import Grouping
-from joins.query.plan import Derived, Fragment, Node, Pair
+from joins.query.nodes import Derived, Node, Pair
+from joins.query.plan import Fragment
 from joins.steps.exact import double_text
 from joins.steps.pairs import Side, told
 from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text, with_part

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cdc.words.errors import Fatal
-from joins.query.plan import Node, Pair
+from joins.query.nodes import Node, Pair
 from joins.steps.pages import Pages, opened, page_key
 from joins.steps.records import (
     GONE,

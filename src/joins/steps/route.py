@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joins.query.plan import Expression, Fragment, Node, Pair, Plan, PlanSource
+from joins.query.nodes import Expression, Node, Pair, PlanSource
+from joins.query.plan import Fragment, Plan
 from joins.steps.envelope import Columns, as_text, read_envelope
 from joins.steps.records import (
     DIM_GONE,

@@ -15,7 +15,8 @@ from typing import Protocol, TypeVar
 from cdc.stored.cells import RowCodec
 from cdc.words.types import Canonical
 from joins.query.group import Grouping
-from joins.query.plan import Assemble, Expression, Finish, Fragment, KeyedJoin, Node, Pair, Plan
+from joins.query.nodes import Expression, Node, Pair
+from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.steps.aggregate import aggregated_in
 from joins.steps.contributions import combined
 from joins.steps.differ import Retold, contribution, differ_step, differences, differs_of, whole
