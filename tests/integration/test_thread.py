@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,10 +28,11 @@ from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
 from console.commands.cli_demo_verdict import verdicts
 from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import Shop
+from console.demo.shop import Server, Shop, ShopStatement, ShopTransaction
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
+from indexer.solr.solr_rows import all_documents
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -154,14 +155,51 @@ def test_status_names_what_stands_still(thread: Thread) -> None:
     wait_for(lambda: thread.status()[1] == 0, "it does not move again", 120)
 
 
+def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) -> None:
+    """kill -9 of the joins' process beside live traffic: a group whose last order goes meanwhile is gone, and comes
+    again with its next orders; orders of no country are a group as well."""
+    beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+
+    def orders_of(country: str | None) -> list[tuple[int, list[str]]]:
+        groups = all_documents(thread.topology.solr.url, thread.topology.indexes["revenue"].collection)
+        return [(one["orders"], one["statuses"]) for one in groups if one.get("country") == country]
+
+    def execute(server: Server, sql: str, *values: object) -> None:
+        beside.apply(
+            ShopTransaction(kind="order changed", statement=ShopStatement(server=server, sql=sql, values=values))
+        )
+
+    def place(order: int, status: str) -> None:
+        columns = "id, customer_id, product_id, status, quantity, amount, created_at, revision"
+        sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 777777, 1, %s, 1, 9.99, '2026-11-23', 1)"
+        execute("shop", sql, 10**12 + order, status)
+
+    with thread.live_traffic() as more, closing(beside):
+        execute("crm", "INSERT INTO crm.customers VALUES (777777, 'the only one', 'ZZ', NULL)")
+        place(1, "new")
+        wait_for(lambda: orders_of("ZZ") == [(1, ["new"])], "the group does not come", 120)
+        thread.pipeline.kill("joins")
+        execute("shop", "DELETE FROM shop.orders WHERE customer_id = 777777")
+        more(60)
+        thread.pipeline.start_part("joins")
+        wait_for(lambda: orders_of("ZZ") == [], "the group does not go", 240)
+        place(2, "paid")
+        place(3, "new")
+        wait_for(lambda: orders_of("ZZ") == [(2, ["new", "paid"])], "the group does not come again", 120)
+        more(30)
+    thread.must_be_equal()
+    assert sum(orders for orders, _ in orders_of(None)) > 20
+
+
 @pytest.mark.matrix  # as tests/integration/test_join.py does it to a join alone
 def test_join_killed_between_write_and_commit(thread: Thread) -> None:
     """HBase holds a batch that Spark did not commit: the replay writes identical cells."""
-    name = "join orders_wide"
+    name = "joins"
     thread.pipeline.kill(name)
     with thread.live_traffic() as more:
         more(100)
-        dying = (sys.executable, "-m", "tests.support.dying_join", "2", thread.topology.file, "--table", "orders_wide")
+        tables = [word for table in thread.topology.tables for word in ("--table", table)]
+        dying = (sys.executable, "-m", "tests.support.dying_join", "2", thread.topology.file, *tables)
         died = subprocess.run(dying, env=thread.pipeline.environ, timeout=120, capture_output=True, text=True)
         assert died.returncode == -signal.SIGKILL, died.stderr
         more(50)
