@@ -33,7 +33,7 @@ class _Pairing(Generator):
         self.used: set[str] = set()
         root = Alias("r", self._taken(tables), True)
         if self.chance.random() < 0.1:
-            root.table = self._groups(root.table)
+            root.table = self._groups(root.table, True)
         many, aliases, joins = [root], [root], list[Join]()
         right = self.chance.random() < 0.15  # such a join can only be the first one
         kinds = ["lookup"] * self.chance.choice([0, 0, 1, 2]) + ["many"] + ["lookup"] * self.chance.choice([0, 0, 1])
@@ -80,7 +80,7 @@ class _Pairing(Generator):
         """A join of many to many with what stands there."""
         alias = Alias(f"j{len(joins)}", self._taken(tables), inner)
         if self.chance.random() < 0.15:
-            alias.table = self._groups(alias.table)
+            alias.table = self._groups(alias.table, kind == "FULL JOIN" or self.chance.random() < 0.2)
         pairs = self._pairs(alias, aliases)
         on = [" = ".join(self.chance.sample(pair, 2)) for pair in pairs]
         if inner and self.chance.random() < 0.3:
@@ -91,10 +91,12 @@ class _Pairing(Generator):
         many.append(alias)
         joins.append((alias, kind, on))
 
-    def _groups(self, table: Table) -> Table:
-        """Groups of a table's rows, which meet others by their key or by what is computed of them."""
+    def _groups(self, table: Table, named: bool) -> Table:
+        """Groups of a table's rows, which meet others by their key or by what is computed of them; `named`: without
+        that of NULL, since not both sides of a FULL JOIN may have rows that NULL names."""
         key = self.chance.choice(["m0", "m1", "m2"])
-        query = f"(SELECT {key} AS g, count(*) AS n, max(m2) AS most FROM {table.name} GROUP BY {key})"
+        where = f" WHERE {key} IS NOT NULL" if named else ""
+        query = f"(SELECT {key} AS g, count(*) AS n, max(m2) AS most FROM {table.name}{where} GROUP BY {key})"
         return Table(name=query, key=["g"], columns={"g": table.columns[key], "n": "bigint", "most": "int?"})
 
     def _pairs(self, alias: Alias, aliases: list[Alias]) -> list[tuple[str, str]]:

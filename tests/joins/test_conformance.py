@@ -424,10 +424,9 @@ def test_too_many_pairs_end_the_query(spark: SparkSession, tmp_path: Path) -> No
     case = meeting("JOIN")
     plan, ends = case.plan(), dict[tuple[str, int], int]()
     batches = [log_of(case, events, ends) for events in events_of(case)]
-    few = [
-        replace(one, root=replace(one.root, most=899)) if isinstance(one.root, Pair) else one for one in plan.fragments
-    ]
-    plan = replace(plan, fragments=tuple(few))
+    parts = plan.fragments
+    parts = tuple(replace(p, root=replace(p.root, most=899)) if isinstance(p.root, Pair) else p for p in parts)
+    plan = replace(plan, fragments=parts)
     with pytest.raises(StreamingQueryException) as caught:
         run(spark, partial(kernel, plan, {}), batches, tmp_path)
     assert "table wide: 900 pairs of a and b at 7, more than 899: ON with an equality more" in cause_of(caught.value)
