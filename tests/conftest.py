@@ -6,8 +6,8 @@ works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_
 no others.
 
 `make test` has two workers: one runs all tests that need these servers, one after the other, the other all that do not,
-or that need Kafka alone (marked `kafka`): it has one of its own. Two checkouts that are tested at a time get ports of
-their own by `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
+or that need Kafka alone, or with one MySQL (marked `kafka`): it has its own. Two checkouts tested at a time get
+ports of their own by `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 from hypothesis import settings
 
 from console.stack.proc_stack import Stack
-from console.stack.settings import SERVICES
+from console.stack.settings import SERVICES, ServiceName
 from tests.support.servers import Claim, Servers, named
 
 # The machine may be busy: no test fails because one of its examples took long.
@@ -42,8 +42,14 @@ def shares_servers(item: pytest.Item) -> bool:
 
 
 def needs_kafka_alone(item: pytest.Item) -> bool:
-    """Whether of the servers it needs no other."""
+    """Whether of the servers it needs no other, but those that its mark names."""
     return item.get_closest_marker("kafka") is not None
+
+
+def services_of(item: pytest.Item) -> tuple[ServiceName, ...]:
+    """The servers that a test needs up."""
+    mark = item.get_closest_marker("kafka")
+    return SERVICES if mark is None else ("kafka", *mark.args)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the groups behind us
@@ -76,7 +82,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     lost = [item.nodeid for item in session.items if "@" not in item.nodeid]
     if session.config.getoption("loadgroup", False) and lost:
         raise pytest.UsageError(f"pytest-xdist does not see the group of {lost[0]}: is this pytest too new for it?")
-    alone = "PYTEST_XDIST_WORKER" not in os.environ and not session.config.option.collectonly
+    alone = not hasattr(session.config, "workerinput") and not session.config.option.collectonly
     if alone and any(shares_servers(item) or needs_kafka_alone(item) for item in session.items):
         _claim_servers()
 
@@ -100,8 +106,7 @@ def _claim_servers() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Every integration test has its servers, whether it names them or not."""
     if shares_servers(item) or needs_kafka_alone(item):
-        wanted = SERVICES if shares_servers(item) else ("kafka",)
-        SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), wanted))
+        SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), services_of(item)))
 
 
 def pytest_sessionfinish() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.verify.compare import Key, Row, compare, keyed
+from console.verify.compare import Difference, Key, Row, compare, keyed
 
 EXPECTED: list[Row] = [{"id": 1, "a": "x"}, {"id": 2, "a": None}, {"id": 3, "a": "z"}]
 
@@ -50,6 +50,15 @@ def test_a_null_key_is_a_key() -> None:
     """The group of the rows without a value is one like any other."""
     assert compare(found({"id": None, "a": 1}), found({"id": None, "a": 1})).none
     assert compare(found({"id": None, "a": 1}), found({"id": None, "a": 2})).different == 1
+
+
+def test_differences_of_several_tables_add_up() -> None:
+    """A sum is none only if each of its parts is, and tells every part's examples."""
+    less, more = compare(found(*EXPECTED), found()), compare(found(), found({"id": 4}))
+    both = less + more + Difference()
+    assert both.counts() == {"missing": 3, "extra": 1, "different": 0}
+    assert both.examples == (*less.examples, "extra (4,)")
+    assert (Difference() + Difference()).none
 
 
 def test_two_rows_of_one_key_are_refused() -> None:

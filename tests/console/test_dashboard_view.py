@@ -7,8 +7,8 @@ import pytest
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import TopologyError, UsageError
-from console.dashboard.text import cell_text, hint_text
-from console.dashboard.view import IndexField, choose_dashboard, heading, view_of
+from console.dashboard.text import NONE, cell_text, facet_text, hint_text
+from console.dashboard.view import IndexField, choose_dashboards, heading, view_of
 
 TOPOLOGY = """\
 name: fleet
@@ -89,6 +89,15 @@ def test_a_list_is_counted_by_member_and_is_no_time() -> None:
         view_of(topology, topology.dashboards["sales"], fields)
 
 
+def test_no_value_is_the_name_of_a_group() -> None:
+    """Where a column is part of the row key, its rows without a value are a group, which is called as its facet is."""
+    topology = fleet("sales: {index: cars, columns: [plate, owner]}")
+    view = view_of(topology, topology.dashboards["sales"], FIELDS)
+    assert view is not None
+    assert [column.in_key for column in view.columns] == [True, False]
+    assert (cell_text(None, "text", NONE), facet_text(None, "text")) == ("(none)", "(none)")
+
+
 def test_without_columns_all_are_shown() -> None:
     """The least dashboard shows every column and none of our own fields."""
     topology = fleet("least: {index: cars}")
@@ -124,15 +133,15 @@ def test_a_mistake_is_named_with_its_line(settings: str, expected: str) -> None:
 
 
 def test_a_dashboard_is_found_by_name() -> None:
-    """Without a name the first is taken; a wrong name lists the right ones; none at all says what to add."""
+    """Without a name all are taken; a wrong name lists the right ones; none at all says what to add."""
     both = fleet("a: {index: cars}", "b: {index: cars}")
-    assert choose_dashboard(both, "b").name == "b"
-    assert choose_dashboard(both, None).name == "a"
+    assert [one.name for one in choose_dashboards(both, "b")] == ["b"]
+    assert [one.name for one in choose_dashboards(both, None)] == ["a", "b"]
     with pytest.raises(UsageError, match="unknown dashboard c; one of a, b"):
-        choose_dashboard(both, "c")
+        choose_dashboards(both, "c")
     none = TOPOLOGY.format(dashboards="").replace("dashboards:", "")
     with pytest.raises(UsageError, match="declares no dashboard; add one under `dashboards:`"):
-        choose_dashboard(read_topology(none, file="fleet.yml", environ={}), None)
+        choose_dashboards(read_topology(none, file="fleet.yml", environ={}), None)
 
 
 def test_headings_are_words() -> None:

@@ -7,42 +7,46 @@ from decimal import Decimal
 from pathlib import Path
 
 from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.schema import TableId
 from cdc.words.types import from_mysql
 from console.verify.mysql_tables import SourceTable
 from console.verify.sql_oracle import answer, canonical
 
-SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
+TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+SHOP, REVENUE = TOPOLOGIES / "shop.yml", TOPOLOGIES / "revenue.yml"
 
 
 def table(columns: dict[str, str], *rows: tuple[object, ...]) -> SourceTable:
     return SourceTable(columns=tuple((name, from_mysql(type_)) for name, type_ in columns.items()), rows=list(rows))
 
 
+def tables(topology: Topology) -> dict[TableId, SourceTable]:
+    """Two orders: one of a customer and a product that there are, one of a guest and a product that is gone."""
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 600_000)
+    given = {
+        "shop.shop.orders": table(
+            {"id": "bigint", "customer_id": "int", "product_id": "int", "status": "enum('new')", "quantity": "int",
+             "amount": "decimal(12,2)", "note": "text", "created_at": "datetime(3)", "revision": "int"},
+            (1, 7, 3, "new", 2, Decimal("10.50"), None, at, 1),
+            (2, None, 99, "new", 1, Decimal("0.00"), "", dt.datetime(2026, 1, 1), 4),
+        ),
+        "crm.crm.customers": table(
+            {"id": "int", "name": "text", "country": "char(2)", "email": "text"}, (7, "Ada", "FR", None)
+        ),
+        "shop.shop.products": table(
+            {"id": "int", "title": "text", "category": "text", "price": "decimal(10,2)"},
+            (3, "Kettle", "kitchen", Decimal("5.25")),
+        ),
+    }  # fmt: skip
+    ids = {str(t): t for source in topology.sources.values() for t in source.tables}
+    return {ids[name]: rows for name, rows in given.items()}
+
+
 def test_shop_query_is_answered() -> None:
     """A left join keeps orders without customer or product, and every type arrives in its canonical form."""
     topology = read_topology(SHOP.read_text(), file="shop.yml", environ={})
-    tables = {str(t): t for source in topology.sources.values() for t in source.tables}
-    order = {"id": "bigint", "customer_id": "int", "product_id": "int", "status": "enum('new')", "quantity": "int",
-             "amount": "decimal(12,2)", "note": "text", "created_at": "datetime(3)", "revision": "int"}  # fmt: skip
-    at = dt.datetime(2026, 1, 2, 3, 4, 5, 600_000)
-    rows = answer(
-        topology,
-        topology.tables["orders_wide"],
-        {
-            tables["shop.shop.orders"]: table(
-                order,
-                (1, 7, 3, "new", 2, Decimal("10.50"), None, at, 1),
-                (2, None, 99, "new", 1, Decimal("0.00"), "", dt.datetime(2026, 1, 1), 4),
-            ),
-            tables["crm.crm.customers"]: table(
-                {"id": "int", "name": "text", "country": "char(2)", "email": "text"}, (7, "Ada", "FR", None)
-            ),
-            tables["shop.shop.products"]: table(
-                {"id": "int", "title": "text", "category": "text", "price": "decimal(10,2)"},
-                (3, "Kettle", "kitchen", Decimal("5.25")),
-            ),
-        },
-    )
+    rows = answer(topology, topology.tables["orders_wide"], tables(topology))
     assert sorted(rows, key=lambda row: int(str(row["id"] or 0))) == [
         {"id": 1, "status": "new", "quantity": 2, "amount": "10.50", "note": None, "revision": 1,
          "created_at": "2026-01-02T03:04:05.6Z", "customer_id": 7, "customer": "Ada", "country": "FR", "email": None,
@@ -50,6 +54,19 @@ def test_shop_query_is_answered() -> None:
         {"id": 2, "status": "new", "quantity": 1, "amount": "0.00", "note": "", "revision": 4,
          "created_at": "2026-01-01T00:00:00Z", "customer_id": None, "customer": None, "country": None, "email": None,
          "product_id": 99, "product": None, "category": None, "price": None},
+    ]  # fmt: skip
+
+
+def test_a_table_over_a_table_of_the_topology_is_answered() -> None:
+    """Groups of rows that another query joins, also of those without a country: decimals, lists, counts as Spark has
+    them."""
+    topology = read_topology(REVENUE.read_text(), file="revenue.yml", environ={})
+    rows = answer(topology, topology.tables["revenue"], tables(topology))
+    assert sorted(rows, key=lambda row: str(row["country"])) == [
+        {"country": "FR", "category": "kitchen", "orders": 1, "customers": 1, "revenue": "10.50", "average": "10.50",
+         "newest_order": "2026-01-02T03:04:05.6Z", "statuses": ["new"]},
+        {"country": None, "category": None, "orders": 1, "customers": 0, "revenue": "0.00", "average": "0.00",
+         "newest_order": "2026-01-01T00:00:00Z", "statuses": ["new"]},
     ]  # fmt: skip
 
 

@@ -25,7 +25,8 @@ from cdc.process.file_topology import load_topology
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
 from console.commands.cli_apply import provision
-from console.commands.cli_demo_steps import verdict, wait_until_quiet
+from console.commands.cli_demo_steps import wait_until_quiet
+from console.commands.cli_demo_verdict import verdicts
 from console.demo.mysql_demo import MySqlShop
 from console.pipeline.proc_pipeline import Part, Pipeline
 from console.stack.settings import LOAD_LOGIN
@@ -34,7 +35,6 @@ from console.status.http_metrics import read_metrics
 from console.status.kafka_letters import LettersReader
 from tests.support.waiting import wait_for
 
-CUSTOMERS, PRODUCTS = 6_000, 3_000
 TABLES = {
     "shop": (
         "orders (id INT PRIMARY KEY, customer_id INT, product_id INT, status VARCHAR(10) NOT NULL,"
@@ -63,7 +63,7 @@ class Alive:
         self.file, self.more = folder / "alive.yml", ""
         self.log = log or f"{{bootstrap_servers: '127.0.0.1:{os.environ.get('TAILORBIRD_PORT_KAFKA', '9092')}'}}"
         self.chance, self.server_id = Random(17), 10_000 + time.time_ns() % 1_000_000_007
-        self.last = orders
+        self.last, self.customers, self.products = orders, orders * 2 // 7, orders // 7
         self._connections = {server: self._connect(server) for server in TABLES}
         self._load(orders)
         self.declare()
@@ -133,8 +133,7 @@ tables:
         """Wait until all is visible; how the table and its index differ from the query's answer over the sources."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
         differences = dict[str, Any]()
-        for table in self.engines:
-            told = verdict(self.topology, table)
+        for table, told in verdicts(self.topology).items():
             assert told.rows > 0
             found = (("HBase", told.hbase), ("Solr", told.solr))
             differences |= {f"{table} in {name}": difference for name, difference in found if not difference.none}
@@ -232,8 +231,8 @@ tables:
         for server, tables in TABLES.items():
             self.sql(server, *(f"CREATE TABLE {table}" for table in tables))
         rows: dict[str, list[Statement]] = {
-            "shop": [self._order(i + 1) for i in range(orders)] + [self._product(i + 1) for i in range(PRODUCTS)],
-            "crm": [self._customer(i + 1) for i in range(CUSTOMERS)],
+            "shop": [self._order(i + 1) for i in range(orders)] + [self._product(i + 1) for i in range(self.products)],
+            "crm": [self._customer(i + 1) for i in range(self.customers)],
         }
         for server, statements in rows.items():
             with self._connections[server].cursor() as cursor:
@@ -261,13 +260,17 @@ tables:
         return len(statements)
 
     def _of_shop(self) -> Statement:
-        dice, order, product = self.chance.random(), self.chance.randint(1, self.last), self.chance.randint(1, PRODUCTS)
+        dice, order, product = (
+            self.chance.random(),
+            self.chance.randint(1, self.last),
+            self.chance.randint(1, self.products),
+        )
         if dice < 0.25:
             return "UPDATE orders SET unused = unused + 1 WHERE id = %s", (order,)
         if dice < 0.45:
             return "UPDATE orders SET amount = amount + 1 WHERE id = %s", (order,)
         if dice < 0.65:
-            column, of = ("customer_id", CUSTOMERS) if dice < 0.55 else ("product_id", PRODUCTS)
+            column, of = ("customer_id", self.customers) if dice < 0.55 else ("product_id", self.products)
             return f"UPDATE orders SET {column} = %s WHERE id = %s", (self.chance.randint(1, of + 20), order)
         if dice < 0.75:
             return "DELETE FROM orders WHERE id = %s", (order,)
@@ -281,7 +284,7 @@ tables:
         return self._product(product) if dice < 0.99 else ("DELETE FROM products WHERE id = %s", (product,))
 
     def _of_crm(self) -> Statement:
-        dice, customer = self.chance.random(), self.chance.randint(1, CUSTOMERS)
+        dice, customer = self.chance.random(), self.chance.randint(1, self.customers)
         if dice < 0.4:
             return "UPDATE customers SET unused = unused + 1 WHERE id = %s", (customer,)
         if dice < 0.8:
@@ -289,7 +292,7 @@ tables:
         return self._customer(customer) if dice < 0.9 else ("DELETE FROM customers WHERE id = %s", (customer,))
 
     def _order(self, order: int) -> Statement:
-        keys = (self.chance.randint(1, CUSTOMERS + 20), self.chance.randint(1, PRODUCTS + 5))
+        keys = (self.chance.randint(1, self.customers + 20), self.chance.randint(1, self.products + 5))
         values = (order, *keys, self.chance.choice(["new", "paid"]), f"{self.chance.randrange(99999) / 100:.2f}")
         return (
             "REPLACE INTO orders (id, customer_id, product_id, status, amount, placed, unused)"

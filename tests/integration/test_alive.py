@@ -59,7 +59,7 @@ def test_a_snapshot_of_what_was_never_read(alive: Alive) -> None:
         for source, tables in (("shop", ("orders", "products")), ("crm", ("customers",))):
             names = tuple(f"{alive.name}.{table}" for table in tables)
             send(alive.topology, source, signal_value("execute-snapshot", names, ""))
-        more(1_000)
+        more(500)
     assert alive.settled() == {}
 
 
@@ -69,7 +69,7 @@ def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:
         more(100)
         tables = tuple(f"{alive.name}.{table}" for table in ("orders", "products"))
         send(alive.topology, "shop", signal_value("execute-snapshot", tables, ""))
-        more(1_000)
+        more(500)
     assert alive.settled() == {}
 
 

@@ -16,7 +16,7 @@ from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.seams import Checkpoint, Seen
 from ingest.run import tables_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
 
 STATEMENTS = """
 CREATE TABLE a (id INT UNSIGNED PRIMARY KEY AUTO_INCREMENT, n VARCHAR(20) CHARACTER SET latin1, KEY k (n))

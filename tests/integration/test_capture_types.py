@@ -21,7 +21,7 @@ from ingest.records.seams import Checkpoint
 from ingest.records.snapshots import Chunk, ChunkRequest
 from ingest.run import tables_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
 
 COLUMNS = """
 id INT PRIMARY KEY, ti TINYINT, tu TINYINT UNSIGNED, si SMALLINT, su SMALLINT UNSIGNED, mi MEDIUMINT,

@@ -11,7 +11,7 @@ from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import TailorbirdError
 from console.commands.cli_apply import provision
-from console.commands.cli_demo_steps import Comparison, verdict
+from console.commands.cli_demo_verdict import Comparison, verdicts
 from console.pipeline.proc_pipeline import Pipeline
 from tests.integration.conftest import connection
 from tests.integration.made_databases import Makes, made, told
@@ -44,16 +44,17 @@ CHANGES = {
 
 def must_be_equal(topology: Topology, pipeline: Pipeline) -> None:
     """HBase and Solr hold what DuckDB answers to each query over the databases."""
-    found: dict[str, Comparison | TailorbirdError] = {}
+    found: list[dict[str, Comparison] | TailorbirdError] = []
 
     def equal() -> bool:
         pipeline.check()
-        for index in topology.indexes:
-            try:
-                found[index] = verdict(topology, index)
-            except TailorbirdError as error:  # nothing has arrived yet
-                found[index] = error
-        return all(isinstance(each, Comparison) and each.equal for each in found.values())
+        try:
+            tables = verdicts(topology)
+        except TailorbirdError as error:  # nothing has arrived yet
+            found[:] = [error]
+            return False
+        found[:] = [tables]
+        return bool(tables) and all(each.equal for each in tables.values())
 
     try:
         wait_for(equal, "both ends differ from the database", 300)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
 
 
 def ask(port: int, path: str) -> tuple[int, str]:

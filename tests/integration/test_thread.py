@@ -1,8 +1,8 @@
 """The whole thread on real servers: whatever dies on the way, both far ends equal the near end.
 
-One pipeline runs through all steps, as in life: live traffic goes on while a part or a server is killed, then it stops,
-everything must become visible, and the topology's own query over the source databases is compared with HBase and Solr,
-row by row and field by field.
+One pipeline runs through all steps, as in life, and keeps two tables: a joined one, and that one's groups. Live traffic
+goes on while a part or a server is killed, then it stops, everything must become visible, and the topology's own
+queries over the source databases are compared with HBase and Solr, row by row and field by field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,18 +25,20 @@ import pytest
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from console.commands.cli_apply import provision
-from console.commands.cli_demo_steps import counts, traffic, verdict, wait_until_quiet
+from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
+from console.commands.cli_demo_verdict import verdicts
 from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import Shop
+from console.demo.shop import Server, Shop, ShopStatement, ShopTransaction
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
+from indexer.solr.solr_rows import all_documents
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-SHOP = Path(__file__).parents[2] / "topologies" / "shop.yml"
+REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
 RATE = 60.0
 
 
@@ -85,17 +87,19 @@ class Thread:
     def must_be_equal(self) -> None:
         """Every change committed so far is visible, and both far ends equal the near end."""
         wait_until_quiet(self.topology, self.shop, self.pipeline, lambda why: None)
-        found = verdict(self.topology, "orders")
-        assert found.rows > 1_000
-        assert found.hbase.none, found.hbase.examples
-        assert found.solr.none, found.solr.examples
+        tables = verdicts(self.topology)
+        assert tables["orders_wide"].rows > 1_000
+        assert tables["revenue"].rows > 60
+        for name, found in tables.items():
+            assert found.hbase.none, (name, found.hbase.examples)
+            assert found.solr.none, (name, found.solr.examples)
 
 
 @pytest.fixture(scope="module")
 def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
     folder = tmp_path_factory.mktemp("thread")
     file = folder / "thread.yml"
-    file.write_text(SHOP.read_text().replace("name: shop\n", f"name: thread_{time.time_ns()}\n"))
+    file.write_text(REVENUE.read_text().replace("name: revenue\n", f"name: thread_{time.time_ns()}\n"))
     topology = load_topology(str(file))
     generator = Shop(random=Random(11))
     shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
@@ -151,14 +155,51 @@ def test_status_names_what_stands_still(thread: Thread) -> None:
     wait_for(lambda: thread.status()[1] == 0, "it does not move again", 120)
 
 
+def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) -> None:
+    """kill -9 of the joins' process beside live traffic: a group whose last order goes meanwhile is gone, and comes
+    again with its next orders; orders of no country are a group as well."""
+    beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+
+    def orders_of(country: str | None) -> list[tuple[int, list[str]]]:
+        groups = all_documents(thread.topology.solr.url, thread.topology.indexes["revenue"].collection)
+        return [(one["orders"], one["statuses"]) for one in groups if one.get("country") == country]
+
+    def execute(server: Server, sql: str, *values: object) -> None:
+        beside.apply(
+            ShopTransaction(kind="order changed", statement=ShopStatement(server=server, sql=sql, values=values))
+        )
+
+    def place(order: int, status: str) -> None:
+        columns = "id, customer_id, product_id, status, quantity, amount, created_at, revision"
+        sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 777777, 1, %s, 1, 9.99, '2026-11-23', 1)"
+        execute("shop", sql, 10**12 + order, status)
+
+    with thread.live_traffic() as more, closing(beside):
+        execute("crm", "INSERT INTO crm.customers VALUES (777777, 'the only one', 'ZZ', NULL)")
+        place(1, "new")
+        wait_for(lambda: orders_of("ZZ") == [(1, ["new"])], "the group does not come", 120)
+        thread.pipeline.kill("joins")
+        execute("shop", "DELETE FROM shop.orders WHERE customer_id = 777777")
+        more(60)
+        thread.pipeline.start_part("joins")
+        wait_for(lambda: orders_of("ZZ") == [], "the group does not go", 240)
+        place(2, "paid")
+        place(3, "new")
+        wait_for(lambda: orders_of("ZZ") == [(2, ["new", "paid"])], "the group does not come again", 120)
+        more(30)
+    thread.must_be_equal()
+    assert sum(orders for orders, _ in orders_of(None)) > 20
+
+
 @pytest.mark.matrix  # as tests/integration/test_join.py does it to a join alone
 def test_join_killed_between_write_and_commit(thread: Thread) -> None:
     """HBase holds a batch that Spark did not commit: the replay writes identical cells."""
-    name = "join orders_wide"
+    name = "joins"
     thread.pipeline.kill(name)
     with thread.live_traffic() as more:
         more(100)
-        dying = (sys.executable, "-m", "tests.support.dying_join", "2", thread.topology.file, "--table", "orders_wide")
+        tables = [word for table in thread.topology.tables for word in ("--table", table)]
+        dying = (sys.executable, "-m", "tests.support.dying_join", "2", thread.topology.file, *tables)
         died = subprocess.run(dying, env=thread.pipeline.environ, timeout=120, capture_output=True, text=True)
         assert died.returncode == -signal.SIGKILL, died.stderr
         more(50)

@@ -16,20 +16,8 @@ from typing import Any
 
 from cdc.words.types import LogicalType, list_of
 from joins.query.group import Bag, Function, Grouping, Result, Total
-from joins.query.plan import (
-    SINK,
-    STAR,
-    Derived,
-    Expression,
-    Finish,
-    Fragment,
-    Hop,
-    Node,
-    Output,
-    Plan,
-    PlanSource,
-    steps_of,
-)
+from joins.query.nodes import Derived, Expression, Hop, Node, PlanSource
+from joins.query.plan import SINK, STAR, Finish, Fragment, Output, Plan, steps_of
 from joins.query.value_types import DATE, FLOAT64, INT32, INT64, STRING
 from tests.joins.joincase import Case
 from tests.joins.joinrandom import value_of

@@ -64,7 +64,9 @@ ORIGIN = ["ts_ms", "sequence", "partial", "db", "name"]
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = open_session("poison", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
+    scratch = tmp_path_factory.mktemp("spark")
+    # few rows, as in test_conformance.py
+    session = open_session("poison", partitions=2, scratch=scratch, engine="jvm", jvm="-XX:TieredStopAtLevel=1")
     yield session
     close_session(session)
 

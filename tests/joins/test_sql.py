@@ -241,6 +241,17 @@ def test_refused_where_it_stands(query: str, where: tuple[int, int], says: str) 
             "[t, id]",
             "id is int32 and here string",
         ),
+        (
+            f"SELECT a.code, b.code AS other FROM (SELECT code {FROM} GROUP BY code) a"
+            f"\nFULL JOIN (SELECT code {FROM} GROUP BY code) b ON b.code = a.code",
+            "[code, other]",
+            r"shape.yml:9: .*orders.code and .*orders.code may all be NULL in two of them .*expected WHERE … IS NOT NULL",
+        ),
+        (
+            f"SELECT o.id, l.order_id, l.nr {FROM}\nLEFT JOIN shop.old.lines l ON l.nr = o.id AND o.code = 'a'",
+            "[id, order_id, nr]",
+            r"shape.yml:9: .*ON o.code = 'a' in a LEFT JOIN of many to many .*expected equalities",
+        ),
         (f"SELECT o.id\n{FROM}, crm.customers c", "[id]", "no equality joins c .*expected ON c.id = o.c_id"),
         (f"SELECT o.code, o.id {FROM}", "[id, code]", "column code may be NULL"),
         (f"SELECT o.id, upper(o.code) AS up {FROM}", "[up]", "column up is computed"),
@@ -292,6 +303,15 @@ def test_what_the_refusals_name_works() -> None:
     plan = compile_plan(made, made.tables["wide"], {**SCHEMAS, ORDERS: replace(SCHEMAS[ORDERS], columns=columns)})
     assert [output.name for output in plan.outputs] == ["id", "a", "b", "c"]
     assert plan.last.finish.computed[0].sql == plan.last.finish.computed[1].sql or len(plan.last.finish.computed) == 2
+
+
+def test_rows_that_null_names_do_not_meet_in_full() -> None:
+    """Where one side of a FULL JOIN leaves out the group of NULL, no two rows have the same name: it compiles."""
+    groups = f"(SELECT code {FROM} WHERE o.code IS NOT NULL GROUP BY code)"
+    query = f"SELECT a.code, b.code AS other FROM {groups} a FULL JOIN (SELECT code {FROM} GROUP BY code) b"
+    plan = compiled(f"{query} ON b.code = a.code", "[code, other]")
+    assert plan.nullable_key == ("code", "other")
+    assert compiled(f"SELECT g.code FROM {groups} g", "[code]").nullable_key == ()
 
 
 def test_plan_reads_only_what_it_uses() -> None:

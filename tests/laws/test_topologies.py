@@ -21,7 +21,7 @@ from cdc.words.errors import TopologyError
 from cdc.words.schema import Column, TableId, TableSchema
 from console.dashboard.query import Filters, query_params
 from console.dashboard.time import Span, axis_of
-from console.dashboard.view import IndexField, choose_dashboard, view_of
+from console.dashboard.view import IndexField, choose_dashboards, view_of
 from console.doctor.doctor import grants
 from console.doctor.validate import judged, validate
 from console.pipeline.proc_pipeline import parts
@@ -122,7 +122,7 @@ def check_apply(topology: Topology) -> None:
 def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:
     """Every page's query; what only the index's fields tell to be wrong is refused at its line."""
     for name in topology.dashboards:
-        dashboard = choose_dashboard(topology, name)
+        (dashboard,) = choose_dashboards(topology, name)
         fields = {
             field.name: IndexField(
                 name=field.name, type=field.type, counted=field.type not in ("stored", "words"), many=field.many

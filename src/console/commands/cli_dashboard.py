@@ -1,8 +1,10 @@
-"""`tailorbird dashboard`: the live page of an index."""
+"""`tailorbird dashboard`: the live pages of indexes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,13 +15,15 @@ if TYPE_CHECKING:
 
 def dashboard(
     topology: Annotated[str, typer.Argument(help="Topology file, e.g. topologies/shop.yml.")],
-    name: Annotated[str | None, typer.Option("--dashboard", help="Which dashboard; else the topology's first.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--dashboard", help="Only this dashboard; else all of them, the first at /.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to serve on; other machines reach only what is not loopback.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8080,
 ) -> None:
-    """Serve a live page over an index: search, facets, time histogram, newest rows, freshness.
+    """Serve live pages over indexes: search, facets, time histogram, newest rows, freshness.
 
     Example: tailorbird dashboard topologies/shop.yml --port 8080
     """
@@ -29,18 +33,22 @@ def dashboard(
     from cdc.words.extras import extras_named
 
     with extras_named("dashboard"):
-        from console.dashboard.http_dashboard import serve_dashboard
-        from console.dashboard.view import choose_dashboard
+        from console.dashboard.http_dashboard import serve_dashboards
+        from console.dashboard.http_page import Board
+        from console.dashboard.view import choose_dashboards
 
     loaded = load_topology(topology)
-    chosen = choose_dashboard(loaded, name)
-    waiting = _waiting(loaded, loaded.indexes[chosen.index])
+    chosen = choose_dashboards(loaded, name)
+    waiting = _waiting(loaded)
+    boards = [Board(loaded, one, partial(waiting, loaded.indexes[one.index])) for one in chosen]
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") else 0  # where `status` can ask it
-    with announced(loaded.name, f"dashboard {chosen.name}", asked):
-        serve_dashboard(loaded, chosen, host=host, port=port, waiting=waiting)
+    with ExitStack() as told:
+        for one in chosen:
+            told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
+        serve_dashboards(boards, host=host, port=port)
 
 
-def _waiting(topology: Topology, index: Index) -> Callable[[], int | None]:
+def _waiting(topology: Topology) -> Callable[[Index], int | None]:
     """A function that tells how much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
     from console.commands.cli_dead_letters import joined_from
     from console.status.dead_letters import affected
@@ -50,7 +58,7 @@ def _waiting(topology: Topology, index: Index) -> Callable[[], int | None]:
 
     letters, positions, tables = letters_watched(topology), positions_watched(topology, 3.0), joined_from(topology)
 
-    def count() -> int | None:
+    def count(index: Index) -> int | None:
         found = letters.last()
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""`tailorbird demo`: the whole pipeline of topologies/shop.yml on live traffic, and the proof that it was right."""
+"""`tailorbird demo`: the whole pipeline of a topology of the shop on live traffic, and the proof that it was right."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def demo(
     orders: int = typer.Option(50_000, min=1, help="Orders of the catalogue."),
     seed: int = typer.Option(7, help="Seed of catalogue and traffic."),
     page_port: int = typer.Option(8080, "--port", help="Port of the page."),
-    file: str = typer.Option("", "--topology", help="Another topology of the same tables; default: the shop's."),
+    file: str = typer.Option("", "--topology", help="Another topology of the two databases; else the shop's."),
     keep: bool = typer.Option(False, "--keep", help="Leave the local stack running at the end."),
 ) -> None:
     """Start the local stack and every process of topologies/shop.yml, load two databases, run live traffic, compare.
 
-    Exit 0 only if HBase and Solr equal, row by row and field by field, what both databases answer to the same query.
+    Exit 0 only if every table in HBase and Solr equals, row by row and field by field, what both databases answer to
+    the same query.
 
     Example: tailorbird demo --for 60s --json
+
+    Example: tailorbird demo --topology topologies/revenue.yml
     """
     console = Console(stderr=True)
     for_seconds = _seconds(duration) if duration else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,14 +20,13 @@ from cdc.process.file_topology import home, load_topology, local_ports
 from cdc.topology.topology import Index, Topology
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import (
-    Comparison,
     Sampler,
     counts,
     traffic,
     traffic_beside,
-    verdict,
     wait_until_quiet,
 )
+from console.commands.cli_demo_verdict import Comparison, verdicts
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop
 from console.demo.solr_freshness import FreshnessMeter, percentile
@@ -37,6 +36,7 @@ from console.probes.proc_steal import Stolen
 from console.stack.bars import telling
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN, StackSettings
+from console.verify.compare import Difference
 from indexer.solr.solr_http import reading_session
 
 _SAMPLES_PER_SECOND = 6.0
@@ -80,12 +80,13 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
     console.print(f"page: {page}   (ready after {ready:.0f} s, warm after {rounds} rounds)")
     live = one.live(page)
     with console.status("comparing databases, HBase and Solr, row by row and field by field"):
-        result = verdict(topology, one.index.name)
-    _tell(console, result, live)
+        found = verdicts(topology)
+    _tell(console, found, live)
     outcome = {
         **live.totals,
-        "hbase": result.hbase.counts(),
-        "solr": result.solr.counts(),
+        "hbase": sum((table.hbase for table in found.values()), Difference()).counts(),
+        "solr": sum((table.solr for table in found.values()), Difference()).counts(),
+        "tables": {name: table.counts() for name, table in found.items()},
         "freshness_ms": {"p50": percentile(live.samples_ms, 0.5), "p99": percentile(live.samples_ms, 0.99)},
         "samples": len(live.samples_ms),
         "withheld": round(live.withheld, 3),
@@ -93,7 +94,7 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
         "warm_up_rounds": rounds,
         "seconds": round(time.monotonic() - began),
     }
-    return outcome, result.equal
+    return outcome, bool(found) and all(table.equal for table in found.values())
 
 
 def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> None:
@@ -229,14 +230,15 @@ class _Line:
             self._console.print(text, soft_wrap=True)
 
 
-def _tell(console: Console, result: Comparison, live: Live) -> None:
-    for name, difference in (("HBase", result.hbase), ("Solr", result.solr)):
-        console.print(
-            f"{name}: {result.rows:,} rows expected, {difference.missing} missing, {difference.extra} extra,"
-            f" {difference.different} different"
-        )
-        for example in difference.examples:
-            console.print(f"  {example}", markup=False)
+def _tell(console: Console, found: Mapping[str, Comparison], live: Live) -> None:
+    for table, result in found.items():
+        for place, difference in (("HBase", result.hbase), ("Solr", result.solr)):
+            console.print(
+                f"{table} in {place}: {result.rows:,} rows expected, {difference.missing} missing,"
+                f" {difference.extra} extra, {difference.different} different"
+            )
+            for example in difference.examples:
+                console.print(f"  {example}", markup=False)
     samples = live.samples_ms
     p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
     console.print(f"freshness, COMMIT → visible in Solr: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")

@@ -1,4 +1,4 @@
-"""What the demo does between its first and last line: fill, watch, wait until all is quiet, compare."""
+"""What the demo does between its first and last line: fill, watch, wait until all is quiet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from random import Random
 
 from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, Retriable
-from cdc.words.schema import TableId
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop, ShopTransaction
 from console.demo.solr_freshness import FreshnessMeter
@@ -21,14 +19,7 @@ from console.status.captured_position import CapturedPosition
 from console.status.http_metrics import read_metrics
 from console.status.kafka_positions import PositionsReader
 from console.status.solr_barriers import visible_sequences
-from console.verify.compare import Difference, Row, compare, keyed
-from console.verify.mysql_tables import SourceTable, read_tables
-from console.verify.sql_oracle import answer
-from indexer.index.mapping import indexed_row
 from indexer.solr.solr_http import reading_session
-from indexer.solr.solr_rows import all_documents
-from indexer.table.hbase_layouts import StoredLayouts
-from indexer.table.hbase_rows import scan_rows
 
 COUNTERS = {
     "captured": ("capture", "tailorbird_captured_changes_total"),
@@ -36,20 +27,6 @@ COUNTERS = {
     "indexed": ("index", "tailorbird_indexed_documents_total"),
 }
 _STANDSTILL = 120.0  # seconds without a row captured, joined or indexed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """How HBase and Solr differ from the query's answer over the source databases."""
-
-    rows: int
-    hbase: Difference
-    solr: Difference
-
-    @property
-    def equal(self) -> bool:
-        """Whether both far ends equal the near end, and the near end is not empty."""
-        return self.rows > 0 and self.hbase.none and self.solr.none
 
 
 def counts(pipeline: Pipeline) -> dict[str, int]:
@@ -159,27 +136,3 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
             if visible.get(source, -1) < position.sequence:
                 return f"{index.collection} shows {source} up to {visible.get(source, 0)} of {position.sequence}"
     return ""
-
-
-def verdict(topology: Topology, index_name: str) -> Comparison:
-    """Answer the aggregated table's query over the source databases and compare it with HBase and with Solr."""
-    index = topology.indexes[index_name]
-    table = topology.tables[index.table]
-    sources: dict[TableId, SourceTable] = {}
-    for source in topology.sources.values():
-        sources |= read_tables(source)
-    expected = keyed(answer(topology, table, sources), table.row_key)
-    columns = list(next(iter(expected.values()), {}))
-    stored: list[Row] = [row.values for row in scan_rows(topology, table).values()]
-    shown: list[Row] = [
-        {name: document.get(name) for name in columns}
-        for document in all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
-    ]
-    layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
-    types = {column.name: column.type for column in layout.columns} if layout else {}
-    indexed = keyed([indexed_row(types, row) for row in expected.values()], table.row_key)
-    return Comparison(
-        rows=len(expected),
-        hbase=compare(expected, keyed(stored, table.row_key)),
-        solr=compare(indexed, keyed(shown, table.row_key)),
-    )

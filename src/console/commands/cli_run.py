@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run(
     file: Annotated[str, typer.Argument(help="The topology, e.g. topologies/shop.yml.")],
     page_port: Annotated[
-        int, typer.Option("--page-port", min=0, max=65535, help="Serve the first dashboard there, too.")
+        int, typer.Option("--page-port", min=0, max=65535, help="Serve the dashboards there, too.")
     ] = 0,
     rebuild: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""Serves a dashboard as a web page, live, with nothing loaded from any other host."""
+"""Serves dashboards as web pages, live, with nothing loaded from any other host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ipaddress
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 import structlog
 from nicegui import app, ui
@@ -16,7 +16,6 @@ from starlette.datastructures import MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cdc.topology.topology import Dashboard, Topology
 from cdc.words.errors import Retriable, UsageError
 from console.dashboard.http_page import Board, Page
 from console.dashboard.style import STYLE
@@ -50,32 +49,25 @@ class StrictHeaders:
         await self._app(scope, receive, send_strict if scope["type"] == "http" else send)
 
 
-def serve_dashboard(
-    topology: Topology,
-    dashboard: Dashboard,
-    *,
-    host: str,
-    port: int,
-    waiting: Callable[[], int | None] = lambda: None,
-) -> None:
-    """Serve the page until SIGTERM or SIGINT; then return. `waiting`: see `Board`.
+def serve_dashboards(boards: Sequence[Board], *, host: str, port: int) -> None:
+    """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
 
-    Before it serves: UsageError when the port is taken or the address foreign, TopologyError when the dashboard names
-    a column that the index has not. A Solr that is away is no error: the page says so and recovers alone.
+    Before it serves: UsageError when the port is taken or the address foreign, TopologyError when a dashboard names a
+    column that its index has not. A Solr that is away is no error: the page says so and recovers alone.
     """
     if not port_is_free(host, 0):
         raise UsageError(f"{host} can not be served: it is no IPv4 address of this machine", "try --host 127.0.0.1")
     if not port_is_free(host, port):
         raise UsageError(f"{host}:{port} can not be served: the port is in use", f"try --port {port + 1}")
-    board = Board(topology, dashboard, waiting)
-    # when Solr is away, the page asks again at every refresh and says what is missing
-    with contextlib.suppress(Retriable):
-        board.view()
-
-    @ui.page("/", title=dashboard.title)
-    def page(client: Client) -> None:
-        ui.add_css(STYLE)
-        Page(board, client)
+    paths = {board.dashboard.name: f"/dashboard/{board.dashboard.name}" for board in boards}
+    paths[boards[0].dashboard.name] = "/"
+    titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
+    for board in boards:
+        # when Solr is away, the page asks again at every refresh and says what is missing
+        with contextlib.suppress(Retriable):
+            board.view()
+        path = paths[board.dashboard.name]
+        _serve(board, path, {to: title for to, title in titles.items() if to != path})
 
     @app.get("/health")
     def health() -> dict[str, str]:
@@ -92,11 +84,12 @@ def serve_dashboard(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-    app.on_startup(lambda: log.info("dashboard serves", dashboard=dashboard.name, url=f"http://{host}:{port}/"))
+    names = ",".join(paths)
+    app.on_startup(lambda: log.info("dashboard serves", dashboard=names, url=f"http://{host}:{port}/"))
     ui.run(
         host=host,
         port=port,
-        title=dashboard.title,
+        title=boards[0].dashboard.title,
         dark=None,
         favicon=ICON,
         language="en-US",
@@ -108,7 +101,16 @@ def serve_dashboard(
         reconnect_timeout=SECONDS_TO_RECONNECT,
         timeout_graceful_shutdown=2,
     )
-    log.info("dashboard stopped", dashboard=dashboard.name)
+    log.info("dashboard stopped", dashboard=names)
+
+
+def _serve(board: Board, path: str, others: Mapping[str, str]) -> None:
+    """Make the page of a dashboard at a path; `others` are the titles of the other ones by path."""
+
+    @ui.page(path, title=board.dashboard.title)
+    def page(client: Client) -> None:
+        ui.add_css(STYLE)
+        Page(board, client, others)
 
 
 ICON = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -47,9 +47,9 @@ class Board:
 
 class Page:
     """A browser's page. It asks Solr one query per refresh (at first two: the histogram needs the time span), and none
-    while its browser is away."""
+    while its browser is away. `others` are the titles of further dashboards, by their paths."""
 
-    def __init__(self, board: Board, client: Client) -> None:
+    def __init__(self, board: Board, client: Client, others: Mapping[str, str]) -> None:
         self._board, self._client = board, client
         self._filters = Filters()
         self._freshness = Freshness()
@@ -57,14 +57,18 @@ class Page:
         self._lock = asyncio.Lock()
         self._view: View | None = None
         self._facets: dict[str, FacetPart] = {}
-        self._build()
+        self._build(others)
         client.on_connect(self._freshness.restart)
         ui.timer(board.dashboard.refresh, self._refresh)
 
-    def _build(self) -> None:
+    def _build(self, others: Mapping[str, str]) -> None:
         with ui.element("header").classes("tb-top"):
             with ui.element("h1"):
                 ui.label(self._board.dashboard.title).props("data-testid=title")
+            if others:
+                with ui.element("nav").classes("tb-others").props("aria-label=Dashboards data-testid=others"):
+                    for path, title in others.items():
+                        ui.link(title, path).classes("tb-link")
             self._pill = ui.label("Connecting").classes("tb-pill away").props("data-testid=status role=status")
             self._search = ui.input(placeholder="Search", on_change=lambda e: self._choose(words=e.value or ""))
             self._search.classes("tb-search").props(f"outlined dense clearable debounce={SECONDS_TO_TYPE * 1000:.0f}")

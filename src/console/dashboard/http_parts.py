@@ -14,7 +14,7 @@ from nicegui.element import Element
 from console.dashboard.answer import Answer, FacetCounts, PageRow
 from console.dashboard.freshness import Freshness
 from console.dashboard.query import Value
-from console.dashboard.text import NOTHING, ago_text, cell_text, count_text, facet_text, hint_text, latency_text
+from console.dashboard.text import NONE, NOTHING, ago_text, cell_text, count_text, facet_text, hint_text, latency_text
 from console.dashboard.time import Axis, Span, bar, edges, label, span_label
 from console.dashboard.view import PageColumn, View
 
@@ -218,7 +218,9 @@ class TablePart:
 
     def _row(self, row: PageRow, now_ms: int, freshness: Freshness) -> dict[str, Any]:
         latency = freshness.of(row.key, row.version)
-        texts = {c.name: cell_text(row.values[c.name], c.look) for c in self._view.columns}
+        texts = {
+            c.name: cell_text(row.values[c.name], c.look, NONE if c.in_key else NOTHING) for c in self._view.columns
+        }
         age = None if row.committed_ms is None else now_ms - row.committed_ms
         full = {c.name: hint_text(row.values[c.name]) for c in self._view.columns}
         return {

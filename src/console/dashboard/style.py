@@ -15,6 +15,8 @@ body, body.body--dark { background: var(--paper); color: var(--ink); font-size: 
 .nicegui-content { max-width: 1720px; margin: 0 auto; padding: 20px; gap: 16px; align-items: stretch; width: 100%; }
 .tb-top { display: flex; align-items: center; gap: 16px; flex-wrap: wrap; }
 .tb-top h1 { font-size: 24px; line-height: 1.2; font-weight: 600; margin: 0; letter-spacing: -0.01em; }
+.tb-others { display: flex; gap: 4px 14px; flex-wrap: wrap; }
+.tb-others .tb-link { font-size: 15px; text-decoration: none; }
 .tb-pill { display: inline-flex; align-items: center; gap: 7px; color: var(--good); font-weight: 500; }
 .tb-pill::before { content: ""; width: 9px; height: 9px; border-radius: 50%; background: currentColor; }
 .tb-pill.away { color: var(--bad); }
@@ -36,7 +38,7 @@ body, body.body--dark { background: var(--paper); color: var(--ink); font-size: 
 .tb-chip::after { content: " ×"; color: var(--soft); }
 .tb-link { border: 0; background: none; color: var(--accent); cursor: pointer; font: inherit; font-size: 13px;
   padding: 4px 2px; }
-.tb-chip:hover, .tb-link:hover { text-decoration: underline; }
+.tb-chip:hover, .tb-link:hover, .tb-others .tb-link:hover { text-decoration: underline; }
 .tb-body { display: grid; grid-template-columns: 250px minmax(0, 1fr); gap: 16px; align-items: start; }
 .tb-facets, .tb-main { display: flex; flex-direction: column; gap: 16px; min-width: 0; }
 .tb-facet { margin: 0; padding: 12px 14px 10px; }
@@ -65,7 +67,7 @@ body, body.body--dark { background: var(--paper); color: var(--ink); font-size: 
 .tb-table { background: none; color: var(--ink); box-shadow: none; }
 .tb-table .q-table__middle { max-height: none; }
 .tb-table th { color: var(--soft); font-weight: 500; font-size: 13px; }
-.tb-table th, .tb-table td { border-color: var(--line) !important; padding: 6px 10px !important;
+.tb-table th, .tb-table td { border-color: var(--line) !important; padding: 6px 8px !important;
   height: 36px !important; }
 .tb-table td { font-size: 14px; max-width: 320px; overflow: hidden; white-space: normal;
   font-variant-numeric: tabular-nums; }

@@ -5,17 +5,18 @@ from __future__ import annotations
 from console.dashboard.query import Shown, Value
 from console.dashboard.view import Look
 
-NOTHING, EMPTY = "—", "(empty)"
+NOTHING, NONE, EMPTY = "—", "(none)", "(empty)"
 LONGEST_TEXT = 300
 LONGEST_HINT = 2_000
 
 
-def cell_text(value: Shown, look: Look) -> str:
-    """A value in the table; times without their `T`, `Z` and fraction of a second, members apart, long texts
-    cut.
+def cell_text(value: Shown, look: Look, nothing: str = NOTHING) -> str:
+    """A value in the table; times without their `T`, `Z` and fraction of a second, members apart, long texts cut.
+
+    `nothing` stands where there is no value.
     """
     if value is None:
-        return NOTHING
+        return nothing
     if isinstance(value, list):
         return _cut(", ".join(cell_text(member, look) for member in value))
     if isinstance(value, bool):
@@ -42,7 +43,7 @@ def hint_text(value: Shown) -> str | None:
 def facet_text(value: Value, look: Look) -> str:
     """A value beside its checkbox."""
     if value is None:
-        return "(none)"
+        return NONE
     return EMPTY if value == "" else cell_text(value, look)
 
 

@@ -32,13 +32,15 @@ class IndexField:
 class PageColumn:
     """A column of the page, how it looks, and the heading that people read.
 
-    Facets of it count `field`, the members of a SET one by one, or the column's own where it is empty.
+    Facets of it count `field`, the members of a SET one by one, or the column's own where it is empty. `in_key`: it is
+    part of the row key, where no value is the name of a group.
     """
 
     name: str
     look: Look
     heading: str
     field: str = ""
+    in_key: bool = False
 
     @property
     def counted(self) -> str:
@@ -62,18 +64,18 @@ class View:
     tells_incomplete: bool = False
 
 
-def choose_dashboard(topology: Topology, name: str | None) -> Dashboard:
-    """The dashboard of that name, without a name the first; UsageError names those that there are."""
+def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
+    """The dashboard of that name, without a name all; UsageError names those that there are."""
     known = ", ".join(topology.dashboards)
     if not known:
         raise UsageError(
             f"{topology.file} declares no dashboard", "add one under `dashboards:`, as topologies/shop.yml does"
         )
     if name is None:
-        return next(iter(topology.dashboards.values()))
+        return [*topology.dashboards.values()]
     if name not in topology.dashboards:
         raise UsageError(f"unknown dashboard {name}", f"one of {known}")
-    return topology.dashboards[name]
+    return [topology.dashboards[name]]
 
 
 def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> View | None:
@@ -85,14 +87,14 @@ def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, Index
     plain = {name: field for name, field in fields.items() if not name.startswith("_")}
     if not plain:
         return None
+    row_key = topology.tables[index.table].row_key if index.table in topology.tables else ()
 
     def column(path: str, name: str) -> PageColumn:
         if not _NAME.fullmatch(name) or name not in plain:
             raise topology.error(path, f"unknown column {name}", "one of " + ", ".join(plain))
-        members = members_field(name)
-        if members in fields:
-            return PageColumn(name=name, look="members", heading=heading(name), field=members)
-        return PageColumn(name=name, look=_look(plain[name], fields), heading=heading(name))
+        members = members_field(name) if members_field(name) in fields else ""
+        look: Look = "members" if members else _look(plain[name], fields)
+        return PageColumn(name=name, look=look, heading=heading(name), field=members, in_key=name in row_key)
 
     def facet(path: str, name: str) -> PageColumn:
         found = column(path, name)

@@ -45,7 +45,7 @@ class Part:
 
 
 def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
-    """Every process that a topology needs, in the order of the flow; its first dashboard too if given a port."""
+    """Every process that a topology needs, in the order of the flow; its dashboards too if given a port."""
     found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in topology.sources]
     tables = list(topology.tables)
@@ -58,7 +58,7 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
     if page_port and topology.dashboards:
         command = (sys.executable, "-m", "console", "dashboard", topology.file, "--port", str(page_port))
         log = home / "logs" / topology.name / "page.log"
-        serves = {f"dashboard {next(iter(topology.dashboards))}": page_port}
+        serves = {f"dashboard {name}": page_port for name in topology.dashboards}
         result.append(Part(name="page", stage="page", command=command, log=log, serves=serves))
     return result
 

@@ -16,15 +16,24 @@ Row = Mapping[str, Canonical]
 class Difference:
     """How many rows one side lacks, has too many, or holds otherwise; `examples` name the first few for people."""
 
-    missing: int
-    extra: int
-    different: int
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
     examples: tuple[str, ...] = ()
 
     @property
     def none(self) -> bool:
         """Whether the tables are equal."""
         return not (self.missing or self.extra or self.different)
+
+    def __add__(self, other: Difference) -> Difference:
+        """Both together."""
+        return Difference(
+            missing=self.missing + other.missing,
+            extra=self.extra + other.extra,
+            different=self.different + other.different,
+            examples=self.examples + other.examples,
+        )
 
     def counts(self) -> dict[str, int]:
         """The three counts, for JSON."""

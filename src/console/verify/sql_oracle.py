@@ -8,14 +8,15 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import sqlglot
-from sqlglot import expressions as exp
+from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId
 from cdc.words.types import Canonical, Kind, LogicalType
 from console.verify.mysql_tables import SourceTable
+from joins.truth.question import question, typed
 from joins.truth.sql_evaluate import canonical as joins_canonical
+from joins.truth.sql_oracle import prepare
 
 _ARROW: dict[Kind, Any] = {
     "bool": pa.bool_(),
@@ -38,21 +39,16 @@ _ARROW: dict[Kind, Any] = {
 
 def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> list[dict[str, Canonical]]:
     """Rows of an aggregated table's query, canonical values by output column; KeyError for a table not given."""
-    query = sqlglot.parse_one(table.query, read="spark")
-    names: dict[TableId, str] = {}
-    for node in list(query.find_all(exp.Table)):
-        table_id = topology.table_id(tuple(part.name for part in node.parts))
-        if table_id is None:
-            raise KeyError(node.sql())
-        name = names.setdefault(table_id, f"source_{len(names)}")
-        node.replace(exp.alias_(exp.to_table(name), node.alias_or_name, table=True))
-    with duckdb.connect() as connection:
-        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
-        # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
-        connection.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")
+    names = {table_id: f"source_{n}" for n, table_id in enumerate(sources)}
+    with duckdb.connect() as database:
+        prepare(database)
         for table_id, name in names.items():
-            connection.register(name, _arrow(sources[table_id]))
-        cursor = connection.execute(query.sql(dialect="duckdb"))
+            database.register(name, _arrow(sources[table_id]))
+
+        def types_of(select: exp.Select, expressions: list[exp.Expr]) -> list[str]:
+            return [str(row[1]) for row in database.execute(f"DESCRIBE {typed(select, expressions)}").fetchall()]
+
+        cursor = database.execute(question(topology, table, names, types_of))
         columns = [description[0] for description in cursor.description or []]
         return [dict(zip(columns, map(canonical, row), strict=True)) for row in cursor.fetchall()]
 

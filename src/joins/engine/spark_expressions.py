@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 
 from cdc.words.types import LogicalType
 from joins.query.expressions import escaped
-from joins.query.plan import SINK, Expression, Finish, Fragment
+from joins.query.nodes import Expression
+from joins.query.plan import SINK, Finish, Fragment
 from joins.query.value_types import family, spark_type
 from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 

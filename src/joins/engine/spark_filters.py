@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from joins.engine.spark_expressions import predicate
-from joins.query.plan import Node
+from joins.query.nodes import Node
 from joins.steps.records import Message, Values, dump
 from joins.steps.route import Read
 

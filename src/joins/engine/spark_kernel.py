@@ -15,13 +15,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from joins.engine.spark_expressions import finish, predicate
-from joins.kernel.program import Level, Part
+from joins.kernel.program import FragmentProgram, Level
 from joins.query.plan import Fragment, Plan
 
 Read = Callable[[tuple[str, ...]], DataFrame]
 
 
-def kernel_flow(read: Read, parts: Sequence[Part], plan: Plan) -> DataFrame:
+def kernel_flow(read: Read, parts: Sequence[FragmentProgram], plan: Plan) -> DataFrame:
     """Rows (k binary, m binary) of the last fragment's whole rows, before its expressions: `ROW_PUT`, `ROW_GONE`,
     `REFUSED`, `FLOOR`. `parts`: the plan's program.
 

@@ -11,22 +11,16 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from joins.engine.buckets import bucket_of
 from joins.query.group import Grouping
-from joins.query.plan import SINK, Assemble, KeyedJoin, Node, Step
+from joins.query.nodes import Pair
+from joins.query.plan import SINK, Assemble, KeyedJoin, Step
 from joins.steps.aggregate import aggregated_in
 from joins.steps.contributions import combined
-from joins.steps.differ import Retold, contribution, differ_step, differences, whole
+from joins.steps.differ import Reread, Retold, contribution, differ_step, differences, whole
+from joins.steps.pairs import Side, paired_in
 from joins.steps.records import Message, dump, load
 from joins.steps.state import assemble_step, dump_star, joined_in, load_star
 
 CHUNK = 10_000  # rows that leave together
-
-
-@dataclass(frozen=True, slots=True)
-class Reread:
-    """The differ in front of a node, and where that node's rows go."""
-
-    node: Node
-    target: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +32,17 @@ class Grouped:
     table: str
 
 
-# A `Grouping` is the differ in front of its groups.
-Stage = Mapping[int, Step | Reread | Grouping | Grouped]
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Pairs, where they go, and whose query it is."""
+
+    pair: Pair
+    target: int
+    table: str
+
+
+# A `Grouping` is the differ in front of its groups, a `Reread` or `Side` the one in front of a node.
+Stage = Mapping[int, Step | Reread | Side | Grouping | Grouped | Paired]
 
 
 class StepProcessor(StatefulProcessor):
@@ -74,9 +77,11 @@ class StepProcessor(StatefulProcessor):
                     yield from joined_in(join, k, messages, self._get, self._set)
                 case Assemble() as star:
                     yield from self._assembled(star, k, messages)
-                case Reread(node, target):
+                case Reread() | Side() as hearer:
                     if (found := self._difference(k, messages, whole)) is not None:
-                        yield from differences(node, target, found)
+                        yield from differences(hearer, found)
+                case Paired(pair, target, table):
+                    yield from paired_in(pair, target, table, k, messages, self._get, self._set)
                 case Grouped(group, target, table):
                     yield from aggregated_in(group, target, table, k, messages, self._get, self._set)
         for step in self.steps.values():

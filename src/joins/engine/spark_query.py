@@ -32,7 +32,7 @@ from joins.engine.progress import Operator
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
 from joins.engine.spark_steps import dataflow, readers
-from joins.kernel.program import Part, Settled, program_of
+from joins.kernel.program import FragmentProgram, Settled, program_of
 from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.steps.sink import Report
@@ -68,7 +68,7 @@ def start_query(
     properties of Java's clients of `servers`, secrets not among them. `ends` and `tombstone_ms` as in
     `program_of`.
     """
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FragmentProgram, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors
         parts = program_of(plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms)

@@ -22,8 +22,9 @@ from cdc.words.errors import UsageError
 from joins.engine.buckets import bucket_numbers
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
 from joins.engine.spark_kernel import finished
-from joins.engine.spark_processor import CHUNK, Grouped, Reread, Stage, StepProcessor, bucket_at
-from joins.query.plan import Derived, Expression, Fragment, Node, Plan, PlanSource
+from joins.engine.spark_processor import CHUNK, Grouped, Paired, Stage, StepProcessor, bucket_at
+from joins.query.nodes import Derived, Expression, Node, Pair, PlanSource
+from joins.query.plan import Fragment, Plan
 from joins.steps.contributions import combined
 from joins.steps.differ import differs_of
 from joins.steps.records import FLOOR, PARTIAL, REFUSED, Message, RefusedRecord, dump, load, picked
@@ -62,7 +63,7 @@ def dataflow(
             reading = _Reading(plan, fragment, settled, ends, servers, heard)
             come.append(_routed(read(topics), reading, partitions, numbers))
             heard |= {*topics}
-        rows = _joined(reduce(DataFrame.unionAll, come), fragment, numbers)
+        rows = _joined(reduce(DataFrame.unionAll, come), plan, fragment, numbers)
         if fragment is plan.last:
             return rows
         rows = _bucketed(finished(rows.select("k", "m"), plan, fragment), numbers)
@@ -86,10 +87,12 @@ def readers(plan: Plan) -> int:
     return sum(1 for fragment in plan.fragments if topics_of(fragment))
 
 
-def _joined(rows: DataFrame, fragment: Fragment, numbers: tuple[int, ...]) -> DataFrame:
-    """Messages through the stateful steps of a fragment's tree, stage by stage."""
+def _joined(rows: DataFrame, plan: Plan, fragment: Fragment, numbers: tuple[int, ...]) -> DataFrame:
+    """Messages through the stateful steps of a fragment's tree, stage by stage, or of its pairs."""
     if differs := differs_of(fragment):
-        rows = _through(rows, {number: Reread(*where) for number, where in differs.items()}, numbers)
+        rows = _through(rows, differs, numbers)
+    if isinstance(pair := fragment.root, Pair):
+        rows = _through(rows, {pair.number: Paired(pair, fragment.outlet, plan.sink.table)}, numbers)
     for stage in sorted({step.stage for step in fragment.steps}):
         rows = _through(rows, {step.number: step for step in fragment.steps if step.stage == stage}, numbers)
     return rows

@@ -6,6 +6,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from cdc.words.types import Canonical, LogicalType
+from joins.inspection.packed import Packed
 from joins.query.group import Grouping, Result
 from joins.steps.exact import summed
 from joins.steps.records import Values
@@ -17,7 +18,7 @@ _EXACT = Context(prec=4000)
 def group_parts(group: Grouping, stored: bytes) -> tuple[int, list[tuple[str, Values]]]:
     """The time of the newest change in a group, and its parts: `rows`, then per sum and per bag the functions that read
     it, in words, and what they read."""
-    read = _Reader(stored)
+    read = _Group(stored)
     ts_ms = int.from_bytes(read.next(8), "big", signed=True)
     parts: list[tuple[str, Values]] = [("rows", [read.count()])]
     for number, total in enumerate(group.totals):
@@ -33,35 +34,8 @@ def _named(results: list[Result]) -> str:
     return ", ".join(result.text for result in results)
 
 
-class _Reader:
-    """Reads what `Bytes.java` writes, from the front."""
-
-    def __init__(self, stored: bytes) -> None:
-        self._stored, self._at = stored, 0
-
-    def next(self, length: int) -> bytes:
-        """The next bytes."""
-        self._at += length
-        return self._stored[self._at - length : self._at]
-
-    def count(self) -> int:
-        """A number, seven bits a byte, the lowest first."""
-        value, shift = 0, 0
-        while True:
-            (byte,) = self.next(1)
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    def signed(self) -> int:
-        """A number that may be negative."""
-        value = self.count()
-        return value >> 1 ^ -(value & 1)
-
-    def block(self) -> bytes:
-        """Bytes behind their length."""
-        return self.next(self.count())
+class _Group(Packed):
+    """A group's entry."""
 
     def total(self, type_: LogicalType) -> Values:
         """How many values there are and, of numbers, their sum."""

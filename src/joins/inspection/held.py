@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from joins.inspection.groups import group_parts
+from joins.inspection.packed import Packed
 from joins.query.group import Grouping
+from joins.query.nodes import Pair
 from joins.query.plan import KeyedJoin, Plan, Step
 from joins.steps.differ import differs_of
 from joins.steps.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
@@ -47,7 +49,10 @@ def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
     found: dict[int, Where] = {}
     for fragment in plan.fragments:
         found |= {step.number: Where(_name(step), None) for step in fragment.steps}
-        found |= {number: Where(f"rows for {node.alias}", None) for number, (node, _) in differs_of(fragment).items()}
+        differs = {number: hearer.node for number, hearer in differs_of(fragment).items()}
+        found |= {number: Where(f"rows for {node.alias}", None) for number, node in differs.items()}
+        if isinstance(pair := fragment.root, Pair):
+            found[pair.number] = Where(f"pairs of {pair.alias}", None)
         if (group := fragment.group) is not None:
             found[group.differ] = Where(f"rows for the groups of {fragment.root.alias}", group)
             found[group.number] = Where(f"groups of {fragment.root.alias}", group)
@@ -71,6 +76,11 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Hel
             found += _key(step, value)
         elif variable.startswith("rows"):
             found.append(_held(step, "row", None if row is None else values_of_text(row), value))
+        elif variable.startswith("pair"):
+            found += _met(step, value)
+        elif variable.startswith(("left", "right")):
+            side = variable.partition("_")[0]
+            found.append(_held(step, f"{side} row", None if row is None else values_of_text(row), value))
         elif variable.startswith("row_"):
             found += _parts(step, value)
         elif variable.startswith("told"):
@@ -78,7 +88,7 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Hel
         elif variable.startswith("group") and group is not None:
             ts_ms, parts = group_parts(group, value)
             found += [Held(step=step, what=what, row=None, values=values, ts_ms=ts_ms) for what, values in parts]
-    return sorted(found, key=lambda held: (held.step, held.what != "right side", str(held.row)))
+    return sorted(found, key=lambda one: (one.step, one.what != "right side", one.what == "right row", str(one.row)))
 
 
 def _told(step: str, group: Grouping | None, value: bytes) -> Held:
@@ -97,6 +107,15 @@ def _key(step: str, value: bytes) -> Iterator[Held]:
         yield _held(step, "right side", None, parts[0])
     for row, payload in zip(parts[1::2], parts[2::2], strict=True):
         yield _held(step, "row", values_of_text(row), payload)
+
+
+def _met(step: str, value: bytes) -> Iterator[Held]:
+    """The rows of both sides of a key while they are few: behind a zero byte, each side behind its number."""
+    stored = Packed(value)
+    if stored.next(1) == b"\0":
+        for side in ("left", "right"):
+            for _ in range(stored.count()):
+                yield _held(step, f"{side} row", values_of_text(stored.block()), stored.block())
 
 
 def _held(step: str, what: str, row: Values | None, payload: bytes) -> Held:

@@ -31,9 +31,11 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     hearers = new Hearer[128];
     JsonNode described = Message.at(Message.parsed(program), "differs");
     for (int i = 0; i < described.size(); i++) {
-      JsonNode one = Message.at(described, Integer.valueOf(i)), group = Message.at(one, "group");
+      JsonNode one = Message.at(described, Integer.valueOf(i));
+      JsonNode group = Message.at(one, "group"), side = Message.at(one, "side");
       int number = Message.at(one, "differ").asInt();
       if (group != null) hearers[number] = new Contributor(new Group(group));
+      else if (side != null) hearers[number] = new Meeter(side);
       else hearers[number] = new Rereader(Message.at(one, "node"), conditions);
     }
     told = getHandle().getValueState("told_v1", Encoders.BINARY(), TTLConfig.NONE());
@@ -69,7 +71,7 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     abstract void tell(byte[] before, byte[] after, long ts, Collection<Object> out);
   }
 
-  /** A group: a row that comes adds its arguments, one that goes takes them. Kept: its key behind its length, and they. */
+  /** A group: a row that comes adds its arguments, one that goes takes them. Kept: its key's length, it, and they. */
   private static final class Contributor extends Hearer {
     private final Group group;
     private final int[] at;
@@ -110,6 +112,52 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
       for (int i = 0; i < 4; i++) end += (kept[i] & 0xFF) << 24 - 8 * i;
       byte[] key = Arrays.copyOfRange(kept, 4, end), arguments = Arrays.copyOfRange(kept, end, kept.length);
       return Message.of(group.number, key, op, ts, Message.NONE, arguments);
+    }
+  }
+
+  /** Pairs: a row is told at the key where others meet it; with NULL in its key it meets nothing, and leaves alone. */
+  private static final class Meeter extends Hearer {
+    private final int pair;
+    private final byte side;
+    private final int[] id, key, at;
+    private final Lone lone;
+
+    Meeter(JsonNode described) {
+      pair = Message.at(described, "pair").asInt();
+      side = (byte) Message.at(described, "side").asInt();
+      id = Source.ints(Message.at(described, "id"));
+      key = Source.ints(Message.at(described, "key"));
+      lone = new Lone(described);
+      int[] all = Arrays.copyOf(id, id.length + key.length);
+      System.arraycopy(key, 0, all, id.length, key.length);
+      at = Texts.room(all);
+    }
+
+    byte[] kept(byte[] message) {
+      return Arrays.copyOfRange(message, Message.ROW + Message.TIME, message.length);
+    }
+
+    void tell(byte[] before, byte[] after, long ts, Collection<Object> out) {
+      byte[] left = before == null ? null : place(before), here = after == null ? null : place(after);
+      Texts.find(before == null ? after : before, 0, at);
+      byte[] r = Texts.picked(before == null ? after : before, at, id, 1);
+      r[0] = side;
+      byte[] payload = after == null ? null : new Bytes(8 + after.length).putLong(ts).put(after).array();
+      if (left != null && !Arrays.equals(left, here)) out.add(Message.of(pair, left, Message.GONE, 1, r, Message.NONE));
+      if (here != null) {
+        byte op = Arrays.equals(left, here) ? Message.PUT : Message.NEW;
+        out.add(Message.of(pair, here, op, 1, r, payload));
+      }
+      if (!lone.stays) return;
+      byte[] name = Arrays.copyOfRange(r, 1, r.length);
+      if (before != null && left == null && (after == null || here != null)) out.add(lone.result(name, null));
+      if (after != null && here == null) out.add(lone.result(name, payload));
+    }
+
+    private byte[] place(byte[] row) {
+      Texts.find(row, 0, at);
+      for (int i = 0; i < key.length; i++) if (Texts.isNull(row, at[key[i]], at[key[i] + 1] - 1)) return null;
+      return Texts.picked(row, at, key, 0);
     }
   }
 

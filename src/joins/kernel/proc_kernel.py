@@ -1,4 +1,4 @@
-"""Builds the kernel's jar from the `*.java` beside it: with javac, or with Janino's compiler from pyspark's jars.
+"""Builds the kernel's jar from the Java files beside and below it: with javac, or with Janino, which pyspark carries.
 
 Run by `make setup` (`python -m joins.kernel.proc_kernel`), by the wheel's build, and by a session that finds no jar.
 The jar lies beside the sources and is named by their digest, so that a jar of other sources is never taken for this
@@ -27,7 +27,7 @@ _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources make the same jar
 
 def sources() -> list[Path]:
     """The kernel's Java files, in order."""
-    return sorted(FOLDER.glob("*.java"))
+    return sorted(FOLDER.rglob("*.java"), key=lambda file: file.name)
 
 
 def jar() -> Path:

@@ -15,7 +15,8 @@ from typing import Any
 
 from cdc.words.types import LogicalType
 from joins.query.group import Bag
-from joins.query.plan import STAR, Assemble, Fragment, Hop, Node, Plan, PlanSource
+from joins.query.nodes import Derived, Hop, Node, Pair, PlanSource
+from joins.query.plan import STAR, Assemble, Fragment, Plan
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
@@ -26,7 +27,8 @@ STEPS = {"hops": "KeyedJoin", "stars": "Assemble"}
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
-# What rows of other fragments, and rows to be grouped, pass behind the levels.
+# What rows of other fragments pass where they meet, and rows to be grouped behind the levels.
+PAIRED = ("Pairs",)
 GROUPED = ("Differ", "Combine", "Aggregate")
 RENAMED = "Project"
 
@@ -49,7 +51,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FragmentProgram:
     """One fragment: its levels, lowest first, and the steps behind its expressions, which `program` tells the rest."""
 
     levels: tuple[Level, ...]
@@ -65,7 +67,7 @@ def program_of(
     ends: Settled | None = None,
     floors: Floors | None = None,
     tombstone_ms: int = WEEK_MS,
-) -> tuple[Part, ...]:
+) -> tuple[FragmentProgram, ...]:
     """The fragments' programs, in the plan's order. `settled` and `ends` as in `joins.steps.route`: topic → partition →
     offset; `kafka`: the properties of a client of the log, which markers read again (a program stands in Spark's plans:
     no secret is in it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted
@@ -84,16 +86,22 @@ class _Log:
     tombstone_ms: int
 
 
-def _part(fragment: Fragment, table: str, log: _Log) -> Part:
-    highest = max(1, _height(fragment.tree))
+def _part(fragment: Fragment, table: str, log: _Log) -> FragmentProgram:
     steps: tuple[str, ...] = GROUPED if fragment.group else ()
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
-    return Part(
-        levels=tuple(_level(height, fragment, log) for height in range(1, highest + 1)),
+    return FragmentProgram(
+        levels=_levels(fragment, table, log),
         steps=steps,
         program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment)),
     )
+
+
+def _levels(fragment: Fragment, table: str, log: _Log) -> tuple[Level, ...]:
+    if isinstance(fragment.root, Pair):
+        return (_pairs(fragment.root, fragment.outlet, table),)
+    highest = max(1, _height(fragment.root))
+    return tuple(_level(height, fragment, log) for height in range(1, highest + 1))
 
 
 def _height(node: Node) -> int:
@@ -123,6 +131,32 @@ def _level(height: int, fragment: Fragment, log: _Log) -> Level:
             one = {"hop": hop.number, "star": star, "part": part, "target": target}
             made.hops.append({**one, "inner": hop.inner, "width": hop.child.width})
     return made.level(log)
+
+
+def _pairs(pair: Pair, target: int, table: str) -> Level:
+    """The level of pairs: a differ in front of each side, and the step where they meet."""
+    sides = [
+        {
+            "pair": pair.number, "side": number, "target": target, "stays": stays,
+            "id": list(node.id_columns), "key": list(key),
+            "names": len(other.id_columns), "values": other.width,
+        }
+        for number, (node, other, key, stays) in enumerate([
+            (pair.left, pair.right, pair.left_key, pair.left_stays),
+            (pair.right, pair.left, pair.right_key, pair.right_stays),
+        ])
+    ]  # fmt: skip
+    sources = [node.source for node in pair.walk() if isinstance(node.source, Derived)]
+    differs = [{"differ": source.differ, "side": side} for source, side in zip(sources, sides, strict=True)]
+    pairs = {"number": pair.number, "target": target, "most": pair.most, "table": table, "of": pair.alias}
+    return Level(
+        topics=(),
+        latest=False,
+        steps=PAIRED,
+        program=json.dumps({"differs": differs, "pairs": {**pairs, "sides": sides}}),
+        filters=(),
+        reread=tuple(number for source in sources for number in source.fragments),
+    )
 
 
 class _Made:

@@ -2,7 +2,7 @@
 
 ALTER TABLE rewrites a table's rows without a word in its log: what was told as `2.99` or `5` is now a decimal(8,3) or a
 text. So a value that does not have its column's form is converted where that is exact, as MySQL converted it, and
-`Unfit` where it is not. `kernel/Fit.java` says the same of JSON tokens.
+`Unfit` where it is not. `kernel/log/Fit.java` says the same of JSON tokens.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from joins.query.group import Grouping
-from joins.query.plan import Derived, Fragment, Hop, KeyedJoin, Node, Pair, Plan, Step
+from joins.query.nodes import Derived, Hop, Node, Pair
+from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 
 
 def condition_of(node: Node, hop: Hop) -> str:

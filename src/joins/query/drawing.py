@@ -7,7 +7,8 @@ from itertools import count
 from xml.sax.saxutils import escape
 
 from joins.query.describe import condition_of, key_of, pair_condition
-from joins.query.plan import Derived, Fragment, Node, Pair, Plan
+from joins.query.nodes import Derived, Node, Pair
+from joins.query.plan import Fragment, Plan
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 250, 86, 70, 26, 20
 _LETTERS = 38

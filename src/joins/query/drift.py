@@ -12,7 +12,8 @@ from dataclasses import replace
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 from joins.query.convert import Unfit, fit_of
-from joins.query.plan import Plan, PlanSource
+from joins.query.nodes import PlanSource
+from joins.query.plan import Plan
 
 
 def remembering(versions: Sequence[TableSchema]) -> TableSchema:

@@ -7,7 +7,7 @@ from sqlglot import exp
 from cdc.words.types import LogicalType
 from joins.query.expressions import ExpressionCompiler, Resolve, Typed, Unsupported, any_of
 from joins.query.functions import FUNCTIONS
-from joins.query.plan import Expression
+from joins.query.nodes import Expression
 from joins.query.value_types import MOST_DIGITS
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from cdc.words.collations import Fold, exact_collation, folds, listed
 from cdc.words.schema import TableId, TableSchema
-from joins.query.plan import Node, Plan, PlanSource
+from joins.query.nodes import Node, PlanSource
+from joins.query.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

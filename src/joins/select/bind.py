@@ -95,7 +95,7 @@ class Binder:
         schema = flat.shapes[node.table]
         origin = column.origin if isinstance(column, QueryColumn) else f"{_table_id(schema)}.{node.name}"
         type_ = self.type_of(flat, node)
-        nullable = column.nullable or tree.optional(node.table)
+        nullable = (column.nullable or tree.optional(node.table)) and not _is_there(flat, node)
         return QueryColumn(name=item.name, type=type_, nullable=nullable, origin=origin, members=members_of(column))
 
     def type_of(self, flat: Flat, column: exp.Column) -> LogicalType:
@@ -262,6 +262,12 @@ def _reading(bound: Bound, place: Place) -> Flat:
         for c in bound.rows.columns
     ]
     return Flat(relations={"": relation}, shapes={"": bound.rows}, readings={"": bound}, items=items)
+
+
+def _is_there(flat: Flat, column: exp.Column) -> bool:
+    """Whether WHERE says of a column that it is not NULL."""
+    found = exp.Not(this=exp.Is(this=column, expression=exp.Null()))
+    return any(condition.expression.unnest() == found for condition in flat.where)
 
 
 def members_of(column: Column | QueryColumn) -> bool:

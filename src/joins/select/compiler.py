@@ -14,7 +14,8 @@ from cdc.words import naming
 from cdc.words.schema import TableId, TableSchema
 from joins.query.drift import default_of
 from joins.query.group import Grouping
-from joins.query.plan import SINK, STAR, Derived, Finish, Fragment, Node, Output, Pair, Plan, PlanSource, Sink, steps_of
+from joins.query.nodes import Derived, Node, Pair, PlanSource
+from joins.query.plan import SINK, STAR, Finish, Fragment, Output, Plan, Sink, steps_of
 from joins.select.bind import Binder
 from joins.select.bound import BoundGroup, BoundPair, BoundTree, BoundUnion
 from joins.select.flat import FlatItem, ReadQuery

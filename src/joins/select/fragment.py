@@ -12,7 +12,8 @@ from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import LogicalType
 from joins.query.expressions import Resolve, Typed, Unsupported
 from joins.query.finish import all_of, compiled, condition_of, text_of_expression, value
-from joins.query.plan import Derived, Expression, Finish, Hop, Node, Output, PlanSource
+from joins.query.nodes import Derived, Expression, Hop, Node, PlanSource
+from joins.query.plan import Finish, Output
 from joins.query.value_types import NULL, spark_type
 from joins.select.bind import members_of
 from joins.select.bound import BoundPair, BoundTree, BoundUnion

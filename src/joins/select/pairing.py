@@ -45,7 +45,7 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     where = [one for one in flat.where if not any(one is meeting.condition for meeting in met)]
     if cut.join.inner:
         where += rest
-    if not any(join.full for join in (cut.join, *cut.behind)):
+    if not cut.join.full:
         to_left = [one for one in where if _aliases(one.expression) <= left and _aliases(one.expression)]
         if cut.join.inner:
             to_right += [one for one in where if _aliases(one.expression) == {cut.join.alias}]
@@ -60,15 +60,19 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
             what = f"{alias} has no primary key, and is joined many to many"
             refuse(topology, flat.relations[alias].place, what, "rows of a table that has one")
     pair = _pair(sides, met, cut.join)
+    _must_have_names(topology, pair, cut.join, place)
     name = f"{PAIRS}{len(flat.readings)}"
     return _over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
 
 
 def _cut(topology: Topology, flat: Flat) -> _Cut:
-    """At the first join that is none to one, or a FULL one."""
+    """At the last FULL join, since what is asked in front of it is asked of that side; else at the first to many."""
+    for i, join in reversed([*enumerate(flat.joins)]):
+        if join.full:
+            return _Cut(flat.joins[:i], join, flat.joins[i + 1 :])
     for i, join in enumerate(flat.joins):
         front = _part(flat, flat.first, flat.joins[: i + 1])
-        if join.full or not build_trees(topology, front):
+        if not build_trees(topology, front):
             return _Cut(flat.joins[:i], join, flat.joins[i + 1 :])
     why_no_tree(topology, flat)
 
@@ -142,6 +146,15 @@ def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin
     rows = QueryRows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
     keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
+
+
+def _must_have_names(topology: Topology, pair: BoundPair, join: FlatJoin, place: Place) -> None:
+    """Of a FULL JOIN a row that is alone on the left and one on the right may both be named by NULLs alone."""
+    nullable = {column.name for side in (pair.left, pair.right) for column in side.rows.columns if column.nullable}
+    if pair.left_stays and pair.right_stays and nullable >= {*pair.left.rows.primary_key, *pair.right.rows.primary_key}:
+        named = " and ".join(column.origin for column in pair.rows.columns if column.name in pair.rows.primary_key)
+        what = f"no key of a FULL JOIN's rows: {named} may all be NULL in two of them"
+        refuse(topology, join.on[0].place if join.on else place, what, "WHERE … IS NOT NULL below one of its sides")
 
 
 def _may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:

@@ -106,12 +106,12 @@ def meetings(topology: Topology, flat: Flat, alias: str, before: frozenset[str])
     builder = _Builder(topology, flat)
     join = next(join for join in flat.joins if join.alias == alias)
     conditions = [*join.on, *(flat.where if join.inner else ())]
-    found: dict[str, Meeting] = {}
+    found: list[Meeting] = []
     for equality in (e for condition in conditions if (e := _equality(condition)) is not None):
         seen = equality.seen_from(alias)
         if seen is not None and seen[1] in before and builder.mismatch(alias, *seen) is None:
-            found.setdefault(seen[0], Meeting(condition=equality.condition, column=seen[0], other=(seen[1], seen[2])))
-    return list(found.values())
+            found.append(Meeting(condition=equality.condition, column=seen[0], other=(seen[1], seen[2])))
+    return found
 
 
 class _Builder:

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from joins.query.group import Grouping
-from joins.query.plan import Derived, Fragment, Node
+from joins.query.nodes import Derived, Node, Pair
+from joins.query.plan import Fragment
 from joins.steps.exact import double_text
+from joins.steps.pairs import Side, told
 from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text, with_part
 from joins.steps.route import Read, messages_of
 
@@ -65,18 +67,37 @@ def whole(payload: bytes) -> bytes:
     return payload[8:]
 
 
-def differs_of(fragment: Fragment) -> dict[int, tuple[Node, int]]:
-    """The differs in front of a fragment's nodes: by number the node, and where its rows go."""
-    hops = [(hop.child, hop.number) for node in fragment.tree.walk() for hop in node.hops]
+class Reread(NamedTuple):
+    """A node that reads rows as it does a table's; its own go to `target`."""
+
+    node: Node
+    target: int
+
+
+Hearer = Reread | Side
+
+
+def differs_of(fragment: Fragment) -> dict[int, Hearer]:
+    """Who hears the differs in front of a fragment's nodes, by their numbers."""
+    root, hearers = fragment.root, list[Hearer]()
+    if isinstance(root, Pair):
+        hearers += [Side(root, side, fragment.outlet) for side in range(2)]
+    else:
+        hearers.append(Reread(root, fragment.outlet))
+        hearers += [Reread(hop.child, hop.number) for node in root.walk() for hop in node.hops]
     return {
-        node.source.differ: (node, target)
-        for node, target in [(fragment.tree, fragment.outlet), *hops]
-        if isinstance(node.source, Derived) and node.source.differ is not None
+        hearer.node.source.differ: hearer
+        for hearer in hearers
+        if isinstance(hearer.node.source, Derived) and hearer.node.source.differ is not None
     }
 
 
-def differences(node: Node, target: int, found: Retold) -> Iterator[Message]:
-    """What the steps hear of a change of a row that `node` reads, as of a table's row; its rows go to `target`."""
+def differences(hearer: Hearer, found: Retold) -> Iterator[Message]:
+    """What the steps hear of a change of a row."""
+    if isinstance(hearer, Side):
+        yield from told(hearer, *found)
+        return
+    node, target = hearer
     before, after = (None if text is None else values_of_text(text) for text in found[:2])
     yield from messages_of(
         node, target,

@@ -1,7 +1,7 @@
 """The bytes of a record → what the join reads of an envelope: its op, its images, three facts of its source.
 
 Logs of others come this way too, so everything else may be there or not. What is no envelope is a ValueError, whatever
-the bytes are: `kernel/Envelope.java` gives the same verdict on every record.
+the bytes are: `kernel/log/Envelope.java` gives the same verdict on every record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from joins.query.convert import Unfit, fit_of
-from joins.query.plan import PlanSource
+from joins.query.nodes import PlanSource
 from joins.steps.records import Values
 
 _DEEPEST = 64  # levels of nesting; ours has four

@@ -56,6 +56,12 @@ class Pages(MutableMapping[bytes, bytes]):
     def __len__(self) -> int:
         return self._rows
 
+    def listed(self) -> Iterator[tuple[bytes, bytes]]:
+        """All rows with their payloads; a page that is read for it alone is not held."""
+        for at in range(self.pages):
+            page = self._held.get(at)
+            yield from (_unpacked(self._read(at)) if page is None else page).items()
+
     def settle(self) -> None:
         """Have as many pages as the rows need: before they are stored."""
         wanted = self.pages

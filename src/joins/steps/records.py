@@ -2,7 +2,8 @@
 
     k   where it goes: one byte that names the step (a hop; 0x80 + a star; `SINK`), then the text of the key there
     op  what happened (below)
-    r   the row it concerns: the text of its id; of a `PART`, the one byte that says which hop of the row it fills
+    r   the row it concerns: the text of its id; of a `PART`, the one byte that says which hop of the row it fills; to
+        pairs a byte in front says the side
     v   orders what happened to one row within one batch: the offset in the topic, the same partition for one row
     p   payload: 8 bytes of milliseconds (of the newest change in it), then values
 

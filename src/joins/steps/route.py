@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joins.query.plan import Expression, Fragment, Node, Plan, PlanSource
+from joins.query.nodes import Expression, Node, Pair, PlanSource
+from joins.query.plan import Fragment, Plan
 from joins.steps.envelope import Columns, as_text, read_envelope
 from joins.steps.records import (
     DIM_GONE,
@@ -152,7 +153,8 @@ class Router:
         self._targets: list[int] = []
         self._columns: list[list[int]] = []
         self._of: dict[str, list[int]] = {}
-        self._place(fragment.tree, fragment.outlet)
+        if not isinstance(fragment.root, Pair):  # what meets is other fragments' rows
+            self._place(fragment.root, fragment.outlet)
 
     def _place(self, node: Node, target: int) -> None:
         if isinstance(node.source, PlanSource):

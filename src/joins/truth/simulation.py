@@ -15,10 +15,12 @@ from typing import Protocol, TypeVar
 from cdc.stored.cells import RowCodec
 from cdc.words.types import Canonical
 from joins.query.group import Grouping
-from joins.query.plan import Assemble, Expression, Finish, Fragment, KeyedJoin, Node, Plan
+from joins.query.nodes import Expression, Node, Pair
+from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.steps.aggregate import aggregated_in
 from joins.steps.contributions import combined
 from joins.steps.differ import Retold, contribution, differ_step, differences, differs_of, whole
+from joins.steps.pairs import paired_in
 from joins.steps.records import (
     DIM_GONE,
     DIM_PUT,
@@ -102,7 +104,7 @@ class StoredTable:
 class States:
     """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition).
 
-    `store` has the entries of differs and groups.
+    `store` has the entries of differs, groups and pairs.
     """
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
@@ -245,7 +247,14 @@ class Simulation:
         groups, messages = _grouped(messages, partial(_goes_to, differs))
         for k, some in groups.items():
             if (found := self._difference(k, some, states, whole)) is not None:
-                messages += differences(*differs[k[0]], found)
+                messages += differences(differs[k[0]], found)
+        if isinstance(pair := fragment.root, Pair):
+            groups, messages = _grouped(messages, partial(_goes_to, {pair.number}))
+            for k, some in groups.items():
+                arrived = self._arrived(some)
+                messages += paired_in(
+                    pair, fragment.outlet, self.plan.sink.table, k, arrived, states.store.get, states.put
+                )  # fmt: skip
         for stage in sorted({step.stage for step in fragment.steps}):
             steps = {step.number: step for step in fragment.steps if step.stage == stage}
             groups, messages = _grouped(messages, partial(_goes_to, steps))

@@ -19,7 +19,8 @@ from sqlglot import exp
 
 from cdc.stored.values import datetime_of
 from cdc.words.types import Canonical, LogicalType
-from joins.query.plan import Expression, Finish, Node
+from joins.query.nodes import Expression, Node
+from joins.query.plan import Finish
 from joins.query.value_types import family
 from joins.steps.records import Values
 

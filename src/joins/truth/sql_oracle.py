@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import duckdb
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import Canonical
 from joins.truth.oracle import Rows
-from joins.truth.sql_aggregates import MACROS, rewritten
+from joins.truth.question import question, typed
+from joins.truth.sql_aggregates import MACROS
 from joins.truth.sql_evaluate import canonical, duckdb_type, native
 
 Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
@@ -34,10 +34,7 @@ class Oracle:
         self._topology, self._schemas = topology, schemas
         self._database = duckdb.connect() if database is None else database.cursor()
         self._texts: dict[str, str] = {}
-        # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
-        # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
-        self._database.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")
-        self._database.execute(MACROS)
+        prepare(self._database)
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
         for table, name in self._names.items():
             self._create(name, schemas[table])
@@ -49,7 +46,7 @@ class Oracle:
     def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
         """Row key → columns of the result; ValueError if the row key is none."""
         if table.name not in self._texts:
-            self._texts[table.name] = rewritten(self._query(table), self._types_of).sql("duckdb")
+            self._texts[table.name] = question(self._topology, table, self._names, self._types_of)
         cursor = self._asked(self._texts[table.name], tables)
         names = [column[0] for column in cursor.description or []]
         answer: Answer = {}
@@ -84,33 +81,13 @@ class Oracle:
 
     def _types_of(self, select: exp.Select, expressions: list[exp.Expr]) -> list[str]:
         """DuckDB's types of expressions of a SELECT."""
-        named = [exp.alias_(node.copy(), f"c{i}") for i, node in enumerate(expressions)]
-        asked = select.copy()
-        for key, value in (("distinct", None), ("having", None), ("expressions", named)):
-            asked.set(key, value)
-        cursor = self._asked(asked.sql("duckdb"), {table: {} for table in self._schemas})
+        cursor = self._asked(typed(select, expressions), {table: {} for table in self._schemas})
         return [str(column[1]) for column in cursor.description or []]
 
-    def _query(self, table: Table) -> exp.Expr:
-        query = sqlglot.parse_one(table.query, read="spark")
-        named = query.args.get("with_")
-        query.set("with_", None)
-        found: dict[str, exp.Expr] = {}
-        for one in [] if named is None else named.expressions:
-            found[one.alias] = self._over_sources(one.this, found)
-        return self._over_sources(query, found)
 
-    def _over_sources(self, query: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
-        """The query with tables of DuckDB, and other queries, in the place of what it names."""
-        for node in list(query.find_all(exp.Table)):
-            parts = tuple(part.name for part in node.parts)
-            table_id = self._topology.table_id(parts)
-            if len(parts) == 1 and parts[0] in named:
-                inner = named[parts[0]].copy()
-            elif table_id is None:
-                inner = self._query(self._topology.tables[parts[0]])
-            else:
-                node.replace(exp.alias_(exp.to_table(self._names[table_id]), node.alias_or_name, table=True))
-                continue
-            node.replace(exp.alias_(exp.Subquery(this=inner), node.alias_or_name, table=True))
-        return query
+def prepare(database: duckdb.DuckDBPyConnection) -> None:
+    """Make a database ready for a `question`."""
+    # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
+    # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
+    database.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")
+    database.execute(MACROS)

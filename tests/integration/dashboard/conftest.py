@@ -76,6 +76,7 @@ dashboards:
     time: opened_on
     columns: [id, opened_on, title, mood, urgent, cost, remark, tags]
     refresh: 300ms
+  moods: {{index: tickets, title: Moods & more, facets: [mood], columns: [mood, cost], refresh: 300ms}}
 """
 
 

@@ -85,7 +85,8 @@ public final class Combine implements MapPartitionsFunction<Object, Object> {
     }
 
     void flush() {
-      for (Iterator<?> each = partials.values().iterator(); each.hasNext(); ) out.add(((Partial) each.next()).message());
+      Iterator<?> each = partials.values().iterator();
+      while (each.hasNext()) out.add(((Partial) each.next()).message());
       partials.clear();
       lastKey = null;
       tuples = 0;

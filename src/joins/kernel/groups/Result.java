@@ -6,7 +6,8 @@ import java.util.*;
 
 /** One aggregate function over what a group holds, as canonical text: `joins.query.group.Result`. */
 final class Result {
-  static final int COUNT_ROWS = 0, COUNT = 1, SUM = 2, AVG = 3, COUNT_DISTINCT = 4, SUM_DISTINCT = 5, FIRST = 6, LAST = 7;
+  static final int COUNT_ROWS = 0, COUNT = 1, SUM = 2, AVG = 3, COUNT_DISTINCT = 4, SUM_DISTINCT = 5;
+  static final int FIRST = 6, LAST = 7;
   static final int COLLECT_LIST = 8, COLLECT_SET = 9;
   private static final List<String> NAMES = Arrays.asList(new String[] {
     "count_rows", "count", "sum", "avg", "count_distinct", "sum_distinct", "min", "max", "collect_list", "collect_set"
@@ -61,7 +62,9 @@ final class Result {
       Object[] tuple = (Object[]) tuples.next();
       byte[] value = bag.tally.last((byte[]) tuple[0]);
       long times = function == COLLECT_SET ? 1 : ((Long) tuple[1]).longValue();
-      for (long i = Envelope.isNull(value) ? times : 0; i < times; i++) (out.length > 1 ? out.put(',') : out).put(value);
+      for (long i = Envelope.isNull(value) ? times : 0; i < times; i++) {
+        (out.length > 1 ? out.put(',') : out).put(value);
+      }
     }
     return out.put(']').array();
   }

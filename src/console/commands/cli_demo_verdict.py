@@ -1,0 +1,71 @@
+"""What the demo ends with: every table of a topology, in HBase and in Solr, beside its query over the databases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.topology.topology import Index, Table, Topology
+from cdc.words.schema import TableId
+from cdc.words.types import LogicalType
+from console.verify.compare import Difference, Key, Row, compare, keyed
+from console.verify.mysql_tables import SourceTable, read_tables
+from console.verify.sql_oracle import answer
+from indexer.index.mapping import indexed_row
+from indexer.solr.solr_http import reading_session
+from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_rows import scan_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How a table in HBase, and all its indexes in Solr, differ from its query's answer over the source databases."""
+
+    rows: int
+    hbase: Difference
+    solr: Difference
+
+    @property
+    def equal(self) -> bool:
+        """Whether both far ends equal the near end, and the near end is not empty."""
+        return self.rows > 0 and self.hbase.none and self.solr.none
+
+    def counts(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        return {"rows": self.rows, "hbase": self.hbase.counts(), "solr": self.solr.counts()}
+
+
+def verdicts(topology: Topology) -> dict[str, Comparison]:
+    """Each table that is kept in HBase, by name; the source databases are read once for all of them."""
+    sources: dict[TableId, SourceTable] = {}
+    for source in topology.sources.values():
+        sources |= read_tables(source)
+    return {
+        name: _compared(topology, table, sources) for name, table in topology.tables.items() if table.sink == "hbase"
+    }
+
+
+def _compared(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> Comparison:
+    expected = keyed(answer(topology, table, sources), table.row_key)
+    stored: list[Row] = [row.values for row in scan_rows(topology, table).values()]
+    layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
+    types = {column.name: column.type for column in layout.columns} if layout else {}
+    indexes = [index for index in topology.indexes.values() if index.table == table.name]
+    return Comparison(
+        rows=len(expected),
+        hbase=compare(expected, keyed(stored, table.row_key)),
+        solr=sum((_shown(topology, table, index, types, expected) for index in indexes), Difference()),
+    )
+
+
+def _shown(
+    topology: Topology, table: Table, index: Index, types: Mapping[str, LogicalType], expected: Mapping[Key, Row]
+) -> Difference:
+    """How an index differs from the rows, as their documents tell them."""
+    columns = [*next(iter(expected.values()), types)]
+    documents = all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
+    shown: list[Row] = [{name: document.get(name) for name in columns} for document in documents]
+    indexed = keyed([indexed_row(types, row) for row in expected.values()], table.row_key)
+    return compare(indexed, keyed(shown, table.row_key))

@@ -1,0 +1,185 @@
+"""The step where rows of two sides meet at a key, many to many: one entry per key, with pages beside it.
+
+What each row was and is, a differ in front of each side knows (`told`): a key hears of a row once in a batch at most.
+The pairs of a row that came or changed are told, and of one that has left the key their ends; of two rows that both
+changed once. Where rows of a side stay, one that meets none leaves alone, and that row goes when the first partner
+comes. However many rows a key has, what leaves is listed as it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from cdc.words.errors import Fatal
+from joins.query.nodes import Node, Pair
+from joins.steps.pages import Pages, opened, page_key
+from joins.steps.records import (
+    GONE,
+    NEW,
+    PUT,
+    Message,
+    Values,
+    joined,
+    pack,
+    payload_of,
+    text_of,
+    ts_of,
+    unpack,
+    values_of_text,
+)
+from joins.steps.state import no_row, whole_row
+
+Get = Callable[[bytes], bytes | None]
+Put = Callable[[bytes, bytes | None], None]
+
+
+class Side(NamedTuple):
+    """One side of pairs, behind its differ: the left one (0) or the right one (1); pairs go to `target`."""
+
+    pair: Pair
+    number: int
+    target: int
+
+    @property
+    def node(self) -> Node:
+        """Whose rows they are."""
+        return (self.pair.left, self.pair.right)[self.number]
+
+    @property
+    def stays(self) -> bool:
+        """Whether its rows are there without a partner."""
+        return (self.pair.left_stays, self.pair.right_stays)[self.number]
+
+    def place(self, values: Values) -> bytes | None:
+        """Text of the key at which a row meets others; None where a NULL in it meets nothing."""
+        key = [values[index] for index in (self.pair.left_key, self.pair.right_key)[self.number]]
+        return None if None in key else text_of(key)
+
+    def alone(self, name: bytes, payload: bytes | None) -> Message:
+        """A row without a partner; its end where there is no payload."""
+        lacking = (self.pair.right, self.pair.left)[self.number]
+        nulls = b",".join([b"null"] * len(lacking.id_columns))
+        k = name + b"," + nulls if self.number == 0 else nulls + b"," + name
+        if payload is None:
+            return no_row(self.target, k)
+        if self.number == 0:
+            return whole_row(self.target, k, joined(payload, b"", lacking.width))
+        return whole_row(self.target, k, payload_of(b"null," * lacking.width + payload[8:], ts_of(payload)))
+
+
+def told(side: Side, before: bytes | None, after: bytes | None, ts_ms: int) -> Iterator[Message]:
+    """What is told of a row's texts before and after a batch: that it left a key, came to one or changed there.
+
+    A row with NULL in its key meets nothing, wherever it is: it leaves from here, alone.
+    """
+    was, now = (None if text is None else values_of_text(text) for text in (before, after))
+    row = was if now is None else now
+    assert row is not None  # a change has an image
+    name = text_of([row[index] for index in side.node.id_columns])
+    r = bytes([side.number]) + name
+    left, here = (None if values is None else side.place(values) for values in (was, now))
+    payload = None if after is None else payload_of(after, ts_ms)
+    if left is not None and left != here:
+        yield Message(bytes([side.pair.number]) + left, GONE, r, 1, b"")
+    if here is not None and payload is not None:
+        yield Message(bytes([side.pair.number]) + here, PUT if left == here else NEW, r, 1, payload)
+    if side.stays and was is not None and left is None and (now is None or here is not None):
+        yield side.alone(name, None)
+    if side.stays and now is not None and here is None:
+        yield side.alone(name, payload)
+
+
+class _Met(NamedTuple):
+    """One side of a key: its rows after the batch, how many there were before, and its changes in it by name."""
+
+    side: Side
+    rows: Pages
+    before: int
+    changes: Mapping[bytes, Message]
+
+    def was(self, name: bytes) -> bool:
+        """Whether a row that is there now was there before."""
+        return name not in self.changes or self.changes[name].op == PUT
+
+
+def paired_in(
+    pair: Pair, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
+) -> Iterator[Message]:
+    """Fold a batch into one key of a store → pairs to `target`, or their ends.
+
+    `put` stores an entry, None removes it; all is stored before the first message leaves. `table`, for messages: whose
+    query it is. Fatal where more than `pair.most` pairs meet.
+    """
+    changes: tuple[dict[bytes, Message], dict[bytes, Message]] = ({}, {})
+    for message in messages:
+        changes[message.r[0]][message.r[1:]] = message
+    head = get(k)
+    heads = [b"", b""] if head is None else unpack(head)
+    sides = [_opened(Side(pair, n, target), k, heads[n], changes[n], get, put) for n in range(2)]
+    left, right = (len(one.rows) for one in sides)
+    if left * right > pair.most:
+        raise Fatal(
+            f"table {table}: {left * right} pairs of {pair.alias} at {k[1:].decode()}, more than {pair.most}",
+            "ON with an equality more, or WHERE, so that fewer rows meet",
+        )
+    after = pack([one.rows.head(b"") for one in sides]) if left or right else None
+    if after != head:
+        put(k, after)
+    return _leaving(sides)
+
+
+def _opened(side: Side, k: bytes, head: bytes, changes: Mapping[bytes, Message], get: Get, put: Put) -> _Met:
+    """A side of a key with its changes, whose pages are stored."""
+
+    def at(page: int) -> bytes:
+        return page_key(k, 2 * page + side.number)
+
+    rows = opened(head, lambda page: get(at(page)))[1] if head else Pages(lambda _: None)
+    former, before = rows.pages, len(rows)
+    for name, message in changes.items():
+        if message.op == GONE:
+            rows.pop(name, None)
+        else:
+            rows[name] = message.p
+    rows.settle()
+    for page, stored in rows.changed().items():
+        if stored is not None or page < former > 1:
+            put(at(page), stored)
+    return _Met(side, rows, before, changes)
+
+
+def _leaving(sides: Sequence[_Met]) -> Iterator[Message]:
+    left, right = sides
+    for name, other in ((a, b) for a in _ended(left) for b in _ended(right)):
+        yield no_row(left.side.target, name + b"," + other)
+    for one, partners in ((left, right), (right, left)):
+        if one.side.stays and not partners.before:
+            yield from (one.side.alone(name, None) for name in _ended(one))
+            if not partners.rows:
+                puts = ((name, message.p) for name, message in one.changes.items() if message.op != GONE)
+                yield from (one.side.alone(*put) for put in puts)
+        if partners.changes:
+            for name, payload in one.rows.listed():
+                yield from _listed(one, partners, name, payload)
+
+
+def _ended(met: _Met) -> Iterator[bytes]:
+    return (name for name, message in met.changes.items() if message.op == GONE)
+
+
+def _listed(one: _Met, partners: _Met, name: bytes, payload: bytes) -> Iterator[Message]:
+    """What is told of a row that is there, since its partners changed."""
+    side, was = one.side, one.was(name)
+    for other, message in partners.changes.items():
+        pair = (name, other) if side.number == 0 else (other, name)
+        if message.op == GONE:
+            if was:
+                yield no_row(side.target, b",".join(pair))
+        elif side.number == 0 or name not in one.changes:  # of two that changed the left one tells
+            both = (payload, message.p) if side.number == 0 else (message.p, payload)
+            yield whole_row(side.target, b",".join(pair), joined(*both, partners.side.node.width))
+    if side.stays and was and not partners.before and partners.rows:
+        yield side.alone(name, None)
+    if side.stays and partners.before and not partners.rows:
+        yield side.alone(name, payload)

@@ -1,0 +1,61 @@
+"""A table's query as a question to DuckDB: the same SELECT, over tables that stand for the captured ones.
+
+What it names is found as the compiler finds it: queries of WITH, other tables of the topology, captured tables. Its
+aggregates mean what Spark's do (`joins.truth.sql_aggregates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlglot
+from sqlglot import exp
+
+from cdc.topology.topology import Table, Topology
+from cdc.words.schema import TableId
+from joins.truth.sql_aggregates import TypesOf, rewritten
+
+
+def question(topology: Topology, table: Table, names: Mapping[TableId, str], types_of: TypesOf) -> str:
+    """DuckDB's SQL of a table's query; `names` are DuckDB's tables, KeyError for a captured one that has none."""
+    return rewritten(_Query(topology, names).of(table), types_of).sql("duckdb")
+
+
+def typed(select: exp.Select, expressions: list[exp.Expr]) -> str:
+    """DuckDB's SQL of a SELECT that has these expressions instead of its columns: their types are to be asked for."""
+    asked = select.copy()
+    named = [exp.alias_(node.copy(), f"c{i}") for i, node in enumerate(expressions)]
+    for key, value in (("distinct", None), ("having", None), ("expressions", named)):
+        asked.set(key, value)
+    return asked.sql("duckdb")
+
+
+class _Query:
+    """Queries with tables of DuckDB, and with other queries, in the place of what they name."""
+
+    def __init__(self, topology: Topology, names: Mapping[TableId, str]) -> None:
+        self._topology, self._names = topology, names
+
+    def of(self, table: Table) -> exp.Expr:
+        """A table's query."""
+        query = sqlglot.parse_one(table.query, read="spark")
+        named = query.args.get("with_")
+        query.set("with_", None)
+        found: dict[str, exp.Expr] = {}
+        for one in [] if named is None else named.expressions:
+            found[one.alias] = self._over_sources(one.this, found)
+        return self._over_sources(query, found)
+
+    def _over_sources(self, query: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
+        for node in list(query.find_all(exp.Table)):
+            parts = tuple(part.name for part in node.parts)
+            table_id = self._topology.table_id(parts)
+            read: exp.Expr
+            if len(parts) == 1 and parts[0] in named:
+                read = exp.Subquery(this=named[parts[0]].copy())
+            elif table_id is None:
+                read = exp.Subquery(this=self.of(self._topology.tables[parts[0]]))
+            else:
+                read = exp.to_table(self._names[table_id])
+            node.replace(exp.alias_(read, node.alias_or_name, table=True))
+        return query

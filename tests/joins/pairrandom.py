@@ -1,0 +1,136 @@
+"""Random joins of many to many: tables that meet at columns which are no key, and a history of them.
+
+Lookups stand before and behind such a join, a table may meet itself, a side may be groups, and the pairs be grouped.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tests.joins.joincase import Case
+from tests.joins.joinrandom import Alias, Generator, Join, Table
+
+_MEETING = {"m0": "int?", "m1": "varchar(9)?", "m2": "int"}
+_EXACT = ("int", "varchar", "date", "decimal", "bigint", "tinyint")
+
+
+def random_pair_case(seed: int, query: int | None = None) -> Case:
+    """The case of a seed; the same in every run. `query`: the seed of its schemas and its SELECT, which many share."""
+    if query is None:
+        return _Pairing(random.Random(seed)).case()
+    return _Pairing(random.Random(query), random.Random(seed)).case()
+
+
+class _Pairing(Generator):
+    def _tables(self) -> list[Table]:
+        tables = super()._tables()
+        for table in tables:
+            table.columns |= _MEETING
+        return tables
+
+    def _query(self, tables: list[Table]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+        self.used: set[str] = set()
+        root = Alias("r", self._taken(tables), True)
+        if self.chance.random() < 0.1:
+            root.table = self._groups(root.table, True)
+        many, aliases, joins = [root], [root], list[Join]()
+        right = self.chance.random() < 0.15  # such a join can only be the first one
+        kinds = ["lookup"] * self.chance.choice([0, 0, 1, 2]) + ["many"] + ["lookup"] * self.chance.choice([0, 0, 1])
+        kinds += ["many"] * (self.chance.random() < 0.2)
+        for kind in ["many", *kinds[: kinds.index("many")], *kinds[kinds.index("many") + 1 :]] if right else kinds:
+            if kind == "lookup":
+                self._look_up(tables, aliases, joins)
+                continue
+            inner = self.chance.random() < 0.4
+            kind = "JOIN" if inner else self.chance.choice(["LEFT JOIN", "LEFT JOIN", "FULL JOIN"])
+            if right:
+                kind, inner, right = "RIGHT JOIN", False, False
+            self._meet(tables, aliases, joins, many, kind, inner)
+        if self.chance.random() < 0.25:
+            return self._grouped(aliases, joins)
+        keys = [f"{alias.name}.{column}" for alias in many for column in alias.table.key]
+        text = ", ".join([*(f"{key} AS k{i}" for i, key in enumerate(keys)), *self._items(aliases)])
+        row_key = [f"k{i}" for i in range(len(keys))]
+        self.chance.shuffle(row_key)
+        return f"SELECT {text}\n{self._from(root, joins, self._where(aliases))}", row_key, {}, self.used
+
+    def _taken(self, tables: list[Table]) -> Table:
+        table = self.chance.choice(tables)
+        self.used.add(table.name)
+        return table
+
+    def _look_up(self, tables: list[Table], aliases: list[Alias], joins: list[Join]) -> None:
+        """A lookup from any table that stands there, if one has a reference."""
+        parents = [alias for alias in aliases if alias.table.references]
+        if not parents:
+            return
+        parent = self.chance.choice(parents)
+        columns, name = self.chance.choice(parent.table.references)
+        inner = self.chance.random() < 0.4
+        alias = Alias(f"j{len(joins)}", next(table for table in tables if table.name == name), inner)
+        self.used.add(name)
+        on = [f"{alias.name}.{theirs} = {parent.name}.{ours}" for theirs, ours in columns.items()]
+        aliases.append(alias)
+        joins.append((alias, "JOIN" if inner else "LEFT JOIN", on))
+
+    def _meet(
+        self, tables: list[Table], aliases: list[Alias], joins: list[Join], many: list[Alias], kind: str, inner: bool
+    ) -> None:
+        """A join of many to many with what stands there."""
+        alias = Alias(f"j{len(joins)}", self._taken(tables), inner)
+        if self.chance.random() < 0.15:
+            alias.table = self._groups(alias.table, kind == "FULL JOIN" or self.chance.random() < 0.2)
+        pairs = self._pairs(alias, aliases)
+        on = [" = ".join(self.chance.sample(pair, 2)) for pair in pairs]
+        if inner and self.chance.random() < 0.3:
+            on.append(self._condition([*aliases, alias]))
+        elif kind == "LEFT JOIN" and self.chance.random() < 0.3:
+            on.append(self._condition([alias]))
+        aliases.append(alias)
+        many.append(alias)
+        joins.append((alias, kind, on))
+
+    def _groups(self, table: Table, named: bool) -> Table:
+        """Groups of a table's rows, which meet others by their key or by what is computed of them; `named`: without
+        that of NULL, since not both sides of a FULL JOIN may have rows that NULL names."""
+        key = self.chance.choice(["m0", "m1", "m2"])
+        where = f" WHERE {key} IS NOT NULL" if named else ""
+        query = f"(SELECT {key} AS g, count(*) AS n, max(m2) AS most FROM {table.name}{where} GROUP BY {key})"
+        return Table(name=query, key=["g"], columns={"g": table.columns[key], "n": "bigint", "most": "int?"})
+
+    def _pairs(self, alias: Alias, aliases: list[Alias]) -> list[tuple[str, str]]:
+        """Equalities of one or two columns of exact types, which are not all of the key of the joined table."""
+        while True:
+            pairs: dict[str, tuple[str, str]] = {}
+            other = self.chance.choice(aliases)
+            for _ in range(self.chance.choice([1, 1, 2])):
+                found = [
+                    (own, theirs)
+                    for own, type_ in alias.table.columns.items()
+                    for theirs, same in other.table.columns.items()
+                    if "unused" not in (own, theirs) and type_.strip("?") == same.strip("?")
+                    if type_.startswith(_EXACT)
+                ]
+                if found:
+                    own, theirs = self.chance.choice(found)
+                    pairs.setdefault(own, (f"{alias.name}.{own}", f"{other.name}.{theirs}"))
+            there = {theirs.partition(".")[2] for _, theirs in pairs.values()}
+            if pairs and not {*alias.table.key} <= {*pairs} and not {*other.table.key} <= there:
+                return list(pairs.values())
+
+    def _grouped(self, aliases: list[Alias], joins: list[Join]) -> tuple[str, list[str], dict[str, Any], set[str]]:
+        keys = self._columns(aliases, *_EXACT)
+        keys = self.chance.sample(keys, min(len(keys), self.chance.choice([1, 1, 2])))
+        numbers = self._columns(aliases, "int", "bigint", "decimal") or ["1"]
+        asked = [f"{self.chance.choice(['sum', 'min', 'max', 'count'])}({self.chance.choice(numbers)})"]
+        asked += ["count(*)", f"count(DISTINCT {self.chance.choice(self._columns(aliases, *_EXACT))})"]
+        items = [*(f"{key} AS k{i}" for i, key in enumerate(keys)), *(f"{one} AS x{i}" for i, one in enumerate(asked))]
+        text = f"SELECT {', '.join(items)}\n{self._from(aliases[0], joins, self._where(aliases))}"
+        return f"{text}\nGROUP BY {', '.join(keys)}", [f"k{i}" for i in range(len(keys))], {}, self.used
+
+    def _from(self, root: Alias, joins: list[Join], where: list[str]) -> str:
+        """In the order in which they were made: the row key is of what is met there."""
+        lines = [f"FROM {root.table.name} {root.name}"]
+        lines += [f"{kind} {a.table.name} {a.name} ON {' AND '.join(on)}" for a, kind, on in joins]
+        return "\n".join([*lines, *([f"WHERE {' AND '.join(where)}"] if where else [])])

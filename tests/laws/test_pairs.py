@@ -1,0 +1,206 @@
+"""Laws of joins of many to many: whatever happened to the sources, the stored table equals DuckDB's answer to the same
+SELECT; a key costs what changes there, and no pair is told twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from cdc.words.errors import Fatal
+from joins.query.nodes import Derived, Node, Pair
+from joins.query.value_types import INT64
+from joins.steps.pairs import Side, paired_in, told
+from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_of
+from joins.truth import simulation as simulation_module
+from tests.joins.joincase import Case, run_case
+from tests.joins.pairrandom import random_pair_case
+from tests.laws.chunks import most_long
+
+QUICK, CHUNK, HISTORIES = 1200, 100, 10  # histories of one query each
+MATRIX = 4000
+
+
+@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
+def test_random_pairs_are_their_select(first: int) -> None:
+    """Inner, LEFT, RIGHT and FULL joins of many to many, among lookups and groups; the same 1,200 in every run."""
+    for seed in range(first, first + CHUNK):
+        run_case(random_pair_case(seed, seed // HISTORIES), seed)
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(10_000, 10_000 + MATRIX, 500))
+def test_many_random_pairs_are_their_selects(first: int) -> None:
+    """4,000 more."""
+    for seed in range(first, first + 500):
+        run_case(random_pair_case(seed), seed)
+
+
+LONELY = Case(
+    tables={name: {"key": ["id"], "id": "int", "at": "int?"} for name in ("shop.a", "shop.b")},
+    query="SELECT a.id, b.id AS other FROM shop.a a LEFT JOIN shop.b b ON b.at = a.at",
+    row_key=["id", "other"],
+    history=[
+        ["put", "shop.a", {"id": 1, "at": 7}],
+        ["quiet"],
+        ["put", "shop.b", {"id": 2, "at": 7}],
+        ["quiet"],
+        ["delete", "shop.b", {"id": 2}],
+    ],
+)
+
+
+def test_laws_notice_a_step_that_forgets_who_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The laws bite: with a step planted here that leaves a lone row when its partner comes, the table is wrong."""
+    run_case(LONELY, 0)
+    right = paired_in
+
+    def forgetful(pair: Pair, *arguments: Any) -> Iterator[Message]:
+        return (one for one in right(pair, *arguments) if one.p or not one.k.endswith(b",null"))
+
+    monkeypatch.setattr(simulation_module, "paired_in", forgetful)
+    with pytest.raises(AssertionError, match="is not the SELECT"):
+        run_case(LONELY, 0)
+
+
+def _node(name: str, differ: int) -> Node:
+    """Rows of an id, a key and a value."""
+    return Node(
+        alias=name, source=Derived(fragments=(0,), differ=differ), columns=("id", "at", "value"), types=(INT64,) * 3,
+        id_columns=(0,), filter=None, hops=(),
+    )  # fmt: skip
+
+
+def _pair(left_stays: bool, right_stays: bool, most: int = 1000) -> Pair:
+    return Pair(
+        number=5, left=_node("a", 3), right=_node("b", 4), left_key=(1,), right_key=(1,),
+        left_stays=left_stays, right_stays=right_stays, most=most,
+    )  # fmt: skip
+
+
+Row = tuple[int, int | None, int]
+
+
+class World:
+    """Rows of both sides, the step's store, and what has left: the pairs as whoever reads them knows them."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair, self.store, self.told = pair, dict[bytes, bytes](), dict[bytes, bytes]()
+        self.rows: tuple[dict[int, Row], dict[int, Row]] = ({}, {})
+        self.read: list[bytes] = []
+        self.written: list[bytes] = []
+
+    def get(self, k: bytes) -> bytes | None:
+        self.read.append(k)
+        return self.store.get(k)
+
+    def put(self, k: bytes, value: bytes | None) -> None:
+        self.written.append(k)
+        if value is None:
+            del self.store[k]  # nothing is removed that is not there
+        else:
+            self.store[k] = value
+
+    def batch(self, changes: Iterable[tuple[int, int, Row | None]], chance: random.Random) -> list[Message]:
+        """(side, id, its row or None) of some rows, each once → what leaves."""
+        groups: dict[bytes, list[Message]] = {}
+        left: list[Message] = []
+        for number, at, after in changes:
+            before = self.rows[number].get(at)
+            if after is None:
+                self.rows[number].pop(at, None)
+            else:
+                self.rows[number][at] = after
+            if before != after:
+                was, now = (None if row is None else text_of([*row]) for row in (before, after))
+                for message in told(Side(self.pair, number, 9), was, now, 1):
+                    if message.k[0] == 9:
+                        left.append(message)
+                    else:
+                        groups.setdefault(message.k, []).append(message)
+        for k, some in groups.items():
+            left += paired_in(self.pair, 9, "wide", k, chance.sample(some, len(some)), self.get, self.put)
+        for message in sorted(left, key=lambda one: one.v):
+            if message.op == DIM_PUT:
+                self.told[message.k[1:]] = message.p[8:]
+            else:
+                self.told.pop(message.k[1:], None)
+        return left
+
+    def wanted(self) -> dict[bytes, bytes]:
+        """The pairs that there are."""
+        pairs: dict[bytes, bytes] = {}
+        sides, nulls = [[*side.values()] for side in self.rows], [None] * 3
+        met = [(a, b) for a in sides[0] for b in sides[1] if a[1] == b[1] is not None]
+        for a, b in met:
+            pairs[text_of([a[0], b[0]])] = text_of([*a, *b])
+        alone = [{*rows} - {pair[side][0] for pair in met} for side, rows in enumerate(self.rows)]
+        for at in alone[0] if self.pair.left_stays else ():
+            pairs[text_of([at, None])] = text_of([*self.rows[0][at], *nulls])
+        for at in alone[1] if self.pair.right_stays else ():
+            pairs[text_of([None, at])] = text_of([*nulls, *self.rows[1][at]])
+        return pairs
+
+
+@pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True), (True, True)])
+def test_pairs_are_told_once_and_only_where_they_read_otherwise(left: bool, right: bool) -> None:
+    """Batches of any size and order: what was told is what there is, nothing twice, nothing that reads as before, and
+    of a pair that was never there no end; with the last row nothing is stored any more."""
+    for seed in range(40):
+        chance, world = random.Random(seed), World(_pair(left, right, 10_000))
+        ids = chance.choice([4, 20, 100])
+        for number in range(chance.randint(3, 12)):
+            before, last = dict(world.told), number == 11 or chance.random() < 0.1
+            some = {(chance.randrange(2), chance.randrange(ids)) for _ in range(chance.choice([1, 5, ids]))}
+            some |= {(side, at) for side in range(2) for at in world.rows[side]} if last else set()
+            changes = [
+                (side, at, None if last or chance.random() < 0.3 else (at, chance.choice([1, 1, 2, None]), number % 3))
+                for side, at in sorted(some)
+            ]
+            left_over = world.batch(changes, chance)
+            assert world.told == world.wanted()
+            puts = [message for message in left_over if message.op == DIM_PUT]
+            assert len({message.k for message in puts}) == len(puts)
+            assert all(before.get(message.k[1:]) != message.p[8:] for message in puts)
+            ends = [message.k[1:] for message in left_over if message.op == DIM_GONE]
+            assert len(set(ends)) == len(ends)
+            assert set(ends) <= set(before)
+            if last:
+                assert world.store == {}
+
+
+def test_a_change_costs_a_page_and_lists_the_other_side() -> None:
+    """Among many rows a change writes the key's entry and a page, and is told as it is asked for."""
+    chance, world = random.Random(0), World(_pair(True, True, 10**9))
+    world.batch([(side, at, (at, 1, 0)) for side, most in ((0, 100), (1, 1000)) for at in range(most)], chance)
+    world.read, world.written = [], []
+    (message,) = list(told(Side(world.pair, 0, 9), text_of([7, 1, 0]), text_of([7, 1, 5]), 1))
+    leaving = paired_in(world.pair, 9, "wide", message.k, [message], world.get, world.put)
+    assert (len(world.read), len(world.written)) == (2, 1)  # the entry and the page of the row
+    assert values_of(next(leaving).p)[:3] == [7, 1, 5]
+    assert len(world.read) == 3  # a page of the other side
+    assert sum(1 for _ in leaving) == 999
+    assert len(set(world.read)) == len(world.read)
+
+
+def test_too_many_pairs_are_a_fault() -> None:
+    """It names the table, the key and the number, and nothing of the batch is kept or told."""
+    chance, world = random.Random(0), World(_pair(True, False, 12))
+    world.batch([(side, at, (at, 7, 0)) for side, most in ((0, 3), (1, 4)) for at in range(most)], chance)
+    with pytest.raises(Fatal, match="table wide: 16 pairs of a and b at 7, more than 12"):
+        world.batch([(0, 9, (9, 7, 0))], chance)
+
+
+def test_a_key_with_null_meets_nothing_and_is_not_stored() -> None:
+    """Where its side stays the row is alone, else nowhere."""
+    chance = random.Random(0)
+    for stays in (True, False):
+        world = World(_pair(stays, False))
+        world.batch([(0, 1, (1, None, 0)), (1, 1, (1, None, 0))], chance)
+        assert world.told == ({b"1,null": b"1,null,0,null,null,null"} if stays else {})
+        assert world.store == {}
+        world.batch([(0, 1, None)], chance)
+        assert world.told == {}
