@@ -21,9 +21,11 @@ from joins.engine.file_classes import archive_of
 from joins.engine.proc_jvm import apart, ctrl_c_kept, empty_folder, exit_code, prepare_environment
 from joins.kernel.proc_kernel import build
 
-# Spark's search for an interrupt in an error's text overflows smaller stacks than 4 MB. For the Python engine one
-# compiler tier starts in two thirds of the time and half of the memory: what is hot runs in Python or in RocksDB. The
-# kernel needs the second one, but only for what is really hot: else it takes the start's time from a small machine.
+# Spark's search for an interrupt in an error's text recurses at every character, and a query whose thread overflows
+# there never ends: 4 MB hold 5,000 characters while nothing is compiled yet, 16 MB 21,000; what is not used of a stack
+# costs no memory. For the Python engine one compiler tier starts in two thirds of the time and half of the memory: what
+# is hot runs in Python or in RocksDB. The kernel needs the second one, but only for what is really hot: else it takes
+# the start's time from a small machine.
 _SECOND_TIER_LATER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
     "-XX:Tier4BackEdgeThreshold=160000"
@@ -32,8 +34,8 @@ _SECOND_TIER_LATER = (
 # as Spark has it for executors on YARN. The join says so and starts anew where the last batch was committed.
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _JVM = {
-    "jvm": f"-XX:+UseSerialGC -Xss4m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}",
-    "python": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m {_END_WITHOUT_MEMORY}",
+    "jvm": f"-XX:+UseSerialGC -Xss16m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}",
+    "python": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss16m {_END_WITHOUT_MEMORY}",
 }
 SPARK = Path(pyspark.__file__).parent
 _MASTER = "local[2,4]"  # plain local[N] never retries a task
