@@ -245,7 +245,7 @@ def test_refused_where_it_stands(query: str, where: tuple[int, int], says: str) 
             f"SELECT a.code, b.code AS other FROM (SELECT code {FROM} GROUP BY code) a"
             f"\nFULL JOIN (SELECT code {FROM} GROUP BY code) b ON b.code = a.code",
             "[code, other]",
-            r"shape.yml:9: .*orders.code and .*orders.code may all be NULL in two of them .*expected WHERE … IS NOT NULL",
+            r"shape.yml:9: .*orders.code and .*orders.code may all be NULL in two of them .*expected WHERE …",
         ),
         (
             f"SELECT o.id, l.order_id, l.nr {FROM}\nLEFT JOIN shop.old.lines l ON l.nr = o.id AND o.code = 'a'",
