@@ -386,7 +386,7 @@ def meeting(kind: str) -> Case:
     a, b = ([["put", f"shop.{name}", {"id": i, "at": 7, "note": "n" * 50}] for i in many] for name in "ab")
     return Case(
         tables={f"shop.{name}": {"key": ["id"], "id": "int", "at": "int?", "note": "varchar(60)?"} for name in "ab"},
-        query=f"SELECT a.id, b.id AS other, b.note FROM shop.a a {kind} shop.b b ON b.at = a.at",
+        query=f"SELECT a.id, b.id AS other, a.note, b.note AS theirs FROM shop.a a {kind} shop.b b ON b.at = a.at",
         row_key=["id", "other"],
         history=[
             a[0], b[0], ["put", "shop.a", {"id": 99, "at": None, "note": None}], ["quiet"],
