@@ -7,7 +7,7 @@ the pairs. So `a JOIN b ON b.k = a.k LEFT JOIN c ON c.id = b.c_id` is pairs of a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -34,6 +34,7 @@ class _Cut:
 
 def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     """The same query over the pairs of its first join that is no lookup; TopologyError where it is none either."""
+    flat = _in_order(flat)
     cut = _cut(topology, flat)
     left = frozenset([flat.first, *(join.alias for join in cut.front)])
     met = meetings(topology, flat, cut.join.alias, left)
@@ -63,6 +64,20 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     _must_have_names(topology, pair, cut.join, place)
     name = f"{PAIRS}{len(flat.readings)}"
     return _over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
+
+
+def _in_order(flat: Flat) -> Flat:
+    """The same query, where an inner join asks nothing of tables behind it: a query in FROM may have brought them."""
+    if any(join.full for join in flat.joins):
+        return flat
+    entered, joins, where = {flat.first}, list[FlatJoin](), list(flat.where)
+    for join in flat.joins:
+        entered.add(join.alias)
+        late = [one for one in join.on if join.inner and not _aliases(one.expression) <= entered]
+        on = tuple(one for one in join.on if not any(one is other for other in late))
+        joins.append(replace(join, on=on))
+        where += late
+    return replace(flat, joins=joins, where=where)
 
 
 def _cut(topology: Topology, flat: Flat) -> _Cut:
