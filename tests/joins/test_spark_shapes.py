@@ -31,6 +31,7 @@ pytestmark = pytest.mark.timeout(3600)
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 PARTITIONS = 2
 PER_BATCH = 100_000
+SEED = 4  # one by which there are nations in ASIA
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,7 @@ def through_spark(
 def check(spark: SparkSession, shape: Shape, engine: str, count: int, folder: Path, *, few: bool = False) -> None:
     case = case_of(shape)
     plan = case.plan()
-    tables = write_log(shape, count, 1, folder / "log")
+    tables = write_log(shape, count, SEED, folder / "log")
     expected = answer_of(case, tables)
     assert few or len(expected) > count / 10_000, "the conditions leave next to nothing"
 
