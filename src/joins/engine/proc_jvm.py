@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,8 @@ from pathlib import Path
 from cdc.words.artefacts import cache_folder, runtime_folder
 from cdc.words.errors import UsageError
 
-_OURS = b"timestamp="  # how every line of our log begins
+# how every line of our log begins; it may come amid a line of the JVM, which writes some of them piece by piece
+_OURS = re.compile(rb"timestamp=\d{4}-\d\d-\d\dT")
 
 
 def prepare_environment(spark_home: Path) -> None:
@@ -82,8 +84,9 @@ def ctrl_c_kept() -> Iterator[None]:
 def _pump(reading: int, file: Path) -> None:
     with os.fdopen(reading, "rb") as lines, file.open("wb", buffering=0) as rest:
         for line in lines:
-            if line.startswith(_OURS):
-                sys.stderr.buffer.write(line)
+            found = _OURS.search(line)
+            at = found.start() if found else len(line)
+            rest.write(line[:at])
+            if found:
+                sys.stderr.buffer.write(line[at:])
                 sys.stderr.flush()
-            else:
-                rest.write(line)
