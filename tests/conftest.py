@@ -5,9 +5,10 @@ in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack i
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` has two workers: one runs all tests that need these servers, one after the other, the other all that do not,
-or that need Kafka alone, or with one MySQL (marked `kafka`): it has its own. Two checkouts tested at a time get
-ports of their own by `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
+`make test` has three workers, since tests of servers leave a processor idle at times: one runs all that need these
+servers, one after the other; one those that need few of them (marked `kafka`), which it has of its own; the third one
+begins with what needs none. Two checkouts tested at a time get ports of their own by
+`TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ settings.load_profile("busy")
 ROOT = Path(__file__).parent.parent
 SERVERS = Servers(ROOT)
 CLAIM = Claim(ROOT)
-SMALL = "tests/test_glossary.py"
+SMALL = ("tests/test_glossary.py", "tests/test_rooms.py")
+SPARK = "tests/joins/test_spark_session.py"
 OWN_SERVERS = "tests/ingest/binlog/"  # tests there change global settings, of servers that they start themselves
 
 
@@ -66,15 +68,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _turn(item: pytest.Item) -> int:
     """What takes longest begins first, so that no worker waits for the other at the end; the sort keeps all else.
 
-    xdist gives each worker two groups at once, and the second one waits behind the servers' tests: it is a small one.
+    xdist gives each worker two groups at once; the second one waits behind the servers' tests: those are small ones.
     """
     if shares_servers(item):
         return 0
     if needs_kafka_alone(item):
         return 1
-    if item.nodeid.startswith(SMALL):
+    if item.nodeid.startswith(SPARK):
         return 2
-    return 3 if "test_spark" in item.nodeid else 4
+    if item.nodeid.startswith(SMALL):
+        return 3
+    return 4 if "test_spark" in item.nodeid else 5
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(1800)]
 JOIN = [sys.executable, "-m", "joins"]
 DYING = [sys.executable, "-m", "tests.support.dying_join"]
 
@@ -77,6 +77,7 @@ def test_driver_killed_at_random(joined: Joined) -> None:
     survives_kills(joined, 1, seed=11)
 
 
+@pytest.mark.matrix  # among many tables: test_many_tables.py
 def test_the_jvm_alone_killed(joined: Joined) -> None:
     """The join tells it in a line and ends, rather than to wait for an answer; its next start goes on."""
     history = History(random.Random(17))

@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]
 DAY = 86_400_000
 
 
@@ -92,6 +92,7 @@ def test_compacted_and_lost_logs(joined: Joined) -> None:
     refused(joined, "was deleted and made anew")
 
 
+@pytest.mark.matrix  # of two levels one without: test_a_level_without_records
 def test_tables_without_records(joined: Joined) -> None:
     """Topics without a record keep no table from its first barrier: nothing is right as well; and what comes then
     flows."""

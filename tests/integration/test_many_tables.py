@@ -21,7 +21,7 @@ from tests.integration.test_operation import ask
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]
 MORE = """
   near: {query: 'SELECT n.id, n.name FROM shop.near n', row_key: [id]}
   far_in_python: {query: 'SELECT f.id, r.name FROM shop.facts f JOIN crm.far r ON r.id = f.far_id', row_key: [id],
