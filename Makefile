@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes: what they import is compiled once
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-join-latency bench-freshness bench-tables clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,9 @@ soak-index: setup ## half an hour of indexing: memory, logs, stubs and lag must 
 
 bench-joins: setup ## joins beside Flink SQL: make bench-joins ARGS="--scale 0.1"; a full run takes about half an hour
 	@$(BIN)/python -m benchmarks.bench_joins $(ARGS)
+
+bench-aggregates: setup ## groups and joins of many to many beside Flink SQL: make bench-aggregates ARGS="--scale 0.1"
+	@$(BIN)/python -m benchmarks.bench_aggregates $(ARGS)
 
 bench-join-latency: setup ## from Kafka's log to a readable row, at 500 changes/s; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_join_latency $(ARGS)

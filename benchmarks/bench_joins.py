@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,9 +22,9 @@ from pathlib import Path
 
 from benchmarks.ending import end
 from benchmarks.joins.beside import beside, checkout, slower
+from benchmarks.joins.proc_takes import flink_python, run
 from benchmarks.joins.report import (
     MOST_GROWTH,
-    MOST_WITHHELD,
     Reading,
     document,
     growth,
@@ -33,19 +32,13 @@ from benchmarks.joins.report import (
     half_misses,
     line_of,
     misses,
-    reading_of,
     steady_line,
 )
 from benchmarks.joins.workload import Shape, shapes, write_log
-from cdc.words.artefacts import cache_folder
-from console.probes.proc_steal import Stolen
 from joins.kernel.proc_kernel import build
 
 SHAPES = ("n1", "star", "snowflake", "hot")
-FLINK = "apache-flink==2.3.*"
 ROOT = Path(__file__).parent.parent
-_TIMEOUT = 3600
-_TAKES = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,15 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     build()
     if options.beside:
         return _beside(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
-    flink = _flink_python()
+    flink = flink_python()
     lines, missed = [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
         for name in names:
             shape = _shape(name, options.scale)
             data = Path(folder) / name
-            changes = write_log(shape, data, per_batch=_per_batch(shape))
-            theirs = _run([flink], "engine_flink", name, options.scale, data, changes)
-            ours = _run([sys.executable], "engine_tailorbird", name, options.scale, data, changes)
+            changes = write_log(shape, data, per_batch=per_batch(shape))
+            theirs = run([flink], "engine_flink", name, options.scale, data, changes)
+            ours = run([sys.executable], "engine_tailorbird", name, options.scale, data, changes)
             shutil.rmtree(data)
             lines.append(line_of(name, ours, theirs))
             missed += misses(name, ours, theirs)
@@ -117,12 +110,12 @@ def _beside(commit: str, names: list[str], scale: float) -> int:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder, checkout(commit) as tree:
         for name in names:
             shape, data = _shape(name, scale), Path(folder) / name
-            changes = write_log(shape, data, per_batch=_per_batch(shape))
+            changes = write_log(shape, data, per_batch=per_batch(shape))
 
-            def run(root: Path, name: str = name, data: Path = data, changes: int = changes) -> Reading:
-                return _run([sys.executable], "engine_tailorbird", name, scale, data, changes, root=root)
+            def of(root: Path, name: str = name, data: Path = data, changes: int = changes) -> Reading:
+                return run([sys.executable], "engine_tailorbird", name, scale, data, changes, root=root)
 
-            found.append(beside(name, tree, run))
+            found.append(beside(name, tree, of))
             shutil.rmtree(data)
             print(found[-1].line, flush=True)
     for miss in (missed := slower(found)):
@@ -130,7 +123,7 @@ def _beside(commit: str, names: list[str], scale: float) -> int:
     return 1 if missed else 0
 
 
-def _per_batch(shape: Shape) -> int:
+def per_batch(shape: Shape) -> int:
     return max(1000, min(50_000, shape.changes // 20))
 
 
@@ -149,54 +142,13 @@ def _warm(name: str, scale: float, folder: Path) -> Reading:
     data, per_batch = folder / name, max(1000, int(50_000 * scale))
     changes = write_log(shape, data, per_batch=per_batch)
     filled = sum(1 for _ in range(0, shape.filling(), per_batch))
-    reading = _run([sys.executable], "engine_tailorbird", name, scale, data, changes)
+    reading = run([sys.executable], "engine_tailorbird", name, scale, data, changes)
     shutil.rmtree(data)
     return replace(reading, batches=reading.batches[filled:])
 
 
 def _shape(name: str, scale: float) -> Shape:
     return next(shape for found, shape in shapes(scale).items() if found == name)
-
-
-def _run(
-    python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, *, root: Path = ROOT
-) -> Reading:
-    """The first of three takes whose processors were its own, else the one that had most of them; for both engines."""
-    takes: list[Reading] = []
-    while len(takes) < _TAKES and not (takes and takes[-1].withheld <= MOST_WITHHELD):
-        takes.append(_take(python, engine, name, scale, data, changes, root))
-        told = (
-            f"{engine} on {name}: {takes[-1].rate:,.0f} changes/s, {takes[-1].withheld:.1%} of the processors withheld"
-        )
-        print(told, file=sys.stderr, flush=True)
-    return min(takes, key=lambda take: take.withheld)
-
-
-def _take(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, root: Path) -> Reading:
-    scratch = data.parent / f"{name}-{engine}"
-    scratch.mkdir()
-    environ = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
-    command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch)]
-    stolen = Stolen()
-    done = subprocess.run(command, env=environ, cwd=root, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-    withheld = stolen.share()
-    shutil.rmtree(scratch)
-    if done.returncode:
-        raise SystemExit(f"{engine} on {name} failed:\n{done.stderr[-3000:]}")
-    return replace(reading_of(done.stdout, changes), withheld=withheld)
-
-
-def _flink_python() -> str:
-    """The Python of Flink's environment, made when it is not there."""
-    folder = cache_folder(os.environ) / "flink-2.3"
-    python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        # apache-beam, which it needs to be built with, asks for an old setuptools
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "setuptools<80", "wheel", FLINK], check=True)
-        (folder / "complete").touch()
-    return str(python)
 
 
 if __name__ == "__main__":

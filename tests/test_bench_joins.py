@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench_joins
+from benchmarks.joins import proc_takes
 from benchmarks.joins.beside import beside, slower
 from benchmarks.joins.report import Reading, growth, growth_line, half_misses, line_of, misses, steady_line
 from benchmarks.joins.workload import Shape, shapes, write_log
@@ -55,8 +56,8 @@ def test_a_run_without_its_processors_is_taken_again(
     withheld: list[float], kept: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = list(withheld)
-    monkeypatch.setattr(bench_joins, "_take", lambda *_: replace(FLINK, withheld=left.pop(0)))
-    assert bench_joins._run(["python"], "engine", "n1", 1.0, Path("data"), 500).withheld == kept
+    monkeypatch.setattr(proc_takes, "_take", lambda *_: replace(FLINK, withheld=left.pop(0)))
+    assert proc_takes.run(["python"], "engine", "n1", 1.0, Path("data"), 500).withheld == kept
     assert left == []
 
 
@@ -103,9 +104,9 @@ def test_only_a_full_run_becomes_the_published_result(
     ours = reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)])
     monkeypatch.setattr(bench_joins, "ROOT", tmp_path)
     monkeypatch.setattr(bench_joins, "build", lambda: None)
-    monkeypatch.setattr(bench_joins, "_flink_python", lambda: "python")
+    monkeypatch.setattr(bench_joins, "flink_python", lambda: "python")
     monkeypatch.setattr(bench_joins, "write_log", lambda shape, data, per_batch: data.mkdir() or 300)
-    monkeypatch.setattr(bench_joins, "_run", lambda python, engine, *_: FLINK if engine == "engine_flink" else ours)
+    monkeypatch.setattr(bench_joins, "run", lambda python, engine, *_: FLINK if engine == "engine_flink" else ours)
     monkeypatch.setattr(bench_joins, "_growth", lambda *_: ([ours], [ours]))
     monkeypatch.setattr(bench_joins, "_warm", lambda *_: ours)
     bench_joins.main(arguments)

@@ -1,7 +1,7 @@
 """One shape through Flink SQL: regular joins, RocksDB, mini-batch; one JSON object on stdout.
 
 Run by the Python of an environment of its own (apache-flink's pins conflict with pyspark's), so it imports nothing of
-ours but the workload.
+ours but the workloads.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from pyflink.common import Configuration
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
+from benchmarks.joins.aggregates import aggregate_shapes
 from benchmarks.joins.workload import Shape, shapes
 
 SETTINGS = {
@@ -30,12 +31,13 @@ SETTINGS = {
     "table.exec.mini-batch.enabled": "true",
     "table.exec.mini-batch.allow-latency": "1 s",
     "table.exec.mini-batch.size": "5000",
+    "table.optimizer.agg-phase-strategy": "TWO_PHASE",
     "rest.bind-address": "127.0.0.1",
     "rest.address": "127.0.0.1",
     "jobmanager.bind-host": "127.0.0.1",
     "taskmanager.bind-host": "127.0.0.1",
 }
-_SQL_TYPES = {"BIGINT": "bigint", "VARCHAR": "string", "STRING": "string"}
+_SQL_TYPES = {"BIGINT": "bigint", "VARCHAR": "string", "STRING": "string", "CHAR": "string", "DOUBLE": "double"}
 
 
 def run(shape: Shape, data: Path, scratch: Path) -> dict[str, object]:
@@ -46,7 +48,7 @@ def run(shape: Shape, data: Path, scratch: Path) -> dict[str, object]:
     configuration.set_string("execution.checkpointing.dir", f"file://{scratch}/checkpoints")
     settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
     tables = TableEnvironment.create(settings)
-    for table in shape.tables:
+    for table in shape.logged:
         columns = [
             "id bigint",
             *(f"{n} bigint" for n in table.references),
@@ -97,6 +99,6 @@ def _size(file: Path) -> int:
 
 if __name__ == "__main__":
     name, scale, data_folder, scratch_folder = sys.argv[1:5]
-    found = shapes(float(scale))
+    found = shapes(float(scale)) | aggregate_shapes(float(scale))
     reading = run(next(s for n, s in found.items() if n == name), Path(data_folder), Path(scratch_folder))
     print("READING " + json.dumps(reading))

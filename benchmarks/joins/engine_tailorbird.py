@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.joins.aggregates import aggregate_shapes
 from benchmarks.joins.report import Reading
 from benchmarks.joins.workload import Shape, shapes
 from cdc.topology.reader import read_topology
@@ -32,15 +33,15 @@ _TYPES = {"string": "varchar(200)", "bigint": "bigint"}
 
 def plan_of(shape: Shape) -> Plan:
     """The plan of a shape's query, compiled as the topology's would be."""
-    names = ", ".join(table.name for table in shape.tables)
+    names = ", ".join(table.name for table in shape.logged)
     text = (
         "name: bench\nsources:\n  bench: {type: mysql, hostname: h, username: u, password: p, database: bench, "
         f"tables: [{names}], server_id: 1}}\ntables:\n"
-        f"  wide:\n    query: {json.dumps(shape.query)}\n    row_key: [id]\n"
+        f"  wide:\n    query: {json.dumps(shape.query)}\n    row_key: [{', '.join(shape.row_key)}]\n"
     )
     topology = read_topology(text, file="bench.yml", environ={})
     schemas = {}
-    for table in shape.tables:
+    for table in shape.logged:
         table_id = TableId(source="bench", database="bench", table=table.name)
         columns = [Column(name="id", column_type="bigint", nullable=False)]
         columns += [Column(name=name, column_type="bigint", nullable=True) for name in table.references]
@@ -125,5 +126,5 @@ def _bytes(folder: Path) -> int:
 
 if __name__ == "__main__":
     name, scale, data, scratch = sys.argv[1:5]
-    found = shapes(float(scale))
+    found = shapes(float(scale)) | aggregate_shapes(float(scale))
     print(run(next(s for n, s in found.items() if n == name), Path(data), Path(scratch)).to_json())

@@ -151,12 +151,14 @@ def growth(small: Sequence[Reading], large: Sequence[Reading]) -> float:
     return fast.rate / max(1e-9, slow.rate)
 
 
-def document(lines: Iterable[str], facts: Mapping[str, str]) -> str:
-    """docs/results/joins.md."""
+JOINS: Final = (
+    "# Joins beside Flink SQL\n\nWritten by `make bench-joins`; the same Debezium JSON files, the same machine, one "
+    "sitting, both into nowhere; start of the query to its end. A dimension's row has ever more facts as a run goes "
+    "on, so a change makes ever more rows to write: the halves are told both ways, judged by changes read."
+)
+
+
+def document(lines: Iterable[str], facts: Mapping[str, str], what: str = JOINS) -> str:
+    """A page of docs/results."""
     table = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    return (
-        "# Joins beside Flink SQL\n\nWritten by `make bench-joins`; the same Debezium JSON files, the same machine, "
-        "one sitting, both into nowhere; start of the query to its end. A dimension's row has ever more facts as a run "
-        "goes on, so a change makes ever more rows to write: the halves are told both ways, judged by changes read.\n\n"
-        f"{table}\n\n```\n{chr(10).join(lines)}\n```\n"
-    )
+    return f"{what}\n\n{table}\n\n```\n{chr(10).join(lines)}\n```\n"

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-ShapeName = Literal["n1", "star", "snowflake", "hot", "steady", "growth1", "growth10"]
 PARTITIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: `rows` at the log's end, foreign keys (column → table) and the share of the changes it gets."""
+    """A table: `rows` at the log's end, foreign keys (column → table) and the share of the changes it gets; one that is
+    not logged only says how many ids there are to refer to."""
 
     name: str
     rows: int
     references: Mapping[str, str]
     share: float
     columns: Mapping[str, str]  # beside `id` and the references: name → type in SQL
+    logged: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +36,29 @@ class Shape:
     `filled`: so many facts are there before the changes proper begin, which then only update and delete.
     """
 
-    name: ShapeName
+    name: str
     tables: tuple[Table, ...]
     query: str
     changes: int
     skew: float = 0.0  # the share of facts that point at one dimension row
     filled: int = 0
+    row_key: tuple[str, ...] = ("id",)
+
+    @property
+    def logged(self) -> tuple[Table, ...]:
+        """The tables that have a log, which are those that the query reads."""
+        return tuple(table for table in self.tables if table.logged)
 
     def filling(self) -> int:
         """How many changes there are before the changes proper: dimensions are filled but 2%, then `filled` facts."""
-        return self.filled + sum(int(table.rows * 0.98) for table in self.tables[1:])
+        return self.filled + sum(int(table.rows * 0.98) for table in self.logged[1:])
 
 
 _NAMES = {"name": "string", "city": "string", "pad": "string"}
 _FACT = {"amount": "bigint", "status": "string", "pad": "string"}
 
 
-def shapes(scale: float) -> dict[ShapeName, Shape]:
+def shapes(scale: float) -> dict[str, Shape]:
     """The four shapes, two million changes each at `scale` 1.0; the star whose facts are all there before its changes
     begin, so that a change makes as many rows early and late; the pair with tables ten times larger."""
     changes = int(2_000_000 * scale)
@@ -159,7 +166,7 @@ def write_log(shape: Shape, folder: Path, per_batch: int) -> int:
                 break
         if not files:
             return count
-        for each in shape.tables:
+        for each in shape.logged:
             for partition in range(PARTITIONS):
                 path = folder / each.name / f"part-{batch:05d}-{partition}.json"
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +184,7 @@ class _Log:
     def changes(self) -> Iterator[tuple[str, int, str]]:
         """(table, id, envelope): dimensions are filled (but 2%), then facts and dimensions change together."""
         shape, rng = self.shape, self.rng
-        fact, *dimensions = shape.tables
+        fact, *dimensions = shape.logged
         for table in reversed(dimensions):
             for key in range(int(table.rows * 0.98)):
                 yield self.put(table, key)
@@ -245,6 +252,19 @@ class _Log:
 
 
 _PAD: Final = "x" * 60
+# column → its JSON in a version of a row
+_VALUES: Final[Mapping[str, Callable[[Table, int, int], str]]] = {
+    "amount": lambda table, key, version: str(version),
+    "status": lambda table, key, version: f'"st{version % 7}"',
+    "name": lambda table, key, version: f'"{table.name}-{key}-{version}"',
+    "city": lambda table, key, version: f'"city-{version % 997}"',
+    "pad": lambda table, key, version: f'"{_PAD}"',
+    "price": lambda table, key, version: str(version % 10_007),
+    "moment": lambda table, key, version: str(version),
+    "category": lambda table, key, version: f'"category-{key % 20}"',
+    "opened": lambda table, key, version: str(key * 5),
+    "expires": lambda table, key, version: str(key * 5 + 1_000_000 + version % 1000),
+}
 
 
 def _image(table: Table, key: int, row: dict[str, int] | None) -> str:
@@ -252,8 +272,5 @@ def _image(table: Table, key: int, row: dict[str, int] | None) -> str:
         return "null"
     version = row["version"]
     references = "".join(f'"{column}":{row[column]},' for column in table.references)
-    if "amount" in table.columns:
-        return f'{{"id":{key},{references}"amount":{version},"status":"st{version % 7}","pad":"{_PAD}"}}'
-    return (
-        f'{{"id":{key},{references}"name":"{table.name}-{key}-{version}","city":"city-{version % 997}","pad":"{_PAD}"}}'
-    )
+    columns = ",".join(f'"{column}":{_VALUES[column](table, key, version)}' for column in table.columns)
+    return f'{{"id":{key},{references}{columns}}}'

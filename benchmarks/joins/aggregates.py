@@ -1,0 +1,86 @@
+"""Shapes of aggregates and of joins of many to many, over logs made as those of the joins benchmark are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.joins.workload import Shape, Table
+
+FAN_OUT: Final = 20  # partners of a row in the join of many to many
+
+_ORDER: Final = {"amount": "bigint", "status": "string"}
+_REVENUE = """SELECT c.id, c.name, count(*) AS orders, sum(o.amount) AS revenue
+FROM bench.orders o JOIN bench.customers c ON c.id = o.customers_id GROUP BY c.id, c.name"""
+_GLOBAL = "SELECT 'all' AS id, count(*) AS orders, sum(o.amount) AS revenue FROM bench.orders o"
+_HOT = """SELECT o.customers_id AS id, count(*) AS orders, sum(o.amount) AS revenue, max(o.amount) AS largest
+FROM bench.orders o GROUP BY o.customers_id"""
+_DISTINCT = """SELECT o.shops_id AS id, count(*) AS orders, count(DISTINCT o.customers_id) AS customers
+FROM bench.orders o GROUP BY o.shops_id"""
+_PAIRS = """SELECT o.id, v.id AS visit, o.amount, v.price FROM bench.orders o
+JOIN bench.visits v ON v.customers_id = o.customers_id"""
+# an average of whole numbers is a whole number in Flink, and none in MySQL: of doubles both say the same
+_Q4 = """SELECT q.category AS id, avg(CAST(q.highest AS DOUBLE)) AS price
+FROM (
+  SELECT a.id, a.category, max(b.price) AS highest
+  FROM bench.auctions a JOIN bench.bids b ON b.auctions_id = a.id
+  WHERE b.moment BETWEEN a.opened AND a.expires
+  GROUP BY a.id, a.category
+) q GROUP BY q.category"""
+
+
+def aggregate_shapes(scale: float) -> dict[str, Shape]:
+    """Six shapes, two million changes each at `scale` 1.0 but the one that fans out, which has a tenth of them."""
+    changes = int(2_000_000 * scale)
+
+    def size(rows: int) -> int:
+        return max(50, int(rows * scale))
+
+    customers = _referred("customers", size(200_000), 0.1, {"name": "string", "city": "string"})
+    orders, by_shop = _fact("orders", _ORDER, "customers"), _fact("orders", _ORDER, "customers", "shops")
+    some, visited = _ids("customers", size(200_000)), size(10_000)
+    shapes = [
+        Shape(name="revenue", tables=(orders, customers), query=_REVENUE, row_key=("id", "name"), changes=changes),
+        Shape(name="global", tables=(orders, some), query=_GLOBAL, changes=changes),
+        Shape(name="hot_group", tables=(orders, some), query=_HOT, changes=changes, skew=0.9),
+        Shape(
+            name="distinct",
+            tables=(by_shop, some, _ids("shops", size(1_000))),
+            query=_DISTINCT,
+            changes=changes,
+        ),
+        Shape(
+            name="pairs",
+            tables=(
+                orders,
+                _referred("visits", visited * FAN_OUT, 0.05, {"price": "bigint"}, "customers"),
+                _ids("customers", visited),
+            ),
+            query=_PAIRS,
+            row_key=("id", "visit"),
+            changes=changes // 10 + visited * FAN_OUT,
+        ),
+        Shape(
+            name="q4",
+            tables=(
+                _fact("bids", {"price": "bigint", "moment": "bigint"}, "auctions"),
+                _referred(
+                    "auctions", size(200_000), 0.05, {"category": "string", "opened": "bigint", "expires": "bigint"}
+                ),
+            ),
+            query=_Q4,
+            changes=changes,
+        ),
+    ]
+    return {shape.name: shape for shape in shapes}
+
+
+def _fact(name: str, columns: dict[str, str], *references: str) -> Table:
+    return Table(name=name, rows=0, references={f"{to}_id": to for to in references}, share=0.0, columns=columns)
+
+
+def _referred(name: str, rows: int, share: float, columns: dict[str, str], *references: str) -> Table:
+    return Table(name=name, rows=rows, references={f"{to}_id": to for to in references}, share=share, columns=columns)
+
+
+def _ids(name: str, rows: int) -> Table:
+    return Table(name=name, rows=rows, references={}, share=0.0, columns={}, logged=False)

@@ -1,0 +1,61 @@
+"""Runs of an engine, each a process of its own: taken again while the machine's host withholds its processors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks.joins.report import MOST_WITHHELD, Reading, reading_of
+from cdc.words.artefacts import cache_folder
+from console.probes.proc_steal import Stolen
+
+ROOT: Final = Path(__file__).parents[2]
+FLINK: Final = "apache-flink==2.3.*"
+TIMEOUT: Final = 3600  # seconds
+TAKES: Final = 3
+
+
+def run(
+    python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, *, root: Path = ROOT
+) -> Reading:
+    """The first of three takes whose processors were its own, else the one that had most of them; for both engines."""
+    takes: list[Reading] = []
+    while len(takes) < TAKES and not (takes and takes[-1].withheld <= MOST_WITHHELD):
+        takes.append(_take(python, engine, name, scale, data, changes, root))
+        told = (
+            f"{engine} on {name}: {takes[-1].rate:,.0f} changes/s, {takes[-1].withheld:.1%} of the processors withheld"
+        )
+        print(told, file=sys.stderr, flush=True)
+    return min(takes, key=lambda take: take.withheld)
+
+
+def _take(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, root: Path) -> Reading:
+    scratch = data.parent / f"{name}-{engine}"
+    scratch.mkdir()
+    environ = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
+    command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch)]
+    stolen = Stolen()
+    done = subprocess.run(command, env=environ, cwd=root, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    withheld = stolen.share()
+    shutil.rmtree(scratch)
+    if done.returncode:
+        raise SystemExit(f"{engine} on {name} failed:\n{done.stderr[-3000:]}")
+    return replace(reading_of(done.stdout, changes), withheld=withheld)
+
+
+def flink_python() -> str:
+    """The Python of Flink's environment, made when it is not there."""
+    folder = cache_folder(os.environ) / "flink-2.3"
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        # apache-beam, which it needs to be built with, asks for an old setuptools
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "setuptools<80", "wheel", FLINK], check=True)
+        (folder / "complete").touch()
+    return str(python)
