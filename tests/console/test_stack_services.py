@@ -55,6 +55,15 @@ def test_every_file_of_a_server_is_in_its_home(name: ServiceName) -> None:
     assert "${" not in "".join(body for path, body in spec.files.items() if path.name != "web.xml")
 
 
+def test_no_server_shares_a_temporary_folder() -> None:
+    """What one leaves there meets no other, and goes with `down --purge`; it is made before the start."""
+    used = {}
+    for name, spec in specs().items():
+        (used[name],) = {Path(word.partition("=")[2]) for word in spec.argv if "tmpdir=" in word}
+        assert used[name] in spec.folders
+    assert len(set(used.values())) == len(SERVICES)
+
+
 @pytest.mark.parametrize("name", ["mysql-shop", "mysql-crm"])
 def test_mysql_is_durable_and_tells_everything(name: ServiceName) -> None:
     """Capture needs full images, metadata and GTIDs; a server that forgets commits would look like our loss."""

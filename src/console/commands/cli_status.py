@@ -60,14 +60,21 @@ def status(
 
 def _told(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
     """Print the processes at once, then what HBase, Kafka and Solr know; whether all is well."""
+    from console.probes.kafka_probe import kafka_problem
+
     parts = asked_parts(topology)
     for part in parts:
         if as_json:
             typer.echo(json.dumps({"kind": "process", **dataclasses.asdict(part)}))
         else:
             typer.echo("\n".join(lines_of(part)))
-    captured = _captured(topology)
-    well = _complete(topology, letters, captured or {}, as_json) and all(part.moves for part in parts)
+    well, captured = all(part.moves for part in parts), None
+    # asked first, for two seconds: each of its readers would wait much longer for one that is away
+    if away := kafka_problem(topology.log.brokers):
+        typer.echo(f"{'away':<{WIDE}}Kafka at {topology.log.brokers}: {away}; tailorbird stack status", err=True)
+    else:
+        captured = _captured(topology)
+        well = _complete(topology, letters, captured or {}, as_json) and well
     try:
         indexes = _indexes(topology, captured)
     except TailorbirdError as error:  # the processes are told all the same

@@ -159,6 +159,11 @@ def _temporary(settings: StackSettings, name: ServiceName) -> Path:
     return settings.home / "tmp" / name
 
 
+def _own_temporary(settings: StackSettings, name: ServiceName) -> str:
+    """A JVM's flag for it: in the system's folder servers would meet, and one that is full would stop them all."""
+    return f"-Djava.io.tmpdir={_temporary(settings, name)}"
+
+
 def solr_configsets(settings: StackSettings) -> Path:
     """The folder in which Solr looks for configsets."""
     return settings.home / "data" / "solr" / "configsets"
@@ -229,7 +234,7 @@ def _kafka(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
     return ServiceSpec(
         name="kafka",
         argv=(
-            *(str(tools.java), "-Xms128m", "-Xmx192m", *_SMALL_JVM, logging),
+            *(str(tools.java), "-Xms128m", "-Xmx192m", *_SMALL_JVM, _own_temporary(settings, "kafka"), logging),
             *("-cp", classes, "kafka.Kafka", str(conf / "server.properties")),
         ),
         environ=_JVM_ENVIRON,
@@ -237,6 +242,7 @@ def _kafka(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
         log=log,
         out=out,
         ports=settings.ports.of("kafka"),
+        folders=(_temporary(settings, "kafka"),),
         preparation=Preparation(
             argv=(
                 *(str(tools.java), "-Xmx128m", *_SMALL_JVM, logging, "-cp", classes),
@@ -273,7 +279,7 @@ def _hbase_jvm(settings: StackSettings, name: ServiceName, tools: Tools, heap: t
     conf = settings.home / "conf" / name
     logging = f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}"
     classes = f"{conf}:{bundle_folder(settings.cache, 'hbase')}/*"
-    return (str(tools.java), *heap, *_SMALL_JVM, *_HBASE_JVM, logging, "-cp", classes)
+    return (str(tools.java), *heap, *_SMALL_JVM, *_HBASE_JVM, _own_temporary(settings, name), logging, "-cp", classes)
 
 
 def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
@@ -289,6 +295,7 @@ def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
         log=log,
         out=out,
         ports=settings.ports.of("hbase"),
+        folders=(_temporary(settings, "hbase"),),
         start_seconds=150.0,
     )
 
@@ -308,6 +315,7 @@ def _thrift(settings: StackSettings, tools: Tools, templates: Mapping[str, str])
         log=log,
         out=out,
         ports=settings.ports.of("thrift"),
+        folders=(_temporary(settings, "thrift"),),
         start_seconds=180.0,
     )
 
@@ -322,7 +330,7 @@ def _solr(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -
     return ServiceSpec(
         name="solr",
         argv=(
-            *(str(tools.java), "-Xms128m", "-Xmx256m", *_SMALL_JVM),
+            *(str(tools.java), "-Xms128m", "-Xmx256m", *_SMALL_JVM, _own_temporary(settings, "solr")),
             f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
             f"-Dsolr.solr.home={data}",
             f"-Dsolr.install.dir={conf}",
@@ -342,7 +350,7 @@ def _solr(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -
         log=log,
         out=out,
         ports=settings.ports.of("solr"),
-        folders=(places["cores"],),
+        folders=(places["cores"], _temporary(settings, "solr")),
     )
 
 

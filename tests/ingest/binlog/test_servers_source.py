@@ -1,10 +1,16 @@
-"""Where the test servers that Debian packs come from."""
+"""Where the test servers that Debian packs come from, and that no file names another registry than the public ones."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.ingest.binlog.binlog_servers import debian_mirror
+
+ROOT = Path(__file__).parents[3]
+SUFFIXES = {".py", ".yml", ".yaml", ".toml", ".txt", ".sh", ".xml", ".properties", ".json", ".java", ".go", ".mod"}
 
 
 @pytest.mark.parametrize(
@@ -23,3 +29,24 @@ from tests.ingest.binlog.binlog_servers import debian_mirror
 def test_the_machines_own_mirror_is_asked(sources: str, mirror: str) -> None:
     """A machine behind a mirror reaches nothing else, and no address of a mirror stands in the project."""
     assert debian_mirror(sources) == mirror
+
+
+# hosts of names that files must say: of XML's vocabularies, and of the public mirror asked where a machine has none
+PUBLIC = {"deb.debian.org", "ant.apache.org", "maven.apache.org", "www.w3.org", "www.eclipse.org", "xmlns.jcp.org"}
+LOCAL = re.compile(r"127(\.0\.0\.1)?|localhost|[a-z]+|[a-z.-]+\.example(\.com)?|.*[{$<].*")
+
+
+def test_no_registry_is_named() -> None:
+    """Packages come from where the machine's own settings of pip, npm, Maven and apt say."""
+    rooms = ("src", "tests", "benchmarks", "docker", "docs", "examples", "topologies")
+    files = [path for room in rooms for path in (ROOT / room).rglob("*")] + list(ROOT.glob("*"))
+    read = [path for path in files if path.suffix in SUFFIXES or path.name == "Makefile"]
+    assert len(read) > 300
+    named = {
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in read
+        if path.is_file()
+        for host in re.findall(r"https?://(?:[^/@\s'\"]*@)?([^/:\s'\"`)\\]+)", path.read_text(errors="replace"))
+        if host not in PUBLIC and not LOCAL.fullmatch(host)
+    }
+    assert not named
