@@ -42,7 +42,7 @@ class Case:
     """`tables`: source.table → column → type (`?` behind it: nullable), the key columns under `key`.
 
     `views`: tables of the topology that the query reads, by name with query and row_key; `letters`: why there are dead
-    letters by the end.
+    letters by the end. `watermarks`: how late rows of its append-only tables may come.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -52,6 +52,7 @@ class Case:
     views: dict[str, dict[str, Any]] = field(default_factory=dict)
     delivery: str = "exactly_once"
     letters: list[str] = field(default_factory=list)
+    watermarks: dict[str, str] = field(default_factory=dict)
     why: str = ""
     name: str = "law"
 
@@ -66,10 +67,11 @@ class Case:
         for name in self.tables:
             source, table = name.split(".")
             made = sources.setdefault(source, {
-                "type": "mysql", "hostname": "h", "username": "u", "password": "p", "database": source, "tables": [],
+                "type": "mysql", "hostname": "h", "username": "u", "password": "p", "database": source, "tables": {},
                 "server_id": len(sources) + 1, "delivery": self.delivery,
             })  # fmt: skip
-            made["tables"].append(table)
+            late = self.watermarks.get(name)
+            made["tables"][table] = {} if late is None else {"append_only": "true", "watermark": late}
         wanted = {"query": self.query, "row_key": self.row_key}
         value = {"name": self.name, "sources": sources, "tables": {"wide": wanted, **self.views}}
         return read_topology(yaml.safe_dump(value, sort_keys=False), file="case.yml", environ={})

@@ -231,6 +231,10 @@ def _check_references(topology: Topology) -> None:
             raise topology.error(path, f"unknown index {dashboard.index}", f"one of {known}")
     seen: dict[tuple[str, int, int], str] = {}
     for source in topology.sources.values():
+        if source.needs_latest and (tables := [t.table for t, rule in source.rules.items() if rule.append_only]):
+            path = f"sources.{source.name}.tables.{tables[0]}"
+            what = "append_only in a source whose log may repeat and reorder, where an update looks like an insert"
+            raise topology.error(path, what, "delivery: exactly_once, and its log captured")
         if source.poll is not None:
             continue
         key = (source.hostname, source.port, source.server_id)

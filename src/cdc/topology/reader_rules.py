@@ -11,7 +11,8 @@ from cdc.words.filters import TableRule, mask
 def read_rule(value: Any) -> TableRule:
     """What is said of a table, as the reader has it.
 
-    `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […]}`.
+    `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true,
+    watermark: …}`.
     """
     if value.node.tag == "tag:yaml.org,2002:null":
         return TableRule()
@@ -21,7 +22,13 @@ def read_rule(value: Any) -> TableRule:
         masks=s.take("mask", _masks, {}),
         where=s.take("where", lambda v: v.text(), ""),
         message_key_columns=s.take("message_key_columns", lambda v: v.texts(), ()),
+        append_only=s.take("append_only", lambda v: v.one_of("true", "false"), "false") == "true",
+        watermark=s.take("watermark", lambda v: v.duration(), 0.0),
     )
+    if rule.append_only and "watermark" not in s.pairs:
+        s.pairs["append_only"].fail("append_only without a watermark", "watermark: 10m, how late a row may come")
+    if "watermark" in s.pairs and not rule.append_only:
+        s.pairs["watermark"].fail("a watermark of a table whose rows may change", "append_only: true beside it")
     s.end()
     return rule
 

@@ -222,6 +222,11 @@ class Topology:
         wanted = TableId(source=parts[0], database=parts[1] if len(parts) == 3 else source.database, table=parts[-1])
         return wanted if source.captures(wanted) else None
 
+    def lateness(self, table: TableId) -> float | None:
+        """How many seconds late a row of an append-only table may come; None of a table whose rows may change."""
+        rule = self.sources[table.source].rules.get(table)
+        return rule.watermark if rule is not None and rule.append_only else None
+
     def table_named(self, text: str) -> TableId | None:
         """The captured table that `source.table` or `source.database.table` means, whose names may hold dots; or None.
 

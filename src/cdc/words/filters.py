@@ -23,17 +23,23 @@ class TableRule:
     """What is said of one table: columns that never leave, masks by column, a condition on what a snapshot reads.
 
     `message_key_columns` identify a row in place of the table's own key, where it has none or another is wanted.
+    `append_only`: its rows are inserted and never change, and come at most `watermark` seconds later than others whose
+    times are as young (joins by time, docs/queries.md). Capture does the same for every table.
     """
 
     ignored_columns: tuple[str, ...] = ()
     masks: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
     message_key_columns: tuple[str, ...] = ()
+    append_only: bool = False
+    watermark: float = 0.0
 
     @property
     def empty(self) -> bool:
         """Whether the table is listed without a word."""
-        return not (self.ignored_columns or self.masks or self.where or self.message_key_columns)
+        return not (
+            self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
+        )
 
 
 def is_captured(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from joins.query.group import Grouping
-from joins.query.nodes import Derived, Hop, Node, Pair
+from joins.query.nodes import Derived, Hop, Interval, Node, Pair, Root
 from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 
 
@@ -113,7 +113,7 @@ def _one_row_per(plan: Plan) -> str:
     if len(read) > 1:
         return f"one row per row of {_rows(plan, source)}"
     group = read[0].group
-    if isinstance(read[0].root, Pair) and group is None:
+    if not isinstance(read[0].root, Node) and group is None:
         return f"one row per pair of {read[0].root.alias}"
     if group is None:
         return f"one row per row of {root.alias} ({_rows(plan, source)})"
@@ -122,11 +122,14 @@ def _one_row_per(plan: Plan) -> str:
 
 def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
     root = fragment.root
-    lines = _pair(plan, root) if isinstance(root, Pair) else list(_tree(plan, root, "", ""))
+    lines = list(_tree(plan, root, "", "")) if isinstance(root, Node) else _met(plan, root)
     steps = [f"  stage {step.stage}  {_role(step, fragment)}" for step in fragment.steps]
     steps = [*(f"  before   {one}" for one in _differs(plan, fragment)), *steps]
     if isinstance(root, Pair):
         steps.append(f"  stage 1  pairs {root.number}: {root.alias}; keeps both, by key")
+    if isinstance(root, Interval):
+        steps.append(f"  stage 1  Spark's join of streams: {root.alias}; keeps both until the watermark has passed them")
+        steps += [f"           {one}" for one in _waits(root)]
     if fragment.group is not None:
         steps += [f"  behind   {one}" for one in _grouping(fragment, fragment.group)]
     if steps or fragment is not plan.last or len(plan.fragments) == 1:
@@ -138,11 +141,49 @@ def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
     return lines
 
 
-def _pair(plan: Plan, pair: Pair) -> list[str]:
+def _met(plan: Plan, root: Pair | Interval) -> list[str]:
     kind = {(False, False): "JOIN", (True, False): "LEFT JOIN", (False, True): "RIGHT JOIN", (True, True): "FULL JOIN"}
-    lines = ["pairs, many to many", *_tree(plan, pair.left, "├─ ", "│    ")]
-    lines.append(f"└─ {kind[pair.left_stays, pair.right_stays]} ON {pair_condition(pair)}")
-    return [*lines, *_tree(plan, pair.right, "     ", "     ")]
+    pairs = isinstance(root, Pair)
+    lines = ["pairs, many to many" if pairs else "pairs, by time", *_tree(plan, root.left, "├─ ", "│    ")]
+    stays = (root.left_stays, root.right_stays if isinstance(root, Pair) else False)
+    lines.append(f"└─ {kind[stays]} ON {met_on(root)}")
+    return [*lines, *_tree(plan, root.right, "     ", "     ")]
+
+
+def met_on(root: Pair | Interval) -> str:
+    """Where, and of a join by time when, the rows of both sides meet."""
+    return pair_condition(root) if isinstance(root, Pair) else time_condition(root)
+
+
+def time_condition(interval: Interval) -> str:
+    """When rows of both sides of a join by time meet."""
+    left, right = interval.left, interval.right
+    meets = [
+        f"{right.alias}.{right.columns[theirs]} = {left.alias}.{left.columns[own]}"
+        for own, theirs in zip(interval.left_key, interval.right_key, strict=True)
+    ]
+    times = f"{right.alias}.{right.columns[interval.right_time]}", f"{left.alias}.{left.columns[interval.left_time]}"
+    bounds = [f"{times[1]}{duration_text(micros)}" for micros in (interval.earliest, interval.latest)]
+    return " AND ".join([*meets, f"{times[0]} BETWEEN {bounds[0]} AND {bounds[1]}"])
+
+
+def duration_text(micros: int) -> str:
+    """So many microseconds, as they are added to a time: in the greatest unit that has a whole number of them."""
+    if micros == 0:
+        return ""
+    units = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MICROSECOND": 1}
+    unit, length = next((unit, length) for unit, length in units.items() if micros % length == 0)
+    return f" {'+' if micros > 0 else '-'} INTERVAL {abs(micros) // length} {unit}"
+
+
+def _waits(interval: Interval) -> Iterator[str]:
+    """How long rows of a join by time are waited for."""
+    for node, lateness in zip(interval.walk(), interval.lateness, strict=True):
+        late = duration_text(lateness * 1000).removeprefix(" + INTERVAL ") or "0 SECOND"
+        yield f"{node.alias}: append-only, rows up to {late} late; later ones, updates and deletes are dead letters"
+    yield "the watermark is that of the table which is further behind: while one of them is silent, it stands still"
+    if interval.left_stays:
+        yield f"rows of {interval.left.alias} that meet none are told once it has passed their time"
 
 
 def pair_condition(pair: Pair) -> str:
@@ -168,7 +209,7 @@ def commits(plan: Plan) -> int:
     found = 0
     for fragment in plan.fragments:
         found += len({step.stage for step in fragment.steps}) + len(list(_differs(plan, fragment)))
-        found += (2 if fragment.group is not None else 0) + isinstance(fragment.root, Pair)
+        found += (2 if fragment.group is not None else 0) + (not isinstance(fragment.root, Node))
     return found
 
 
@@ -183,6 +224,7 @@ def json_of_plan(plan: Plan) -> dict[str, Any]:
         "columns": [{"name": o.name, "type": str(o.type), "from": o.origin} for o in plan.outputs],
         "topics": list(plan.topics),
         "stateful_stages": commits(plan),
+        "append_only": {str(n.of): ms for one in _intervals(plan) for n, ms in zip(one.walk(), one.lateness, strict=True)},
         "fingerprint": plan.fingerprint(),
     }
 
@@ -203,13 +245,17 @@ def _json_fragment(plan: Plan, fragment: Fragment) -> dict[str, Any]:
     }
 
 
-def _json_root(plan: Plan, root: Node | Pair) -> dict[str, Any]:
+def _intervals(plan: Plan) -> list[Interval]:
+    return [fragment.root for fragment in plan.fragments if isinstance(fragment.root, Interval)]
+
+
+def _json_root(plan: Plan, root: Root) -> dict[str, Any]:
     if isinstance(root, Node):
         return _json_node(plan, root)
     return {
         "pairs": [_json_node(plan, root.left), _json_node(plan, root.right)],
-        "on": pair_condition(root),
-        "stay": [root.left_stays, root.right_stays],
+        "on": met_on(root),
+        "stay": [root.left_stays, root.right_stays if isinstance(root, Pair) else False],
     }
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from xml.sax.saxutils import escape
 
-from joins.query.describe import condition_of, key_of, pair_condition
-from joins.query.nodes import Derived, Node, Pair
+from joins.query.describe import condition_of, key_of, met_on
+from joins.query.nodes import Derived, Node, Root
 from joins.query.plan import Fragment, Plan
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 250, 86, 70, 26, 20
@@ -69,11 +69,11 @@ class _Drawing:
         title = "groups" if group.always is None else "one group"
         return [self._box(level, title, about, [(place, "whole rows") for place in below])]
 
-    def _root(self, root: Node | Pair, level: int) -> list[int]:
+    def _root(self, root: Root, level: int) -> list[int]:
         if isinstance(root, Node):
             return self._node(root, level)
         sides = [(place, "rows") for side in root.walk() for place in self._node(side, level + 1)]
-        return [self._box(level, f"pairs of {root.alias}", [f"ON {pair_condition(root)}"], sides)]
+        return [self._box(level, f"pairs of {root.alias}", [f"ON {met_on(root)}"], sides)]
 
     def _node(self, node: Node, level: int) -> list[int]:
         """The box of a node; those of the rows that it reads where it has nothing to add."""

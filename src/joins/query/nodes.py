@@ -147,3 +147,51 @@ class Pair:
     def flat_types(self) -> tuple[LogicalType, ...]:
         """Types along the flat list."""
         return (*self.left.types, *self.right.types)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A join by time of two append-only tables, in place of a tree: Spark's own join of two streams with watermarks.
+
+    Rows meet where `left_key` and `right_key` are equal and the right one's time is `earliest` to `latest` microseconds
+    behind the left one's (`left_time`, `right_time`: indexes). NULL in one of these meets nothing. Its rows are named
+    and read as those of a `Pair`; where `left_stays`, NULL stands for the right side of a row that meets none, told once
+    the watermark says that none will come. `lateness`: milliseconds, of the left side and the right one, that a row may
+    be older than the youngest of its table. What comes in for a side goes to its number, `left_number` and
+    `right_number`.
+    """
+
+    left_number: int
+    right_number: int
+    left: Node
+    right: Node
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    left_time: int
+    right_time: int
+    earliest: int
+    latest: int
+    left_stays: bool
+    lateness: tuple[int, int]
+
+    @property
+    def alias(self) -> str:
+        """What its rows are called, for people."""
+        return f"{self.left.alias} and {self.right.alias}"
+
+    @property
+    def width(self) -> int:
+        """Length of the flat list of its rows."""
+        return self.left.width + self.right.width
+
+    def walk(self) -> Iterator[Node]:
+        """Both nodes."""
+        yield self.left
+        yield self.right
+
+    def flat_types(self) -> tuple[LogicalType, ...]:
+        """Types along the flat list."""
+        return (*self.left.types, *self.right.types)
+
+
+Root = Node | Pair | Interval

@@ -29,7 +29,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words import naming
 from cdc.words.types import LogicalType
 from joins.query.group import Grouping
-from joins.query.nodes import Derived, Expression, Node, Pair, PlanSource
+from joins.query.nodes import Derived, Expression, Interval, Node, Pair, PlanSource, Root
 
 STATE_FORMAT = 5  # of what `joins.steps.state` keeps; a checkpoint of another format is refused
 SINK = 0xFF
@@ -133,7 +133,7 @@ class Fragment:
     """
 
     number: int
-    root: Node | Pair
+    root: Root
     steps: tuple[Step, ...]
     finish: Finish
     group: Grouping | None
@@ -143,7 +143,7 @@ class Fragment:
 
     @property
     def tree(self) -> Node:
-        """The tree's root; AssertionError of pairs."""
+        """The tree's root; AssertionError of what is none."""
         assert isinstance(self.root, Node)
         return self.root
 
@@ -177,7 +177,7 @@ class Plan:
         return self._folds(self.last)
 
     def _folds(self, fragment: Fragment) -> bool:
-        if fragment.steps or fragment.group is not None or isinstance(fragment.root, Pair):
+        if fragment.steps or fragment.group is not None or not isinstance(fragment.root, Node):
             return True
         source = fragment.root.source
         return isinstance(source, Derived) and all(self._folds(self.fragments[number]) for number in source.fragments)
@@ -190,6 +190,11 @@ class Plan:
             for node in one.root.walk()
             if isinstance(node.source, Derived) and fragment.number in node.source.fragments
         )
+
+    @property
+    def by_time(self) -> bool:
+        """Whether it joins by time, so that batches have a watermark."""
+        return any(isinstance(fragment.root, Interval) for fragment in self.fragments)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -242,7 +247,11 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _nameless(node: Node | Pair) -> object:
+def _nameless(node: Root) -> object:
+    if isinstance(node, Interval):  # how late rows may come is no part of it: from the next batch on it is otherwise
+        sides = [_nameless(node.left), _nameless(node.right)]
+        meets = [node.left_key, node.right_key, node.left_time, node.right_time, node.earliest, node.latest]
+        return [*sides, *meets, node.left_stays]
     if isinstance(node, Pair):
         sides = [_nameless(node.left), _nameless(node.right)]
         return [*sides, node.left_key, node.right_key, node.left_stays, node.right_stays]

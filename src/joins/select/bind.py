@@ -20,6 +20,7 @@ from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.value_types import INTEGERS, NULL
 from joins.select.bound import Bound, BoundGroup, BoundTree, BoundUnion
+from joins.select.by_time import by_time
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
 from joins.select.pairing import paired
@@ -57,6 +58,8 @@ class Binder:
 
     def tree(self, flat: Flat, place: Place) -> BoundTree:
         """A flat query without groups; of the ways to see it the first whose key its columns show."""
+        if (timed := by_time(self.topology, flat, place, self.tree)) is not None:
+            return self.tree(timed, place)
         trees = build_trees(self.topology, flat)
         if not trees:
             return self.tree(paired(self.topology, flat, place, self.tree), place)

@@ -66,4 +66,24 @@ class BoundPair:
     rows: QueryRows
 
 
-Bound = BoundTree | BoundGroup | BoundUnion | BoundPair
+@dataclass(slots=True, kw_only=True)
+class BoundInterval:
+    """The pairs of the rows of two append-only tables that are equal in `keys`, as those of `BoundPair`, and near in time.
+
+    `times`: the time of each side's rows, a column; the right one is `earliest` to `latest` microseconds behind the left
+    one. `lateness` (ms) per side as in `joins.query.nodes.Interval`, `left_stays` as in `BoundPair`.
+    """
+
+    left: BoundTree
+    right: BoundTree
+    keys: tuple[tuple[str, str], ...]
+    times: tuple[str, str]
+    earliest: int
+    latest: int
+    left_stays: bool
+    lateness: tuple[int, int]
+    rows: QueryRows
+    place: Place
+
+
+Bound = BoundTree | BoundGroup | BoundUnion | BoundPair | BoundInterval

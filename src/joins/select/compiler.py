@@ -14,10 +14,10 @@ from cdc.words import naming
 from cdc.words.schema import TableId, TableSchema
 from joins.query.drift import default_of
 from joins.query.group import Grouping
-from joins.query.nodes import Derived, Node, Pair, PlanSource
+from joins.query.nodes import Derived, Interval, Node, Pair, PlanSource
 from joins.query.plan import SINK, STAR, Finish, Fragment, Output, Plan, Sink, steps_of
 from joins.select.bind import Binder
-from joins.select.bound import BoundGroup, BoundPair, BoundTree, BoundUnion
+from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTree, BoundUnion
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
 from joins.select.parser import parse_query
@@ -131,6 +131,8 @@ class _Planner:
             return self._union(bound, target, wanted), tuple(wanted)
         if isinstance(bound, BoundPair):
             return (self._pair(bound, target, wanted),), tuple(wanted)
+        if isinstance(bound, BoundInterval):
+            return (self._interval(bound, target, wanted),), tuple(wanted)
         assert isinstance(bound, BoundTree)  # the last kind that there is
         return (self._sent(bound, target, names, wanted),), tuple(wanted)
 
@@ -240,8 +242,43 @@ class _Planner:
             left_stays=bound.left_stays,
             right_stays=bound.right_stays,
         )
+        return self._met_rows(bound, pair, (*left.columns, *right.columns), target, wanted)
+
+    def _interval(self, bound: BoundInterval, target: int, wanted: Sequence[str]) -> int:
+        """A fragment of the pairs of two append-only tables' rows, by their times."""
+        if self.table.engine != "jvm":
+            self.refuse(bound.place, f"a join by time with `engine: {self.table.engine}`", "engine: jvm")
+        numbers = self.number(), self.number()
+        left, right = (
+            TreeCompiler(self, side, settled(self.topology, side)).root(
+                side.flat.shapes[side.tree.root.alias].primary_key, number
+            )
+            for side, number in zip((bound.left, bound.right), numbers, strict=True)
+        )
+        names = [tuple(f"{side.alias}.{name}" for name in side.columns) for side in (left, right)]
+        interval = Interval(
+            left_number=numbers[0],
+            right_number=numbers[1],
+            left=left,
+            right=right,
+            left_key=tuple(names[0].index(name) for name, _ in bound.keys),
+            right_key=tuple(names[1].index(name) for _, name in bound.keys),
+            left_time=names[0].index(bound.times[0]),
+            right_time=names[1].index(bound.times[1]),
+            earliest=bound.earliest,
+            latest=bound.latest,
+            left_stays=bound.left_stays,
+            lateness=bound.lateness,
+        )
+        return self._met_rows(bound, interval, (*names[0], *names[1]), target, wanted)
+
+    def _met_rows(
+        self, bound: BoundPair | BoundInterval, root: Pair | Interval, names: Sequence[str], target: int,
+        wanted: Sequence[str],
+    ) -> int:  # fmt: skip
+        """The fragment of rows that meet, which tells the wanted ones of its values."""
         named = {column.name: column for column in bound.rows.columns}
-        names, types = (*left.columns, *right.columns), pair.flat_types()
+        types = root.flat_types()
         picks = tuple(names.index(name) for name in wanted)
         outputs = tuple(
             Output(name=name, type=types[at], index=at, origin=named[name].origin, members=named[name].members)
@@ -249,7 +286,7 @@ class _Planner:
         )
         fragment = Fragment(
             number=len(self.fragments),
-            root=pair,
+            root=root,
             steps=(),
             finish=Finish(types=types, computed=(), where=None, outputs=outputs),
             group=None,
@@ -282,7 +319,7 @@ def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
     elif isinstance(bound, BoundUnion):
         for branch in bound.branches:
             yield from _trees(branch)
-    elif isinstance(bound, BoundPair):
+    elif isinstance(bound, BoundPair | BoundInterval):
         yield from _trees(bound.left)
         yield from _trees(bound.right)
     elif isinstance(bound, BoundTree):

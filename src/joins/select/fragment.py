@@ -16,7 +16,7 @@ from joins.query.nodes import Derived, Expression, Hop, Node, PlanSource
 from joins.query.plan import Finish, Output
 from joins.query.value_types import NULL, spark_type
 from joins.select.bind import members_of
-from joins.select.bound import BoundPair, BoundTree, BoundUnion
+from joins.select.bound import BoundInterval, BoundPair, BoundTree, BoundUnion
 from joins.select.flat import Condition, FlatItem, ReadQuery
 from joins.select.rows import QueryColumn
 from joins.select.settled import Settled
@@ -102,7 +102,7 @@ class TreeCompiler:
             return self.planning.sources[shape.table_id], columns
         bound = self.flat.readings[branch.alias]
         direct = not branch.children and set(names) == set(shape.primary_key)
-        if isinstance(bound, BoundUnion | BoundPair):  # its tag stands first, or the left row's name
+        if isinstance(bound, BoundUnion | BoundPair | BoundInterval):  # its tag stands first, or the left row's name
             direct = direct and tuple(names) == shape.primary_key
         if not direct and not shape.primary_key:
             what = f"the rows of {branch.alias or 'a UNION ALL'}, which are joined to others, have no key"

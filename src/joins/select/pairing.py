@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from cdc.topology.topology import Topology
 from joins.query.finish import text_of_expression
-from joins.select.bound import BoundPair, BoundTree
+from joins.select.bound import BoundInterval, BoundPair, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
 from joins.select.rows import QueryColumn, QueryRows
 from joins.select.sql import Place, Relation, refuse
@@ -24,7 +24,7 @@ Bind = Callable[[Flat, Place], BoundTree]
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class Cut:
     """Where a query is cut: the joins in front, the one of many to many, and those behind."""
 
     front: list[FlatJoin]
@@ -47,14 +47,14 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     if cut.join.inner:
         where += rest
     if not cut.join.full:
-        to_left = [one for one in where if _aliases(one.expression) <= left and _aliases(one.expression)]
+        to_left = [one for one in where if aliases_in(one.expression) <= left and aliases_in(one.expression)]
         if cut.join.inner:
-            to_right += [one for one in where if _aliases(one.expression) == {cut.join.alias}]
+            to_right += [one for one in where if aliases_in(one.expression) == {cut.join.alias}]
         where = [one for one in where if not any(one is other for other in (*to_left, *to_right))]
-    wanted = _columns(flat, cut)
+    wanted = columns_used(flat, cut)
     sides = (
-        _side(flat, flat.first, cut.front, to_left, wanted, bind, place),
-        _side(flat, cut.join.alias, [], to_right, wanted, bind, place),
+        side_of(flat, flat.first, cut.front, to_left, wanted, bind, place),
+        side_of(flat, cut.join.alias, [], to_right, wanted, bind, place),
     )
     for side, alias in zip(sides, (flat.first, cut.join.alias), strict=True):
         if not side.rows.primary_key:
@@ -63,7 +63,7 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     pair = _pair(sides, met, cut.join)
     _must_have_names(topology, pair, cut.join, place)
     name = f"{PAIRS}{len(flat.readings)}"
-    return _over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
+    return over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
 
 
 def _in_order(flat: Flat) -> Flat:
@@ -73,22 +73,22 @@ def _in_order(flat: Flat) -> Flat:
     entered, joins, where = {flat.first}, list[FlatJoin](), list(flat.where)
     for join in flat.joins:
         entered.add(join.alias)
-        late = [one for one in join.on if join.inner and not _aliases(one.expression) <= entered]
+        late = [one for one in join.on if join.inner and not aliases_in(one.expression) <= entered]
         on = tuple(one for one in join.on if not any(one is other for other in late))
         joins.append(replace(join, on=on))
         where += late
     return replace(flat, joins=joins, where=where)
 
 
-def _cut(topology: Topology, flat: Flat) -> _Cut:
+def _cut(topology: Topology, flat: Flat) -> Cut:
     """At the last FULL join, since what is asked in front of it is asked of that side; else at the first to many."""
     for i, join in reversed([*enumerate(flat.joins)]):
         if join.full:
-            return _Cut(flat.joins[:i], join, flat.joins[i + 1 :])
+            return Cut(flat.joins[:i], join, flat.joins[i + 1 :])
     for i, join in enumerate(flat.joins):
         front = _part(flat, flat.first, flat.joins[: i + 1])
         if not build_trees(topology, front):
-            return _Cut(flat.joins[:i], join, flat.joins[i + 1 :])
+            return Cut(flat.joins[:i], join, flat.joins[i + 1 :])
     why_no_tree(topology, flat)
 
 
@@ -101,7 +101,7 @@ def _part(flat: Flat, first: str, joins: list[FlatJoin]) -> Flat:
         readings={name: flat.readings[name] for name in names if name in flat.readings},
         first=first,
         joins=joins,
-        where=[one for one in flat.where if _aliases(one.expression) <= names],
+        where=[one for one in flat.where if aliases_in(one.expression) <= names],
     )
 
 
@@ -110,7 +110,7 @@ def _asked_of_the_right(topology: Topology, join: FlatJoin, rest: list[Condition
     if join.inner:
         return []
     for condition in rest:
-        if join.full or _aliases(condition.expression) != {join.alias}:
+        if join.full or aliases_in(condition.expression) != {join.alias}:
             text = text_of_expression(condition.expression)
             kind = "FULL" if join.full else "LEFT"
             what = f"ON {text} in a {kind} JOIN of many to many is not supported yet"
@@ -118,11 +118,11 @@ def _asked_of_the_right(topology: Topology, join: FlatJoin, rest: list[Condition
     return rest
 
 
-def _aliases(node: exp.Expr) -> set[str]:
+def aliases_in(node: exp.Expr) -> set[str]:
     return {column.table for column in node.find_all(exp.Column)}
 
 
-def _columns(flat: Flat, cut: _Cut) -> dict[str, set[str]]:
+def columns_used(flat: Flat, cut: Cut) -> dict[str, set[str]]:
     """The columns that the query uses, of each of its tables, and their keys."""
     used = {alias: set(shape.primary_key) for alias, shape in flat.shapes.items()}
     conditions = [*flat.where, *(one for join in (*cut.front, cut.join, *cut.behind) for one in join.on)]
@@ -132,7 +132,7 @@ def _columns(flat: Flat, cut: _Cut) -> dict[str, set[str]]:
     return used
 
 
-def _side(
+def side_of(
     flat: Flat,
     first: str,
     joins: list[FlatJoin],
@@ -156,8 +156,8 @@ def _side(
 def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin) -> BoundPair:
     left, right = sides
     left_stays, right_stays = not join.inner, join.full
-    columns = [_may_lack(column, right_stays) for column in left.rows.columns]
-    columns += [_may_lack(column, left_stays) for column in right.rows.columns]
+    columns = [may_lack(column, right_stays) for column in left.rows.columns]
+    columns += [may_lack(column, left_stays) for column in right.rows.columns]
     rows = QueryRows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
     keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
@@ -172,7 +172,7 @@ def _must_have_names(topology: Topology, pair: BoundPair, join: FlatJoin, place:
         refuse(topology, join.on[0].place if join.on else place, what, "WHERE … IS NOT NULL below one of its sides")
 
 
-def _may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
+def may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
     return QueryColumn(
         name=column.name,
         type=column.type,
@@ -182,8 +182,8 @@ def _may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
     )
 
 
-def _over(
-    flat: Flat, alias: str, pair: BoundPair, cut: _Cut, where: list[Condition], inside: frozenset[str], place: Place
+def over(
+    flat: Flat, alias: str, pair: BoundPair | BoundInterval, cut: Cut, where: list[Condition], inside: frozenset[str], place: Place
 ) -> Flat:
     """The query with the pairs in the place of the tables that are in them."""
 

@@ -82,7 +82,7 @@ def differs_of(fragment: Fragment) -> dict[int, Hearer]:
     root, hearers = fragment.root, list[Hearer]()
     if isinstance(root, Pair):
         hearers += [Side(root, side, fragment.outlet) for side in range(2)]
-    else:
+    elif isinstance(root, Node):
         hearers.append(Reread(root, fragment.outlet))
         hearers += [Reread(hop.child, hop.number) for node in root.walk() for hop in node.hops]
     return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joins.query.nodes import Expression, Node, Pair, PlanSource
+from joins.query.nodes import Expression, Node, PlanSource
 from joins.query.plan import Fragment, Plan
 from joins.steps.envelope import Columns, as_text, read_envelope
 from joins.steps.records import (
@@ -153,7 +153,7 @@ class Router:
         self._targets: list[int] = []
         self._columns: list[list[int]] = []
         self._of: dict[str, list[int]] = {}
-        if not isinstance(fragment.root, Pair):  # what meets is other fragments' rows
+        if isinstance(fragment.root, Node):  # what meets is other fragments' rows, or read by `joins.steps.by_time`
             self._place(fragment.root, fragment.outlet)
 
     def _place(self, node: Node, target: int) -> None:

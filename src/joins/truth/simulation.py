@@ -7,7 +7,7 @@ in any order (`shuffle`), as they do through Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -18,8 +18,10 @@ from joins.query.group import Grouping
 from joins.query.nodes import Expression, Node, Pair
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.steps.aggregate import aggregated_in
+from joins.steps.by_time import Came, Kept, Watermark, fault_of, met, sides_of
 from joins.steps.contributions import combined
 from joins.steps.differ import Retold, contribution, differ_step, differences, differs_of, whole
+from joins.steps.envelope import as_text
 from joins.steps.pairs import paired_in
 from joins.steps.records import (
     DIM_GONE,
@@ -104,7 +106,7 @@ class StoredTable:
 class States:
     """What commits with a batch: the states by k, those of `latest` by (topic, key), floors by (topic, partition).
 
-    `store` has the entries of differs, groups and pairs.
+    `store` has the entries of differs, groups and pairs, `kept` by fragment what joins by time keep.
     """
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
@@ -112,10 +114,15 @@ class States:
     latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
     floors: dict[tuple[str, int], int] = field(default_factory=dict)
     store: dict[bytes, bytes] = field(default_factory=dict)
+    kept: dict[int, Kept] = field(default_factory=dict)
+    watermark: Watermark = field(default_factory=lambda: Watermark(()))
 
     def copy(self) -> States:
         """A copy that a batch may change; the steps replace states and change none in place."""
-        return States(dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors), dict(self.store))
+        return States(
+            dict(self.joins), dict(self.stars), dict(self.latest), dict(self.floors), dict(self.store),
+            dict(self.kept), self.watermark.copy(),
+        )  # fmt: skip
 
     def put(self, k: bytes, value: bytes | None) -> None:
         """Store an entry, or remove it."""
@@ -149,7 +156,8 @@ class Simulation:
         self.most = most
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.outputs]
-        self.states = States()
+        self.sides = tuple(sides_of(plan.fragments))
+        self.states = States(watermark=Watermark(self.sides))
         self.table = StoredTable()
         self.refused: list[RefusedRecord] = []
         self.batch, self.stamp = 0, 0
@@ -180,10 +188,13 @@ class Simulation:
         """What the steps of each fragment hear of some records; the last one's hear what is meant for the sink."""
         messages: list[Message] = []
         changes: list[Changed] = []
+        watermark, came, timed = states.watermark.next(), dict[int, list[Came]](), list[tuple[int, Message]]()
         for one in records:
             at = (one.topic, one.partition)
             self._log.setdefault(at, {})[one.offset] = one
             found = self.reader.read(one.topic, one.partition, one.offset, one.key, one.value)
+            if isinstance(found, Changed | Truncated):
+                timed += self._timed(one, found, watermark, came)
             if isinstance(found, RefusedRecord):
                 messages.append(found.message())
             elif isinstance(found, Truncated):
@@ -196,7 +207,41 @@ class Simulation:
         passed = self._latest(changes, states)
         routed = {number: list(router.route(passed)) for number, router in self.routers.items()}
         routed[self.plan.last.number] += messages
+        for number, message in timed:
+            routed[number].append(message)
+        for left, right in zip(self.sides[::2], self.sides[1::2], strict=True):
+            both = (came.get(left.target, []), came.get(right.target, []))
+            states.watermark.saw(left, both[0])
+            states.watermark.saw(right, both[1])
+            kept = states.kept.get(left.fragment, Kept())
+            states.kept[left.fragment], rows = met(left.interval, left.outlet, kept, both, watermark)
+            routed[left.fragment] += rows
         return routed
+
+    def _timed(
+        self, record: Logged, found: Changed | Truncated, watermark: int, came: dict[int, list[Came]]
+    ) -> Iterator[tuple[int, Message]]:
+        """What the joins by time hear of a record, and what leaves their fragments at once: rows that meet nothing, and
+        letters."""
+        for side in self.sides:
+            if side.source.topic != record.topic:
+                continue
+            reason = fault_of(found)
+            if reason is None and isinstance(found, Changed) and found.after is not None:
+                values = [found.after[side.source.columns.index(name)] for name in side.node.columns]
+                condition = side.node.filter
+                passes = condition is None or self.evaluator.holds(condition, side.node, [values])[0]
+                for one in side.read(values, found.ts_ms, watermark, passes=passes):
+                    if isinstance(one, Message):
+                        yield side.fragment, one
+                    elif isinstance(one, Came):
+                        came.setdefault(side.target, []).append(one)
+                    else:
+                        reason = one.reason
+            if reason is not None:
+                key, value = as_text(record.key), as_text(record.value)
+                letter = RefusedRecord(record.topic, record.partition, record.offset, reason, key, value)
+                yield side.fragment, letter.message()
 
     def _before(self, at: tuple[str, int], offset: int) -> list[Past]:
         return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]

@@ -1,0 +1,106 @@
+"""Conditions that bound the time between two rows: `b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + INTERVAL 1 HOUR`.
+
+Each is one or two bounds of the difference of two columns, in microseconds, whichever side a column stands on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from joins.query.expressions import refuse
+
+_SECONDS = {"WEEK": 604_800, "DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+_MICROS = {unit: seconds * 1_000_000 for unit, seconds in _SECONDS.items()} | {"MILLISECOND": 1000, "MICROSECOND": 1}
+_UNITS = "SECOND, MINUTE, HOUR, DAY or WEEK"
+FORM = "b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + INTERVAL 1 HOUR"
+LONGEST = 10 * 366 * 86_400 * 1_000_000  # microseconds between two rows; more is no bound of a state
+# One side of a comparison, and what the other one may be: how the difference left - right is bounded.
+_SIGNS: dict[type[exp.Expr], tuple[int, bool]] = {exp.LTE: (1, False), exp.LT: (1, True), exp.GTE: (-1, False),
+                                                  exp.GT: (-1, True)}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """`later` is at most `most` microseconds behind `earlier`; a negative number: at least so many before it."""
+
+    later: exp.Column
+    earlier: exp.Column
+    most: int
+
+
+def has_interval(node: exp.Expr) -> bool:
+    """Whether a condition measures time."""
+    return node.find(exp.Interval) is not None
+
+
+def bounds_of(node: exp.Expr) -> tuple[Bound, ...]:
+    """What a condition says of the time between rows of two tables; empty where it says something else.
+
+    Unsupported for an INTERVAL that has no fixed length, and for one beside what is no column of another table.
+    """
+    node = node.unnest()
+    if isinstance(node, exp.Between):
+        pairs = [(node.args["low"], node.this, False), (node.this, node.args["high"], False)]
+    elif type(node) in _SIGNS:
+        sign, strict = _SIGNS[type(node)]
+        sides = (node.this, node.expression)
+        pairs = [(*(sides if sign > 0 else sides[::-1]), strict)]
+    else:
+        pairs = []
+    found: list[Bound] = []
+    for less, more, strict in pairs:
+        one, other = _moment(less), _moment(more)
+        if one is None or other is None or one[0].table == other[0].table:
+            found = []
+            break
+        # less + a <= more + b  ⇔  less - more <= b - a
+        found.append(Bound(later=one[0], earlier=other[0], most=other[1] - one[1] - strict))
+    if not found and has_interval(node):
+        refuse(node, f"{node.sql('spark')} is no bound of the time between rows of two tables", FORM)
+    return tuple(found)
+
+
+def _moment(node: exp.Expr) -> tuple[exp.Column, int] | None:
+    """A column and how many microseconds are added to it; None for anything else."""
+    node = node.unnest()
+    if isinstance(node, exp.Column):
+        return node, 0
+    if not isinstance(node, exp.Add | exp.Sub):
+        return None
+    sides = [node.this.unnest(), node.expression.unnest()]
+    if isinstance(node, exp.Add) and isinstance(sides[0], exp.Interval):
+        sides.reverse()
+    if not isinstance(sides[1], exp.Interval):
+        return None
+    found = _moment(sides[0])
+    if found is None:
+        return None
+    length = micros_of(sides[1])
+    return found[0], found[1] + (length if isinstance(node, exp.Add) else -length)
+
+
+def micros_of(interval: exp.Interval) -> int:
+    """How long an interval is; Unsupported for one without a fixed length."""
+    written = interval.this
+    sign = -1 if isinstance(written, exp.Neg) else 1
+    number = written.this if isinstance(written, exp.Neg) else written
+    unit = interval.args.get("unit")
+    name = "" if unit is None else unit.name.upper().removesuffix("S")
+    whole = re.fullmatch(r"\s*(-?\d{1,12})\s*", number.name) if isinstance(number, exp.Literal) else None
+    if whole is None or name not in _MICROS:
+        refuse(interval, f"{interval.sql('spark')} has no fixed length", f"INTERVAL 10 MINUTE: a number of {_UNITS}")
+    length = sign * int(whole[1]) * _MICROS[name]
+    if abs(length) > LONGEST:
+        refuse(interval, f"{interval.sql('spark')} is too long to keep rows for", "10 years at most")
+    return length
+
+
+def columns_of(bounds: tuple[Bound, ...]) -> Iterator[exp.Column]:
+    """The columns that bounds compare."""
+    for bound in bounds:
+        yield bound.later
+        yield bound.earlier
