@@ -17,7 +17,7 @@ from tests.joins.joincase import Case, comparable
 from tests.joins.quick import QuickOracle, database, evaluator
 from tests.joins.timedrandom import FLUSHED, TABLES, TimedCase, judged, logged, random_timed
 
-ROUNDS = 60
+ROUNDS = 100
 
 
 def expected_of(timed: TimedCase) -> tuple[Answer, int, int]:
