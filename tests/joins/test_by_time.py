@@ -20,14 +20,17 @@ from tests.joins.timedrandom import FLUSHED, TABLES, TimedCase, judged, logged, 
 ROUNDS = 100
 
 
-def expected_of(timed: TimedCase) -> tuple[Answer, int, int]:
-    """DuckDB's answer over the rows that came in time, without what only flushes; late rows and faults."""
+def expected_of(timed: TimedCase, watermarks: list[int] | None = None) -> tuple[Answer, int, int]:
+    """DuckDB's answer over the rows that came in time, without what only flushes; late rows and faults.
+
+    `watermarks` as in `judged`.
+    """
     topology = timed.case.topology()
     plan = timed.case.plan()
     root = plan.fragments[0].root
     assert isinstance(root, Interval)
-    sides = [(f"{n.captured.table_id.source}.{n.captured.table_id.table}", None) for n in root.walk()]
-    found = judged(timed, sides)
+    tables = [node.captured.table_id for node in root.walk()]
+    found = judged(timed, frozenset(f"{table.source}.{table.table}" for table in tables), watermarks)
     oracle = QuickOracle(topology, timed.case.schemas(), database())
     answer = oracle.answer(topology.tables["wide"], tuple(timed.case.row_key), found.tables)
     return shown(answer), found.late, found.faults

@@ -223,15 +223,16 @@ class Judged:
     faults: int
 
 
-def judged(timed: TimedCase, sides: list[tuple[str, str | None]]) -> Judged:
-    """The final tables without late rows; `sides`: the tables of the join, and a condition that rows must satisfy."""
+def judged(timed: TimedCase, names: frozenset[str], watermarks: list[int] | None = None) -> Judged:
+    """The final tables without late rows; `names`: the tables of the join. `watermarks` (ms): those that batches had."""
     tables: dict[TableId, dict[tuple[Any, ...], Row]] = {table_id(name): {} for name in timed.case.tables}
     youngest: dict[str, dt.datetime] = {}
     watermark = dt.datetime(1970, 1, 1)
     late = faults = 0
-    for batch in timed.batches:
-        names = {name for name, _ in sides}
-        if names <= youngest.keys():
+    for number, batch in enumerate(timed.batches):
+        if watermarks is not None and batch:
+            watermark = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=watermarks[number])
+        elif names <= youngest.keys():
             reached = min(_cut(youngest[name]) - dt.timedelta(seconds=timed.lateness[name]) for name in names)
             watermark = max(watermark, reached)
         seen: list[tuple[str, dt.datetime]] = []

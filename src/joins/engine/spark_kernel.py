@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from joins.engine.spark_by_time import met_by_time
 from joins.engine.spark_expressions import finish, predicate
 from joins.kernel.program import FragmentProgram, Level
 from joins.query.plan import Fragment, Plan
@@ -29,7 +30,7 @@ def kernel_flow(read: Read, parts: Sequence[FragmentProgram], plan: Plan) -> Dat
     """
     done: list[DataFrame] = []  # per fragment, what the one that reads it hears
     for fragment, part in zip(plan.fragments, parts, strict=True):
-        rows = _whole_rows(read, part.levels, done)
+        rows = met_by_time(partial(_side, read), part, fragment) if part.sides else _whole_rows(read, part.levels, done)
         if fragment is plan.last:
             return rows
         rows = finished(rows, plan, fragment)
@@ -37,6 +38,11 @@ def kernel_flow(read: Read, parts: Sequence[FragmentProgram], plan: Plan) -> Dat
             rows = _step(step, rows, part.program)
         done.append(rows)
     raise AssertionError("a plan has a last fragment")
+
+
+def _side(read: Read, side: Level) -> DataFrame:
+    """What a side of a join by time reads."""
+    return _step("Timed", read(side.topics), with_conditions(side))
 
 
 def _whole_rows(read: Read, levels: Sequence[Level], done: Sequence[DataFrame]) -> DataFrame:

@@ -29,6 +29,7 @@ from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
+from joins.engine.spark_by_time import set_up_by_time
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
 from joins.engine.spark_steps import dataflow, readers
@@ -71,8 +72,11 @@ def start_query(
     parts: tuple[FragmentProgram, ...] = ()
     if engine == "jvm":
         floors = sink.record.floors
-        parts = program_of(plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms)
-    sources = sum(1 for part in parts for level in part.levels if level.topics) or readers(plan)
+        parts = program_of(
+            plan, settled, kafka=kafka, ends=ends, floors=floors, tombstone_ms=tombstone_ms, checkpoint=checkpoint
+        )
+    sources = sum(len(part.readers) for part in parts) or readers(plan)
+    set_up_by_time(spark, plan)
 
     def read(topics: tuple[str, ...]) -> DataFrame:
         return (

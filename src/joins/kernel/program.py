@@ -15,8 +15,9 @@ from typing import Any
 
 from cdc.words.types import LogicalType
 from joins.query.group import Bag
-from joins.query.nodes import Derived, Hop, Node, Pair, PlanSource
+from joins.query.nodes import Derived, Hop, Interval, Node, Pair, PlanSource
 from joins.query.plan import STAR, Assemble, Fragment, Plan
+from joins.steps.by_time import Side, sides_of
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
@@ -52,11 +53,20 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentProgram:
-    """One fragment: its levels, lowest first, and the steps behind its expressions, which `program` tells the rest."""
+    """One fragment: its levels, lowest first, and the steps behind its expressions, which `program` tells the rest.
+
+    A join by time has no levels but two `sides`, the left one first.
+    """
 
     levels: tuple[Level, ...]
     steps: tuple[str, ...]
     program: str
+    sides: tuple[Level, ...] = ()
+
+    @property
+    def readers(self) -> tuple[Level, ...]:
+        """What reads the log, each by itself."""
+        return tuple(level for level in (*self.sides, *self.levels) if level.topics)
 
 
 def program_of(
@@ -67,13 +77,17 @@ def program_of(
     ends: Settled | None = None,
     floors: Floors | None = None,
     tombstone_ms: int = WEEK_MS,
+    checkpoint: str = "",
 ) -> tuple[FragmentProgram, ...]:
     """The fragments' programs, in the plan's order. `settled` and `ends` as in `joins.steps.route`: topic → partition →
     offset; `kafka`: the properties of a client of the log, which markers read again (a program stands in Spark's plans:
     no secret is in it); `floors` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers deleted
-    rows for `tombstone_ms`.
+    rows for `tombstone_ms`. `checkpoint`: the query's folder, where joins by time read their batch's watermark.
     """
-    log = _Log(kafka=kafka or {}, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms)
+    log = _Log(
+        kafka=kafka or {}, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms,
+        checkpoint=checkpoint,
+    )  # fmt: skip
     return tuple(_part(fragment, plan.sink.table, log) for fragment in plan.fragments)
 
 
@@ -84,6 +98,7 @@ class _Log:
     ends: Settled
     floors: Floors
     tombstone_ms: int
+    checkpoint: str
 
 
 def _part(fragment: Fragment, table: str, log: _Log) -> FragmentProgram:
@@ -94,10 +109,41 @@ def _part(fragment: Fragment, table: str, log: _Log) -> FragmentProgram:
         levels=_levels(fragment, table, log),
         steps=steps,
         program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment)),
+        sides=_sides(fragment, log),
+    )
+
+
+def _sides(fragment: Fragment, log: _Log) -> tuple[Level, ...]:
+    return tuple(_side(side, log) for side in sides_of([fragment]))
+
+
+def _side(side: Side, log: _Log) -> Level:
+    """What one side of a join by time reads of its table, and how a row reads that meets none."""
+    node, source, other = side.node, side.source, side.other
+    numbers = [source.columns.index(name) for name in node.columns]
+    program = {
+        "checkpoint": log.checkpoint,
+        "source": _source(source, log),
+        "node": {**_reader(node, numbers, side.target), **_condition(node, 0)},
+        "key": [numbers[index] for index in side.key],
+        "time": numbers[side.time],
+        "alone": {
+            "stays": side.stays, "side": side.number, "target": side.outlet, "names": len(other.id_columns),
+            "values": other.width,
+        },
+    }  # fmt: skip
+    return Level(
+        topics=(source.topic,),
+        latest=False,
+        steps=(),
+        program=json.dumps(program),
+        filters=(node,) if node.filter is not None else (),
     )
 
 
 def _levels(fragment: Fragment, table: str, log: _Log) -> tuple[Level, ...]:
+    if isinstance(fragment.root, Interval):
+        return ()
     if isinstance(fragment.root, Pair):
         return (_pairs(fragment.root, fragment.outlet, table),)
     highest = max(1, _height(fragment.root))

@@ -82,6 +82,26 @@ class Side:
         return (self.interval.left_number, self.interval.right_number)[self.number]
 
     @property
+    def other(self) -> Node:
+        """Whose rows they meet."""
+        return (self.interval.right, self.interval.left)[self.number]
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The columns (indexes) in which rows that meet are equal."""
+        return (self.interval.left_key, self.interval.right_key)[self.number]
+
+    @property
+    def time(self) -> int:
+        """The column (index) of its rows' time."""
+        return (self.interval.left_time, self.interval.right_time)[self.number]
+
+    @property
+    def stays(self) -> bool:
+        """Whether its rows are there without a partner."""
+        return self.number == 0 and self.interval.left_stays
+
+    @property
     def source(self) -> PlanSource:
         """The table that it reads."""
         return self.node.captured
@@ -93,11 +113,10 @@ class Side:
         still says how late it is.
         """
         interval, node = self.interval, self.node
-        moment = values[(interval.left_time, interval.right_time)[self.number]]
-        key = [values[index] for index in (interval.left_key, interval.right_key)[self.number]]
+        moment, key = values[self.time], [values[index] for index in self.key]
         name, time = text_of([values[index] for index in node.id_columns]), micros_of(moment)
         if passes and (time is None or None in key):
-            if self.number == 0 and interval.left_stays:
+            if self.stays:
                 yield alone(interval, self.outlet, name, payload(values, ts_ms))
             passes = False
         if time is None:

@@ -66,10 +66,7 @@ final class Source {
       envelope.read((byte[]) record.get(4), record.isNullAt(3) ? null : (byte[]) record.get(3), event);
     } catch (IOException e) {
       String reason = "not an envelope: " + String.valueOf(e.getMessage()).split("\n")[0];
-      // what can not be written as UTF-8 becomes a question mark
-      String told = new String(reason.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
-      Object[] fields = {topic, record.get(1), record.get(2), told, record.get(3), record.get(4)};
-      out.add(Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, Envelope.bytes(fields)));
+      out.add(refused(topic, record, reason));
       return null;
     }
     if (event.op == 't') return event;
@@ -79,6 +76,14 @@ final class Source {
     if (latest) event.version = 2 * event.sequence;
     if (floor == null || event.sequence >= floor.longValue()) told(event, out);
     return null;
+  }
+
+  /** A record that is a dead letter: topic, partition, offset, reason, key, value. */
+  static Object refused(String topic, Row record, String reason) {
+    // what can not be written as UTF-8 becomes a question mark
+    String told = new String(reason.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+    Object[] fields = {topic, record.get(1), record.get(2), told, record.get(3), record.get(4)};
+    return Message.of(Message.SINK, Message.NONE, Message.REFUSED, 0, Message.NONE, Envelope.bytes(fields));
   }
 
   /** A change's messages. */

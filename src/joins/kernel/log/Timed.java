@@ -1,0 +1,143 @@
+package tailorbird.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.*;
+import java.util.*;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.*;
+import scala.collection.immutable.Seq;
+
+/**
+ * Records of an append-only table (topic, partition, offset, key, value) → one side of a join by time:
+ * `joins.steps.by_time`. A row in time is a message to the side, its version the time in microseconds, its row's name the
+ * key at which it meets others; without a payload only its time counts. What came too late, and what such a table's log
+ * can not hold, is REFUSED: Spark's join would drop the first without a word and know nothing of the second.
+ */
+public final class Timed implements MapPartitionsFunction<Object, Object> {
+  private static final long MICROS = 1000000, MILLIS = 1000;
+  private static final String OF = "of an append-only table";
+  private final String program;
+  private final Seq[][] conditions;
+
+  public Timed(String program, Seq[][] conditions) {
+    this.program = program;
+    this.conditions = conditions;
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"})
+  public static Dataset<Row> apply(Dataset<Row> log, String program) {
+    Dataset picked = log.select("topic", new String[] {"partition", "offset", "key", "value"});
+    Seq[][] conditions = Filter.resolved(log.sparkSession(), program);
+    MapPartitionsFunction timed = (MapPartitionsFunction) new Timed(program, conditions);
+    return picked.mapPartitions(timed, (Encoder) Message.encoder()).toDF(new String[] {"k", "m"});
+  }
+
+  public Iterator<Object> call(final Iterator<Object> log) {
+    final Side side = new Side(Message.parsed(program), conditions);
+    final ArrayDeque<Object> out = new ArrayDeque<Object>();
+    return new Iterator<Object>() {
+      public boolean hasNext() {
+        while (out.isEmpty() && log.hasNext()) side.read((Row) log.next(), out);
+        return !out.isEmpty();
+      }
+
+      public Object next() {
+        if (!hasNext()) throw new NoSuchElementException();
+        return out.poll();
+      }
+    };
+  }
+
+  /** One side, in one batch. */
+  private static final class Side {
+    private final Envelope envelope;
+    private final String topic;
+    private final int[] columns, id, key;
+    private final int target, time;
+    private final Filter filter; // null: every row is there
+    private final Lone lone;
+    private final long watermark; // in milliseconds
+
+    Side(JsonNode parsed, Seq[][] conditions) {
+      JsonNode source = Message.at(parsed, "source"), node = Message.at(parsed, "node");
+      envelope = new Envelope(source);
+      topic = Message.at(source, "topic").asText();
+      columns = Source.ints(Message.at(node, "columns"));
+      id = Source.ints(Message.at(node, "id"));
+      key = Source.ints(Message.at(parsed, "key"));
+      time = Message.at(parsed, "time").asInt();
+      target = Message.at(node, "target").asInt();
+      int condition = Message.at(node, "condition").asInt();
+      int[] uses = Source.ints(Message.at(node, "uses"));
+      filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
+      lone = new Lone(Message.at(parsed, "alone"));
+      watermark = Watermark.ofThisBatch(Message.at(parsed, "checkpoint").asText());
+    }
+
+    void read(Row record, Collection<Object> out) {
+      if (record.isNullAt(4)) return; // a tombstone repeats the delete before it
+      Event event = new Event();
+      event.partition = record.getInt(1);
+      event.version = record.getLong(2);
+      try {
+        envelope.read((byte[]) record.get(4), record.isNullAt(3) ? null : (byte[]) record.get(3), event);
+      } catch (IOException e) {
+        out.add(Source.refused(topic, record, "not an envelope: " + String.valueOf(e.getMessage()).split("\n")[0]));
+        return;
+      }
+      String fault = fault(event);
+      if (fault == null) inserted(event, record, out);
+      else out.add(Source.refused(topic, record, fault));
+    }
+
+    private static String fault(Event event) {
+      if (event.op == 't') return "TRUNCATE, or the end of a repeated snapshot, " + OF + ": its rows stay";
+      if (event.after == null) return "DELETE " + OF + ": the row stays";
+      return event.before == null ? null : "UPDATE " + OF + ": the row stays as it was";
+    }
+
+    private void inserted(Event event, Row record, Collection<Object> out) {
+      boolean passes = filter == null || filter.holds(event.after);
+      Long at = micros(event.after[time]);
+      byte[] name = Source.joined(event.after, id, 0), payload = Source.joined(event.after, columns, Message.TIME);
+      ByteBuffer.wrap(payload).putLong(event.ts);
+      if (passes && (at == null || meetsNothing(event.after))) {
+        if (lone.stays) out.add(lone.result(name, payload));
+        passes = false;
+      }
+      if (at == null) return;
+      if (at.longValue() > watermark * MILLIS) {
+        byte[] met = passes ? Source.joined(event.after, key, 0) : Message.NONE;
+        byte op = passes ? Message.DIM_PUT : Message.DIM_GONE;
+        out.add(Message.of(target, passes ? name : Message.NONE, op, at.longValue(), met, passes ? payload : Message.NONE));
+      } else if (passes) {
+        String moment = new String(event.after[time], StandardCharsets.UTF_8).replace("\"", "");
+        String reached = Watermark.text(watermark);
+        out.add(Source.refused(topic, record, "late: its time is " + moment + ", the watermark was " + reached));
+      }
+    }
+
+    private boolean meetsNothing(byte[][] row) {
+      for (int i = 0; i < key.length; i++) if (Envelope.isNull(row[key[i]])) return true;
+      return false;
+    }
+  }
+
+  /** A canonical datetime as microseconds since 1970; null of what is no moment: NULL, or a day that no calendar has. */
+  private static Long micros(byte[] text) {
+    if (Envelope.isNull(text)) return null;
+    String moment = new String(text, 1, text.length - 2, StandardCharsets.ISO_8859_1);
+    try {
+      LocalDateTime whole = LocalDateTime.parse(moment.substring(0, 19));
+      if (whole.getYear() < 1) return null;
+      long micros = whole.toEpochSecond(ZoneOffset.UTC) * MICROS, unit = MICROS / 10;
+      for (int i = 20; i < Math.min(26, moment.length() - 1); i++, unit /= 10) micros += unit * (moment.charAt(i) - '0');
+      return Long.valueOf(micros);
+    } catch (DateTimeException e) {
+      return null;
+    }
+  }
+}
