@@ -1,21 +1,18 @@
-"""Joins by time: what they show is the SELECT over the rows that came in time, whatever order, batches and deaths do."""
+"""Joins by time show the SELECT over the rows that came in time, whatever order, batches and deaths do."""
 
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
-from cdc.words.errors import TopologyError
 from joins.query.nodes import Interval
-from joins.select.compiler import compile_plan
-from joins.steps.by_time import LATE, micros_of
+from joins.steps.by_time import LATE
 from joins.truth.simulation import Simulation
 from joins.truth.sql_oracle import Answer
-from tests.joins.joincase import Case, comparable
+from tests.joins.joincase import comparable
 from tests.joins.quick import QuickOracle, database, evaluator
-from tests.joins.timedrandom import FLUSHED, TABLES, TimedCase, judged, logged, random_timed
+from tests.joins.timedrandom import FLUSHED, TimedCase, judged, logged, random_timed
 
 ROUNDS = 100
 
@@ -39,9 +36,15 @@ def expected_of(timed: TimedCase, watermarks: list[int] | None = None) -> tuple[
 def shown(answer: Answer) -> Answer:
     """Without the rows that only move the watermark."""
     return {
-        key: row for key, row in answer.items() if not any(isinstance(v, int) and v >= 10**6 for v in key)
+        key: row for key, row in answer.items() if not any(_flushes(v) for v in key)
         if row.get("n") != FLUSHED
     }  # fmt: skip
+
+
+def _flushes(value: object) -> bool:
+    return (isinstance(value, int) and value >= 10**6) or (
+        isinstance(value, str) and value > "2026-04" and "T" in value
+    )
 
 
 def simulated(timed: TimedCase, chance: random.Random) -> Simulation:
@@ -54,26 +57,27 @@ def simulated(timed: TimedCase, chance: random.Random) -> Simulation:
     return simulation
 
 
-def check(seed: int) -> None:
-    timed = random_timed(seed)
+def check_timed(timed: TimedCase, seed: int) -> None:
+    """AssertionError, with all that is needed to see it again, where a history does not end as DuckDB says."""
     expected, late, faults = expected_of(timed)
     simulation = simulated(timed, random.Random(seed))
     found, wanted = comparable(shown(simulation.live()), expected)
     assert found == wanted, f"seed {seed}\n{timed.case.text()}\n{timed.batches}"
     letters = {(one.topic, one.partition, one.offset): one.reason for one in simulation.refused}
+    hides = "WHERE" in timed.case.query or "b.n > 1" in timed.case.query
     told_late = sum(reason.startswith(LATE) for reason in letters.values())
-    assert told_late <= late if "n < 4" in timed.case.query else told_late == late, f"seed {seed}"
+    assert told_late <= late if hides else told_late == late, f"seed {seed}"
     assert sum("append-only" in reason for reason in letters.values()) >= faults, f"seed {seed}"
 
 
 def test_random_histories() -> None:
     """Out of order, late, again, silent, changed: the rows are those of the SELECT without what came too late."""
     for seed in range(ROUNDS):
-        check(seed)
+        check_timed(random_timed(seed), seed)
 
 
 @pytest.mark.long
 def test_very_many_random_histories() -> None:
     """The same, two thousand times."""
     for seed in range(1000, 3000):
-        check(seed)
+        check_timed(random_timed(seed), seed)

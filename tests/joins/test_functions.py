@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import sqlglot
 from sqlglot import exp
 
 from joins.query.expressions import Unsupported
 from joins.query.functions import FUNCTIONS, check_shape, supported
+from joins.select.tokens import statements_of
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
 LISTED = re.search(r"functions: `([^`]*)`", DOCUMENT)
@@ -18,6 +18,7 @@ NAMES = LISTED[1].split() if LISTED else []
 _ARGUMENTS = {
     "date_format": "x, 'yyyy'", "date_trunc": "'DAY', x", "get_json_object": "x, '$.a'", "position": "'a' IN x",
     "if": "x, y, z", "lpad": "x, 5, '0'", "rpad": "x, 5, '0'", "replace": "x, y, z", "locate": "'a', x",
+    "window": "x, '5 minutes'",
 }  # fmt: skip
 _TWO = {
     "nullif", "ifnull", "nvl", "coalesce", "greatest", "least", "concat", "concat_ws", "substring", "substr", "left",
@@ -26,11 +27,19 @@ _TWO = {
 }  # fmt: skip
 
 
+def parsed(text: str) -> exp.Expr:
+    """A column of a query."""
+    statement = statements_of(f"SELECT {text}")[0]
+    assert statement is not None
+    column: exp.Expr = statement.expressions[0]
+    return column
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_documented_function_is_supported(name: str) -> None:
     """Each name of docs/queries.md parses to what the compiler knows."""
     arguments = _ARGUMENTS.get(name, "x, y" if name in _TWO else "x")
-    check_shape(sqlglot.parse_one(f"SELECT {name}({arguments})", read="spark").expressions[0])
+    check_shape(parsed(f"{name}({arguments})"))
 
 
 def test_every_function_is_documented() -> None:
@@ -38,15 +47,14 @@ def test_every_function_is_documented() -> None:
     found: set[type[exp.Expr]] = set()
     for name in NAMES:
         arguments = _ARGUMENTS.get(name, "x, y" if name in _TWO else "x")
-        parsed = sqlglot.parse_one(f"SELECT {name}({arguments})", read="spark")
-        found |= {type(node) for node in parsed.walk()}
+        found |= {type(node) for node in parsed(f"{name}({arguments})").walk()}
     assert {kind.__name__ for kind in FUNCTIONS if kind not in found} <= {"DPipe"}
 
 
 @pytest.mark.parametrize("text", ["rand()", "uuid()", "current_timestamp()", "explode(x)", "x RLIKE 'a'", "f(x)"])
 def test_others_are_refused(text: str) -> None:
     """What is not known never to raise, or to depend on nothing but its arguments, is refused by name."""
-    node = sqlglot.parse_one(f"SELECT {text}", read="spark").expressions[0]
+    node = parsed(text)
     with pytest.raises(Unsupported):
         check_shape(node)
     assert not supported(node)

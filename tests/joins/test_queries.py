@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.joins import timedrandom
 from tests.joins.joincase import Case, run_case
 from tests.joins.joinrandom import value_of
+from tests.joins.test_by_time import check_timed
 
 TEXT = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
-EXAMPLES = re.findall(r"```sql\n(.*?)-- row_key: \[(.*?)\]\n```", TEXT, re.DOTALL)
+BY_TIME = re.findall(r"```sql\n((?:(?!```).)*?)-- row_key: \[([^]]*)\], by time\n```", TEXT, re.DOTALL)
+EXAMPLES = re.findall(r"```sql\n((?:(?!```).)*?)-- row_key: \[([^]]*)\]\n```", TEXT, re.DOTALL)
 TABLES: dict[str, dict[str, Any]] = {
     "shop.orders": {
         "key": ["id"], "id": "int", "customer_id": "int?", "status": "varchar(9)", "amount": "decimal(6,2)?",
@@ -29,6 +32,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "key": ["id"], "id": "int", "name": "varchar(9)", "country": "varchar(9)?", "nation_id": "int?",
     },
     "crm.nations": {"key": ["id"], "id": "int", "name": "varchar(9)"},
+    **{name: columns for name, columns in timedrandom.TABLES.items() if name in timedrandom.TIMED},
 }  # fmt: skip
 HISTORIES = 4
 
@@ -55,11 +59,27 @@ def test_example_is_its_select(query: str, key: str) -> None:
         run_case(case, seed)
 
 
+@pytest.mark.parametrize(("query", "key"), BY_TIME, ids=range(len(BY_TIME)))
+def test_example_by_time_is_its_select(query: str, key: str) -> None:
+    """Rows that come out of order, late, again, and faults: what came in time is joined as DuckDB joins it."""
+    used = {name: columns for name, columns in TABLES.items() if re.search(rf"\b{re.escape(name)}\b", query)}
+    for seed in range(10 * HISTORIES):
+        case = Case(
+            tables=used,
+            query=query,
+            row_key=key.split(", "),
+            history=[],
+            watermarks=dict.fromkeys(timedrandom.TIMED, "10m"),
+        )
+        check_timed(timedrandom.timed_of(case, random.Random(seed)), seed)
+
+
 def test_every_construct_has_an_example() -> None:
     """What the page says works is shown to: its examples, all together, hold every word of it."""
-    text = " ".join(query for query, _ in EXAMPLES)
+    text = " ".join(query for query, _ in (*EXAMPLES, *BY_TIME))
     words = (
-        "WITH|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|NOT EXISTS|IN \\(SELECT|FILTER"
+        "WITH|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|NOT EXISTS|IN \\(SELECT|FILTER|"
+        "BETWEEN|INTERVAL|window"
     )
     for word in [*words.split("|"), "count", "sum", "avg", "min", "max_by", "count_if", "bool_and", "collect_set"]:
         assert re.search(rf"\b{word}", text), word

@@ -1,4 +1,4 @@
-"""Joins by time on Spark's own join of streams: its answer is the specification's and DuckDB's, through deaths as well."""
+"""Joins by time on Spark's own join of streams: its answer is the specification's and DuckDB's, through deaths."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Died(Exception):
 class Run:
     """A history through Spark, a file per batch; `deaths`: the batches behind whose writes the driver dies."""
 
-    def __init__(self, spark: SparkSession, timed: TimedCase, folder: Path, deaths: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, spark: SparkSession, timed: TimedCase, folder: Path, deaths: frozenset[int] = frozenset()
+    ) -> None:
         self.spark, self.plan, self.deaths = spark, timed.case.plan(), set(deaths)
         self.log, self.checkpoint = folder / "log", folder / "checkpoint"
         self.table, self.codec = StoredTable(), RowCodec(self.plan.layout(1))

@@ -1,4 +1,4 @@
-"""Random joins by time: append-only tables whose rows come out of order, late, again, or changed; sides that fall silent.
+"""Random joins by time: append-only tables whose rows come out of order, late, again, changed; silent sides.
 
 A history is a list of batches, so that everybody knows which row is late: it is not the SELECT alone that says what the
 table shows. `judged` says it once more, in the simplest way.
@@ -24,7 +24,9 @@ TABLES: dict[str, dict[str, Any]] = {
         "key": ["id"], "id": "int", "user": "int?", "page": "varchar(9)?", "at": "datetime(6)?", "n": "int?",
     },
     "web.clicks": {"key": ["id", "nr"], "id": "int", "nr": "int", "user": "int?", "at": "timestamp(3)?", "n": "int"},
-    "shop.users": {"key": ["id"], "id": "int", "name": "varchar(9)"},
+    "crm.customers": {
+        "key": ["id"], "id": "int", "name": "varchar(9)", "country": "varchar(9)?", "nation_id": "int?",
+    },
 }  # fmt: skip
 TIMED = ("shop.views", "web.clicks")
 PARTITIONS = 2
@@ -35,15 +37,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class TimedCase:
-    """A query, whose `case` has no history, and its history; `kind`: inner or left. `lateness` in seconds by table.
+    """A query, whose `case` has no history, and its history; `lateness` in seconds by table.
 
     A word: (table, op, row, former row). The last batch flushes: far behind all others, a row of each table, so that
     nothing is waited for any more.
     """
 
     case: Case
-    kind: str
-    bounds: tuple[int, int]
     lateness: dict[str, int]
     batches: list[list[tuple[str, str, Row | None, Row | None]]]
 
@@ -60,7 +60,9 @@ def random_timed(seed: int, shape: str | None = None) -> TimedCase:
     early, late = sorted(chance.choice([-3600, -600, -60, -1, 0, 1, 60, 600, 3600]) for _ in range(2))
     kind = chance.choice(["JOIN", "LEFT JOIN"])
     query, key = _query(chance, shape, kind, left, right, early, late)
-    tables = {name: TABLES[name] for name in sorted({left, right} | ({"shop.users"} if shape == "joined" else set()))}
+    tables = {
+        name: TABLES[name] for name in sorted({left, right} | ({"crm.customers"} if shape == "joined" else set()))
+    }
     case = Case(
         tables=tables,
         query=query,
@@ -70,11 +72,15 @@ def random_timed(seed: int, shape: str | None = None) -> TimedCase:
     )
     return TimedCase(
         case=case,
-        kind=kind,
-        bounds=(early, late),
         lateness=lateness,
         batches=_batches(chance, sorted(tables)),
     )
+
+
+def timed_of(case: Case, chance: random.Random) -> TimedCase:
+    """A query of one's own with a random history."""
+    lateness = {name: 60 * int(text.removesuffix("m")) for name, text in case.watermarks.items()}
+    return TimedCase(case=case, lateness=lateness, batches=_batches(chance, sorted(case.tables)))
 
 
 def _query(
@@ -89,7 +95,7 @@ def _query(
     row_key = [f"k{i}" for i in range(len(keys))]
     text, where = f"FROM {left} a {kind} {right} b ON {on}", ""
     if shape == "joined":
-        text += " LEFT JOIN shop.users u ON u.id = a.user"
+        text += " LEFT JOIN crm.customers u ON u.id = a.user"
         items.append("u.name AS name")
     if shape == "filtered":
         text += " AND b.n > 1"
@@ -137,9 +143,9 @@ def _word(
         return (name, "d", None, again)
     if dice < 0.22 and name in TIMED:
         return (name, "t", None, None)
-    row: Row = {"id": len(known) + 1 if name != "shop.users" else chance.randint(1, 4)}
-    if name == "shop.users":
-        row["name"] = chance.choice(["x", "y", "z"])
+    row: Row = {"id": len(known) + 1 if name != "crm.customers" else chance.randint(1, 4)}
+    if name == "crm.customers":
+        row |= {"name": chance.choice(["x", "y", "z"]), "country": None, "nation_id": None}
         former = known.get((row["id"],))
         known[row["id"],] = row
         return (name, "c" if former is None else "u", row, former)
@@ -159,7 +165,7 @@ def _flushed(name: str, number: int) -> tuple[str, Row]:
     """A row so young that no other is waited for; it meets nothing."""
     row: Row = {column: None for column in TABLES[name] if column != "key"}
     row["id"] = number
-    if name == "shop.users":
+    if name == "crm.customers":
         return name, {**row, "name": "flush"}
     row |= {"user": number, "n": FLUSHED, "at": moment(10.0**7 + number, 0)}
     if "nr" in row:
@@ -185,7 +191,7 @@ def logged(timed: TimedCase) -> list[list[Logged]]:
             count += 1
             table = table_id(name)
             row = after if after is not None else before
-            partitions = range(PARTITIONS)
+            partitions, key = range(PARTITIONS), b'"truncate"'
             if row is not None:
                 key = json.dumps({column: row[column] for column in TABLES[name]["key"]}).encode()
                 partitions = range(sum(key) % PARTITIONS, sum(key) % PARTITIONS + 1)
@@ -199,7 +205,7 @@ def logged(timed: TimedCase) -> list[list[Logged]]:
                         topic=topic,
                         partition=partition,
                         offset=offset,
-                        key=b'"truncate"' if row is None else key,
+                        key=key,
                         value=value,
                     )
                 )
@@ -224,7 +230,7 @@ class Judged:
 
 
 def judged(timed: TimedCase, names: frozenset[str], watermarks: list[int] | None = None) -> Judged:
-    """The final tables without late rows; `names`: the tables of the join. `watermarks` (ms): those that batches had."""
+    """The final tables without late rows; `names`: the join's tables. `watermarks` (ms): those that batches had."""
     tables: dict[TableId, dict[tuple[Any, ...], Row]] = {table_id(name): {} for name in timed.case.tables}
     youngest: dict[str, dt.datetime] = {}
     watermark = dt.datetime(1970, 1, 1)
@@ -236,7 +242,7 @@ def judged(timed: TimedCase, names: frozenset[str], watermarks: list[int] | None
             reached = min(_cut(youngest[name]) - dt.timedelta(seconds=timed.lateness[name]) for name in names)
             watermark = max(watermark, reached)
         seen: list[tuple[str, dt.datetime]] = []
-        for name, op, after, before in batch:
+        for name, op, after, _ in batch:
             table = tables[table_id(name)]
             if name not in names:
                 assert after is not None

@@ -52,6 +52,7 @@ class Barrier:
     nothing of the source behind them}. `ends`: where exactly the
     batch ends in the log, topic → partition → offset, once per level of the plan that reads topics, the lowest first.
     `incomplete`: how many dead letters the join has sent since its run began: changes or rows that the table lacks.
+    `watermark` (ms): of a table that joins by time, up to which time of its rows it waits for none any more.
     """
 
     bucket: int
@@ -61,11 +62,14 @@ class Barrier:
     positions: Mapping[str, Any]
     ends: Sequence[Mapping[str, Mapping[int, int]]] = ()
     incomplete: int = 0
+    watermark: int | None = None
 
     def to_bytes(self) -> bytes:
         """Value of the cell `_barrier`; inverse of `load_barrier`."""
         names = ("bucket", "buckets", "batch", "stamp", "incomplete")
         fields = {name: getattr(self, name) for name in names}
+        if self.watermark is not None:
+            fields["watermark"] = self.watermark
         return json.dumps({"format": 2, **fields, "positions": dict(self.positions), "ends": self.ends}).encode()
 
 
@@ -82,7 +86,12 @@ def load_barrier(stored: bytes) -> Barrier:
         for level in value.get("ends", ())
     )
     names = ("bucket", "buckets", "batch", "stamp", "positions")
-    return Barrier(**{name: value[name] for name in names}, ends=levels, incomplete=value.get("incomplete", 0))
+    return Barrier(
+        **{name: value[name] for name in names},
+        ends=levels,
+        incomplete=value.get("incomplete", 0),
+        watermark=value.get("watermark"),
+    )
 
 
 def barrier_key(bucket: int) -> bytes:

@@ -37,9 +37,7 @@ class TableRule:
     @property
     def empty(self) -> bool:
         """Whether the table is listed without a word."""
-        return not (
-            self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
-        )
+        return not (self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only)
 
 
 def is_captured(

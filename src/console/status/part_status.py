@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,6 +140,8 @@ _FIGURES = {
     "tailorbird_indexed_documents_total": "documents",
     "tailorbird_join_lag_changes": "lag_changes",
     "tailorbird_join_lag_seconds": "lag_seconds",
+    "tailorbird_join_late_rows_total": "late_rows",
+    "tailorbird_join_watermark_seconds": "watermark",
 }
 
 
@@ -150,7 +153,7 @@ def _ago(milliseconds: float) -> str:
 def lines_of(one: PartStatus) -> list[str]:
     """The status for a person: a line, and below it the last error and the remedy where there are any."""
     since = "" if one.seconds is None else f" (for {_ago(1000 * one.seconds)})"
-    told = [(name.replace("_", " "), _shown(value)) for name, value in one.more.items() if name != "head"]
+    told = [(name.replace("_", " "), _shown(name, value)) for name, value in one.more.items() if name != "head"]
     more = "".join(f", {name} {value}" for name, value in told)
     lines = [f"{one.state:<{WIDE}}{one.part}{since}: {one.reason}{more}"]
     if one.error:
@@ -160,7 +163,9 @@ def lines_of(one: PartStatus) -> list[str]:
     return lines
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
+    if name == "watermark":
+        return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")
     if isinstance(value, Mapping):

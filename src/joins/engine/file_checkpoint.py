@@ -93,10 +93,16 @@ class QueryCheckpoint:
         """Where a planned batch ends in each partition of the log, as Spark wrote it down before the batch began: once
         per level of the plan that reads topics, the lowest first, since each has a source of its own.
         """
-        text = (self.spark / "offsets" / str(batch)).read_text()
         # Spark's offset log: a version, the batch's metadata, then one line per source, `-` for one without data yet
-        found = [{} if line == "-" else json.loads(line) for line in text.splitlines()[2:]]
+        found = [{} if line == "-" else json.loads(line) for line in self._planned(batch)[2:]]
         return [_offsets(ends) for ends in found]
+
+    def watermark(self, batch: int) -> int:
+        """The watermark (ms) of a planned batch, from the same file."""
+        return int(json.loads(self._planned(batch)[1])["batchWatermarkMs"])
+
+    def _planned(self, batch: int) -> list[str]:
+        return (self.spark / "offsets" / str(batch)).read_text().splitlines()
 
 
 def stored_record(folder: Path) -> QueryRecord | None:

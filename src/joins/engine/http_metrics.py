@@ -30,6 +30,15 @@ class JoinMetrics:
         self._dead = Counter(
             "tailorbird_dead_letters_total", "Records refused, and kept as dead letters.", ["stage"], registry=registry
         ).labels("join")
+        self._late = Counter(
+            "tailorbird_join_late_rows_total",
+            "Rows that came behind the watermark of a join by time, and are dead letters.",
+            ["table"],
+            registry=registry,
+        ).labels(table)
+        self._watermarks = gauge(
+            "watermark_seconds", "Up to which time (since 1970) a join by time waits for no row any more."
+        )
         self._batch = gauge("batch", "The last batch that was written whole.").labels(table)
         self._input = gauge("input_changes_per_second", "Changes read per second in the last batch.").labels(table)
         self._phase = gauge("batch_seconds", "Time of the last batch by phase, as Spark reports it.", "phase")
@@ -57,6 +66,7 @@ class JoinMetrics:
         """A batch was written whole."""
         self._rows.inc(report.rows_put + report.rows_gone)
         self._dead.inc(report.refused)
+        self._late.inc(report.late)
         self._batch.set(batch)
 
     def progress(self, progress: BatchProgress) -> None:
@@ -74,6 +84,10 @@ class JoinMetrics:
         """What the barriers of a batch say of each source."""
         for source, position in positions.items():
             self._cuts.labels(self._table, source, str(position["exact"]).lower()).inc()
+
+    def watermark(self, milliseconds: int) -> None:
+        """The last batch's, of a table that joins by time."""
+        self._watermarks.labels(self._table).set(milliseconds / 1000)
 
     def drifted(self, columns: int) -> None:
         """What newer schemas say of used columns."""

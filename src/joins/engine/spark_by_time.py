@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from joins.kernel.program import FragmentProgram
 from joins.query.nodes import Interval
 from joins.query.plan import SINK, Fragment, Plan
-from joins.steps.by_time import Side, sides_of
+from joins.steps.by_time import TimedSide, sides_of
 from joins.steps.records import DIM_PUT, ROW_PUT
 
 # Steps behind a join by time fold by names and look at no watermark, so that rows which come late to them are none.
@@ -55,7 +55,7 @@ def _seconds(micros: int) -> str:
     return f"INTERVAL '{sign}{rest // 1_000_000}.{rest % 1_000_000:06}' SECOND"
 
 
-def _opened(messages: DataFrame, side: Side) -> DataFrame:
+def _opened(messages: DataFrame, side: TimedSide) -> DataFrame:
     """A side's messages with what the join looks at: whether it is a row to be met, at which key, and its time."""
     at = "lr"[side.number]
     timed, put = f"substring(k, 1, 1) = X'{side.target:02X}'", f"substring(m, 1, 1) = X'{DIM_PUT:02X}'"
@@ -71,7 +71,7 @@ def _opened(messages: DataFrame, side: Side) -> DataFrame:
     return opened.withWatermark(f"{at}_at", f"{side.interval.lateness[side.number]} milliseconds")
 
 
-def _told(joined: DataFrame, interval: Interval, sides: list[Side]) -> DataFrame:
+def _told(joined: DataFrame, interval: Interval, sides: list[TimedSide]) -> DataFrame:
     """What leaves of the joined rows, as messages."""
     outlet = sides[0].outlet
     head = f"X'{ROW_PUT if outlet == SINK else DIM_PUT:02X}000000000000000100000000'"

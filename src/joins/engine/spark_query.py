@@ -148,6 +148,7 @@ class BatchSink:
         self._cuts = Cuts(self._told)
         self._batch = committed
         self._levels: Sequence[Offsets] = checkpoint.levels(committed) if committed >= 0 else ()
+        self._watermark = self._watermark_of(committed)
         # Spark calls `write` from a thread of its own, `follow_positions` comes from the main thread
         self._busy, self._counting = threading.Lock(), threading.Lock()
 
@@ -204,6 +205,9 @@ class BatchSink:
     def _finish(self, batch: int) -> None:
         """Tell readers, once the run has seen all that there was when it began: before, it would promise too much."""
         self._levels, self._batch = self.checkpoint.levels(batch), batch
+        self._watermark = self._watermark_of(batch)
+        if self._watermark is not None:
+            self.metrics.watermark(self._watermark)
         if not self.record.complete:
             if not covers(merged(self._levels), self.record.target):
                 return
@@ -259,7 +263,17 @@ class BatchSink:
         """What the table is equal to behind the last finished batch, by the positions that are known now."""
         with self._counting:
             positions = self._cuts.cover(*self._levels)
-        return Cut(batch=self._batch, positions=positions, ends=self._levels, incomplete=self.record.refused.total)
+        return Cut(
+            batch=self._batch,
+            positions=positions,
+            ends=self._levels,
+            incomplete=self.record.refused.total,
+            watermark=self._watermark,
+        )
+
+    def _watermark_of(self, batch: int) -> int | None:
+        """What a batch of joins by time waits for no more, in ms; None of other tables, and before the first batch."""
+        return self.checkpoint.watermark(batch) if self.plan.by_time and batch >= 0 else None
 
     def _patiently(self, action: Callable[[], T]) -> T:
         health, thread = self.metrics.health, threading.get_ident()

@@ -17,7 +17,7 @@ from cdc.words.types import LogicalType
 from joins.query.group import Bag
 from joins.query.nodes import Derived, Hop, Interval, Node, Pair, PlanSource
 from joins.query.plan import STAR, Assemble, Fragment, Plan
-from joins.steps.by_time import Side, sides_of
+from joins.steps.by_time import TimedSide, sides_of
 from joins.steps.records import text_of
 
 Settled = Mapping[str, Mapping[int, int]]
@@ -117,7 +117,7 @@ def _sides(fragment: Fragment, log: _Log) -> tuple[Level, ...]:
     return tuple(_side(side, log) for side in sides_of([fragment]))
 
 
-def _side(side: Side, log: _Log) -> Level:
+def _side(side: TimedSide, log: _Log) -> Level:
     """What one side of a join by time reads of its table, and how a row reads that meets none."""
     node, source, other = side.node, side.source, side.other
     numbers = [source.columns.index(name) for name in node.columns]

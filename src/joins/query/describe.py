@@ -128,7 +128,9 @@ def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
     if isinstance(root, Pair):
         steps.append(f"  stage 1  pairs {root.number}: {root.alias}; keeps both, by key")
     if isinstance(root, Interval):
-        steps.append(f"  stage 1  Spark's join of streams: {root.alias}; keeps both until the watermark has passed them")
+        steps.append(
+            f"  stage 1  Spark's join of streams: {root.alias}; keeps both until the watermark has passed them"
+        )
         steps += [f"           {one}" for one in _waits(root)]
     if fragment.group is not None:
         steps += [f"  behind   {one}" for one in _grouping(fragment, fragment.group)]
@@ -224,7 +226,9 @@ def json_of_plan(plan: Plan) -> dict[str, Any]:
         "columns": [{"name": o.name, "type": str(o.type), "from": o.origin} for o in plan.outputs],
         "topics": list(plan.topics),
         "stateful_stages": commits(plan),
-        "append_only": {str(n.of): ms for one in _intervals(plan) for n, ms in zip(one.walk(), one.lateness, strict=True)},
+        "append_only": {
+            str(n.of): ms for one in _intervals(plan) for n, ms in zip(one.walk(), one.lateness, strict=True)
+        },
         "fingerprint": plan.fingerprint(),
     }
 

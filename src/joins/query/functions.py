@@ -30,6 +30,7 @@ from joins.query.value_types import (
     spark_type,
     time_of,
 )
+from joins.query.windows import TimeWindow, window_start
 
 PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format keeps
 _MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}
@@ -302,6 +303,7 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.TimestampTrunc: _truncated,
     exp.TimeToStr: _formatted,
     exp.TsOrDsToDate: _to_date,
+    TimeWindow: window_start,
 }
 
 

@@ -155,9 +155,9 @@ class Interval:
 
     Rows meet where `left_key` and `right_key` are equal and the right one's time is `earliest` to `latest` microseconds
     behind the left one's (`left_time`, `right_time`: indexes). NULL in one of these meets nothing. Its rows are named
-    and read as those of a `Pair`; where `left_stays`, NULL stands for the right side of a row that meets none, told once
-    the watermark says that none will come. `lateness`: milliseconds, of the left side and the right one, that a row may
-    be older than the youngest of its table. What comes in for a side goes to its number, `left_number` and
+    and read as those of a `Pair`; where `left_stays`, NULL stands for the right side of a row that meets none, told
+    once the watermark says that none will come. `lateness`: milliseconds, of the left side and the right one, that a
+    row may be older than the youngest of its table. What comes in for a side goes to its number, `left_number` and
     `right_number`.
     """
 

@@ -68,10 +68,10 @@ class BoundPair:
 
 @dataclass(slots=True, kw_only=True)
 class BoundInterval:
-    """The pairs of the rows of two append-only tables that are equal in `keys`, as those of `BoundPair`, and near in time.
+    """The pairs of the rows of two append-only tables that are equal in `keys`, as in `BoundPair`, and near in time.
 
-    `times`: the time of each side's rows, a column; the right one is `earliest` to `latest` microseconds behind the left
-    one. `lateness` (ms) per side as in `joins.query.nodes.Interval`, `left_stays` as in `BoundPair`.
+    `times`: the time of each side's rows, a column; the right one is `earliest` to `latest` microseconds behind the
+    left one. `lateness` (ms) per side as in `joins.query.nodes.Interval`, `left_stays` as in `BoundPair`.
     """
 
     left: BoundTree

@@ -17,7 +17,7 @@ from joins.query.finish import compiled, text_of_expression, value
 from joins.query.value_types import family
 from joins.select.bound import BoundInterval
 from joins.select.flat import Condition, Flat, FlatJoin
-from joins.select.pairing import PAIRS, Bind, Cut, aliases_in, columns_used, may_lack, over, side_of
+from joins.select.pairing import PAIRS, Bind, QueryCut, aliases_in, columns_used, may_lack, over, side_of
 from joins.select.rows import QueryRows
 from joins.select.sql import Place, refuse
 from joins.select.timed import Bound, bounds_of, has_interval
@@ -105,7 +105,7 @@ def _over_pairs(topology: Topology, flat: Flat, number: int, timed: _Timed, plac
         expected = f"equalities, times, and conditions on {join.alias} alone that can not fail"
         refuse(topology, hidden[0].place, what, expected)
     where = [one for one in where if not any(one is other for other in asked[flat.first])]
-    cut = Cut([], join, flat.joins[1:])
+    cut = QueryCut([], join, flat.joins[1:])
     wanted = columns_used(flat, cut)
     left, right = (side_of(flat, alias, [], asked[alias], wanted, bind, place) for alias in sides)
     for side, alias in ((left, flat.first), (right, join.alias)):
@@ -134,7 +134,9 @@ def _milliseconds(topology: Topology, flat: Flat, alias: str, place: Place) -> i
         return round(1000 * found)
     shape = flat.shapes[alias]
     if not isinstance(shape, TableSchema):
-        refuse(topology, place, f"{alias}, the rows of a query, is joined by time", "a captured table that is append_only")
+        refuse(
+            topology, place, f"{alias}, the rows of a query, is joined by time", "a captured table that is append_only"
+        )
     table = shape.table_id
     what = f"{alias} is joined by time, and the rows of {table} may change"
     form = f"{{append_only: true, watermark: 10m}} for {table.table} under sources.{table.source}.tables"
@@ -148,12 +150,19 @@ def _range(topology: Topology, flat: Flat, timed: _Timed, place: Place) -> tuple
     columns = {(c.table, c.name) for bound in timed.bounds for c in (bound.later, bound.earlier)}
     if len(columns) > 2:
         more = ", ".join(sorted(f"{table}.{name}" for table, name in columns))
-        refuse(topology, place, f"a join by more times than one of each side: {more}", f"bounds of {first} and {alias} by one")
+        refuse(
+            topology,
+            place,
+            f"a join by more times than one of each side: {more}",
+            f"bounds of {first} and {alias} by one",
+        )
     for table, name in sorted(columns):
         column = flat.shapes[table].column(name)
         assert column is not None  # joins.select.flatten refuses unknown columns
         if family(column.type) != "moment":
-            refuse(topology, place, f"{table}.{name}, a {column.type}, as the time of a join", "a DATETIME or TIMESTAMP")
+            refuse(
+                topology, place, f"{table}.{name}, a {column.type}, as the time of a join", "a DATETIME or TIMESTAMP"
+            )
     behind = [bound.most for bound in timed.bounds if bound.later.table == alias]
     before = [bound.most for bound in timed.bounds if bound.later.table == first]
     left, right = (f"{name}.{times[name].name}" for name in (first, alias))

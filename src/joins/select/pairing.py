@@ -24,7 +24,7 @@ Bind = Callable[[Flat, Place], BoundTree]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class QueryCut:
     """Where a query is cut: the joins in front, the one of many to many, and those behind."""
 
     front: list[FlatJoin]
@@ -80,15 +80,15 @@ def _in_order(flat: Flat) -> Flat:
     return replace(flat, joins=joins, where=where)
 
 
-def _cut(topology: Topology, flat: Flat) -> Cut:
+def _cut(topology: Topology, flat: Flat) -> QueryCut:
     """At the last FULL join, since what is asked in front of it is asked of that side; else at the first to many."""
     for i, join in reversed([*enumerate(flat.joins)]):
         if join.full:
-            return Cut(flat.joins[:i], join, flat.joins[i + 1 :])
+            return QueryCut(flat.joins[:i], join, flat.joins[i + 1 :])
     for i, join in enumerate(flat.joins):
         front = _part(flat, flat.first, flat.joins[: i + 1])
         if not build_trees(topology, front):
-            return Cut(flat.joins[:i], join, flat.joins[i + 1 :])
+            return QueryCut(flat.joins[:i], join, flat.joins[i + 1 :])
     why_no_tree(topology, flat)
 
 
@@ -122,7 +122,7 @@ def aliases_in(node: exp.Expr) -> set[str]:
     return {column.table for column in node.find_all(exp.Column)}
 
 
-def columns_used(flat: Flat, cut: Cut) -> dict[str, set[str]]:
+def columns_used(flat: Flat, cut: QueryCut) -> dict[str, set[str]]:
     """The columns that the query uses, of each of its tables, and their keys."""
     used = {alias: set(shape.primary_key) for alias, shape in flat.shapes.items()}
     conditions = [*flat.where, *(one for join in (*cut.front, cut.join, *cut.behind) for one in join.on)]
@@ -183,7 +183,13 @@ def may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
 
 
 def over(
-    flat: Flat, alias: str, pair: BoundPair | BoundInterval, cut: Cut, where: list[Condition], inside: frozenset[str], place: Place
+    flat: Flat,
+    alias: str,
+    pair: BoundPair | BoundInterval,
+    cut: QueryCut,
+    where: list[Condition],
+    inside: frozenset[str],
+    place: Place,
 ) -> Flat:
     """The query with the pairs in the place of the tables that are in them."""
 

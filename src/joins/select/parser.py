@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NoReturn
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
@@ -30,7 +29,7 @@ from joins.select.sql import (
     refuse,
     selects_of,
 )
-from joins.select.tokens import check_tokens
+from joins.select.tokens import check_tokens, statements_of
 
 # What each clause that is not kept should become.
 _CLAUSES = {
@@ -100,7 +99,7 @@ def _statement(topology: Topology, table: Table) -> exp.Expr:
 
     try:
         check_tokens(table.query, refuse_at)
-        statements = sqlglot.parse(table.query, dialect="spark")
+        statements = statements_of(table.query)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         what = f"not SQL: {first.get('description', error)}".rstrip(".")

@@ -8,12 +8,45 @@ from itertools import pairwise
 from typing import NoReturn
 
 import sqlglot
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from joins.query.functions import PATTERN, pattern_for
+from joins.query.windows import TimeWindow
 
+_WINDOW, _STAND_IN = "window", "tumble"  # of one length, so that all else stays where it was
 # Refuses at a line (from 0) and a column (from 1): what is wrong, and what is expected.
 RefuseAt = Callable[[int, int, str, str], NoReturn]
+
+
+def statements_of(text: str) -> list[exp.Expr | None]:
+    """The statements of a text in Spark's SQL; ParseError and its like as sqlglot has it.
+
+    Behind GROUP BY sqlglot takes `window(…)` for the clause of that name, so it is parsed under another name.
+    """
+    tokens = sqlglot.tokenize(text, read="spark")
+    called = [
+        token.start
+        for token, after in pairwise(tokens)
+        if token.text.lower() == _WINDOW and after.token_type == TokenType.L_PAREN
+    ]
+    for start in called:
+        text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
+    statements = list(sqlglot.parse(text, dialect="spark"))
+    return [one if one is None or not called else _renamed(one) for one in statements]
+
+
+def _renamed(statement: exp.Expr) -> exp.Expr:
+    top = exp.Paren(this=statement)
+    for node in list(top.find_all(exp.Anonymous)):
+        if node.name.lower() == _STAND_IN:
+            node.set("this", _WINDOW)
+            if len(node.expressions) > 1:
+                moment, length, *more = node.expressions
+                node.replace(TimeWindow(this=moment, expression=length, expressions=more))
+    inner: exp.Expr = top.this
+    inner.pop()
+    return inner
 
 
 def check_tokens(text: str, refuse: RefuseAt) -> None:

@@ -53,7 +53,7 @@ def fault_of(found: Changed | Truncated) -> str | None:
 
 
 def micros_of(moment: object) -> int | None:
-    """A canonical datetime as microseconds since 1970, cut there where it has more digits; None of what is no moment."""
+    """A canonical datetime as microseconds since 1970, further digits cut off; None of what is no moment."""
     whole, _, fraction = str(moment).removesuffix("Z").partition(".")
     try:
         since = dt.datetime.fromisoformat(whole + "+00:00") - _EPOCH
@@ -63,8 +63,8 @@ def micros_of(moment: object) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a join by time, the left one (0) or the right one (1); whole rows of its `fragment` go to `outlet`."""
+class TimedSide:
+    """One side of a join by time, the left (0) or the right one (1); whole rows of its `fragment` go to `outlet`."""
 
     interval: Interval
     number: int
@@ -180,11 +180,11 @@ class Watermark:
     `youngest` (ms): by a side's number the greatest time that has come; a side without rows holds it at 0.
     """
 
-    sides: tuple[Side, ...]
+    sides: tuple[TimedSide, ...]
     youngest: dict[int, int] = field(default_factory=dict)
     reached: int = 0
 
-    def saw(self, side: Side, came: Iterable[Came]) -> None:
+    def saw(self, side: TimedSide, came: Iterable[Came]) -> None:
         """The rows of a batch that came in time."""
         for one in came:
             self.youngest[side.target] = max(one.time // 1000, self.youngest.get(side.target, 0))
@@ -201,9 +201,9 @@ class Watermark:
         return Watermark(self.sides, dict(self.youngest), self.reached)
 
 
-def sides_of(fragments: Iterable[Fragment]) -> Iterator[Side]:
+def sides_of(fragments: Iterable[Fragment]) -> Iterator[TimedSide]:
     """Every side of the fragments that are joins by time."""
     for fragment in fragments:
         if isinstance(fragment.root, Interval):
             for number in range(2):
-                yield Side(fragment.root, number, fragment.outlet, fragment.number)
+                yield TimedSide(fragment.root, number, fragment.outlet, fragment.number)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from cdc.stored.cells import Barrier, RowCodec
+from joins.steps.by_time import LATE
 from joins.steps.cuts import Offsets, Positions
 from joins.steps.records import Floor, Record, RefusedRecord, RowGone, RowPut
 
@@ -32,11 +33,12 @@ class Writes:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What became of a batch: counts, and the floors that its markers set."""
+    """What became of a batch: counts (of those `refused`, how many rows came too `late`), and its markers' floors."""
 
     rows_put: int = 0
     rows_gone: int = 0
     refused: int = 0
+    late: int = 0
     floors: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, writes: Writes) -> None:
@@ -46,6 +48,7 @@ class Report:
                 rows_put=len(writes.puts),
                 rows_gone=len(writes.deletes),
                 refused=len(writes.refused),
+                late=late_among(writes.refused),
                 floors=plain(writes.floors),
             )
         )
@@ -55,6 +58,7 @@ class Report:
         self.rows_put += other.rows_put
         self.rows_gone += other.rows_gone
         self.refused += other.refused
+        self.late += other.late
         self.floors += other.floors
 
 
@@ -76,6 +80,11 @@ class Refusals:
         if batch == self.batch:
             return Refusals(before=self.before, batch=batch, latest=refused)
         return Refusals(before=self.total, batch=batch, latest=refused) if refused else self
+
+
+def late_among(refused: Iterable[RefusedRecord]) -> int:
+    """How many of them came too late for a join by time."""
+    return sum(one.reason.startswith(LATE) for one in refused)
 
 
 def plain(floors: Iterable[Floor]) -> list[tuple[str, int, int]]:
@@ -131,13 +140,20 @@ def next_stamp(now_ms: int, last: int) -> int:
 
 
 def barriers(
-    buckets: int, batch: int, stamp: int, positions: Positions, *, ends: Sequence[Offsets] = (), incomplete: int = 0
+    buckets: int,
+    batch: int,
+    stamp: int,
+    positions: Positions,
+    *,
+    ends: Sequence[Offsets] = (),
+    incomplete: int = 0,
+    watermark: int | None = None,
 ) -> list[Barrier]:
     """One barrier per salt bucket, put after every row of the batch."""
     return [
         Barrier(
             bucket=bucket, buckets=buckets, batch=batch, stamp=stamp, positions=positions, ends=ends,
-            incomplete=incomplete,
+            incomplete=incomplete, watermark=watermark,
         )
         for bucket in range(buckets)
     ]  # fmt: skip

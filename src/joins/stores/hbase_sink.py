@@ -103,7 +103,10 @@ class HBaseSink:
         return self.table.sweep(self._run.first_stamp)
 
     def _tell(self, cut: Cut, stamp: int) -> None:
-        made = barriers(self.table.buckets, cut.batch, stamp, cut.positions, ends=cut.ends, incomplete=cut.incomplete)
+        made = barriers(
+            self.table.buckets, cut.batch, stamp, cut.positions,
+            ends=cut.ends, incomplete=cut.incomplete, watermark=cut.watermark,
+        )  # fmt: skip
         self.table.write_barriers(made, stamp)
 
 

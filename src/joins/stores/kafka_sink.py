@@ -14,7 +14,7 @@ from cdc.words.naming import dead_letter_topic
 from joins.query.plan import Plan
 from joins.steps.chunks import folded, whole_rows
 from joins.steps.cuts import Positions
-from joins.steps.sink import Report, dead_letter, plain
+from joins.steps.sink import Report, dead_letter, late_among, plain
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_table import UpsertTopic, produce, upserts
@@ -91,7 +91,8 @@ def kafka_writer(plan: Plan, layout: Layout, batch: int, run: str, table: Upsert
                 send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
                 as_long_as_it_takes(send)
             gone, put = (sum((value is None) == ends for _, value in records) for ends in (True, False))
-            report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), floors=plain(floors)))
+            late = late_among(refused)
+            report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), late=late, floors=plain(floors)))
         yield report_batch(report)
 
     return write

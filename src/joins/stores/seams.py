@@ -31,13 +31,14 @@ class Run:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
     """What a table is equal to once `batch` is written: each source's position, the log's `ends` per level; and how
-    many records it lacks (`incomplete`).
+    many records it lacks (`incomplete`). `watermark` (ms) of one that joins by time.
     """
 
     batch: int
     positions: Positions
     ends: Sequence[Offsets]
     incomplete: int
+    watermark: int | None = None
 
 
 class TableSink(Protocol):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import sqlglot
 from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId
+from joins.query.windows import TimeWindow, seconds_of
+from joins.select.tokens import statements_of
 from joins.truth.sql_aggregates import TypesOf, rewritten
 
 
@@ -38,7 +39,11 @@ class _Query:
 
     def of(self, table: Table) -> exp.Expr:
         """A table's query."""
-        query = sqlglot.parse_one(table.query, read="spark")
+        query = statements_of(table.query)[0]
+        assert query is not None  # a table's query was compiled
+        for node in list(query.find_all(TimeWindow)):
+            length = exp.Interval(this=exp.Literal.string(seconds_of(node)), unit=exp.var("SECOND"))
+            node.replace(exp.Anonymous(this="time_bucket", expressions=[length, node.this]))
         named = query.args.get("with_")
         query.set("with_", None)
         found: dict[str, exp.Expr] = {}

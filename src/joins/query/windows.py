@@ -1,0 +1,58 @@
+"""`window(ts, '5 minutes')`: the begin of the span of time that a moment lies in; grouped by, it is closed by nothing.
+
+Spark's own gives both ends and belongs to its streaming aggregation; here a span is a value like any other, so that
+rows that come late, change or go correct its group. Spans begin at midnight, as Spark's do: their length divides a day.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from sqlglot import exp
+
+from joins.query.expressions import ExpressionCompiler, Typed, refuse
+from joins.query.value_types import DATETIME, family
+
+DAY = 86_400
+FORM = "window(x, '5 minutes'): seconds, minutes or hours that divide a day"
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": DAY}
+_UNITS = {1: "SECOND", 60: "MINUTE", 3600: "HOUR", DAY: "DAY"}
+
+
+class TimeWindow(exp.Expression, exp.Func):
+    """`window(this, expression)`; sqlglot takes the word for a clause (`joins.select.tokens`)."""
+
+    arg_types: ClassVar = {"this": True, "expression": True, "expressions": False}
+    _sql_names: ClassVar = ["WINDOW"]
+
+
+def seconds_of(node: TimeWindow) -> int:
+    """How long its spans are; Unsupported for what is no such length."""
+    length = node.expression
+    if node.expressions:
+        refuse(node, f"{node.sql('spark')}, whose spans overlap or begin elsewhere", FORM)
+    text = length.name if isinstance(length, exp.Literal) and length.is_string else ""
+    found = re.fullmatch(r"\s*(\d{1,6})\s+(second|minute|hour|day)s?\s*", text, re.IGNORECASE)
+    seconds = int(found[1]) * _SECONDS[found[2].lower()] if found else 0
+    if seconds == 0 or DAY % seconds:
+        expected = FORM if seconds < DAY else "date_trunc('WEEK', x), or another of its units"
+        refuse(node, node.sql("spark"), expected)
+    return seconds
+
+
+def window_start(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+    """The compiled begin of a moment's span; NULL of NULL."""
+    assert isinstance(node, TimeWindow)
+    seconds, typed = seconds_of(node), compiler.compile(node.this)
+    if family(typed.type) != "moment":
+        refuse(node, f"{typed.type} in {node.sql('spark')}", "a DATETIME or TIMESTAMP")
+    moment = typed.sql
+    if seconds in _UNITS:
+        sql = f"CAST(date_trunc('{_UNITS[seconds]}', {moment}) AS TIMESTAMP_NTZ)"
+        return Typed(sql=sql, type=DATETIME, failed=typed.failed)
+    since = f"((hour({moment}) * 3600 + minute({moment}) * 60 + second({moment})) div {seconds} * {seconds})"
+    parts = [f"{since} div 3600", f"{since} % 3600 div 60", f"{since} % 60"]
+    clock = ", ':', ".join(f"lpad(CAST({part} AS STRING), 2, '0')" for part in parts)
+    day = f"date_format(CAST({moment} AS TIMESTAMP_NTZ), 'yyyy-MM-dd')"
+    return Typed(sql=f"CAST(concat({day}, ' ', {clock}) AS TIMESTAMP_NTZ)", type=DATETIME, failed=typed.failed)
