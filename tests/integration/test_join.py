@@ -135,7 +135,14 @@ class Joined:
     """A topology of the test's own: its log, its table, and the join processes over them."""
 
     def __init__(
-        self, name: str, folder: Path, sink: str = "hbase", delivery: str = "exactly_once", query: str = QUERY
+        self,
+        name: str,
+        folder: Path,
+        sink: str = "hbase",
+        delivery: str = "exactly_once",
+        query: str = QUERY,
+        row_key: str = "id",
+        shop: str = "[facts, near]",
     ) -> None:
         self.name, self.folder = name, folder
         self.servers = f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
@@ -144,7 +151,7 @@ class Joined:
         login = f"type: mysql, hostname: h, username: u, password: p, delivery: {delivery}"
         file.write_text(f"""name: {name}
 sources:
-  shop: {{{login}, database: shop, tables: [facts, near], server_id: 1}}
+  shop: {{{login}, database: shop, tables: {shop}, server_id: 1}}
   crm: {{{login}, database: crm, tables: [far], server_id: 2}}
 log: {{bootstrap_servers: '{self.servers}'}}
 hbase: {{thrift: '127.0.0.1:{thrift}', zookeeper: '127.0.0.1:{zookeeper}'}}
@@ -152,7 +159,7 @@ tables:
   wide:
     query: |
       {query}
-    row_key: [id]
+    row_key: [{row_key}]
     sink: {sink}
 """)
         self.file, self.topology = file, load_topology(str(file))
@@ -313,7 +320,7 @@ tables:
         found = dict[tuple[Canonical, ...], dict[str, Canonical]]()
         for cells in self.cells().values():
             values = codec.row({name.partition(b":")[2]: value for name, (value, _) in cells.items()}).values
-            found[(values["id"],)] = dict(values)
+            found[tuple(values[name] for name in self.plan.sink.row_key)] = dict(values)
         return found
 
     def barriers_tell(self, history: History) -> bool:

@@ -60,9 +60,8 @@ def random_timed(seed: int, shape: str | None = None) -> TimedCase:
     early, late = sorted(chance.choice([-3600, -600, -60, -1, 0, 1, 60, 600, 3600]) for _ in range(2))
     kind = chance.choice(["JOIN", "LEFT JOIN"])
     query, key = _query(chance, shape, kind, left, right, early, late)
-    tables = {
-        name: TABLES[name] for name in sorted({left, right} | ({"crm.customers"} if shape == "joined" else set()))
-    }
+    read = {left, right, *(["crm.customers"] if shape == "joined" else [])}
+    tables = {name: TABLES[name] for name in sorted(read)}
     case = Case(
         tables=tables,
         query=query,
