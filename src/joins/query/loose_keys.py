@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cdc.words.collations import Fold, exact_collation, folds, listed
 from cdc.words.schema import TableId, TableSchema
-from joins.query.nodes import Node, PlanSource
+from joins.query.nodes import Interval, Node, PlanSource
 from joins.query.plan import Plan
 
 
@@ -48,13 +48,22 @@ class LooseKey:
 def loose_keys(plan: Plan, schemas: Mapping[TableId, TableSchema]) -> tuple[LooseKey, ...]:
     """Each column of a join that is known to fold case, accents or trailing spaces, once, in the order of the plan."""
     found: dict[tuple[TableId, str], LooseKey] = {}
+    for one, other in _compared(plan):
+        for key in (*_loose(*one, *other, schemas), *_loose(*other, *one, schemas)):
+            found.setdefault((key.table_id, key.column), key)
+    return tuple(found.values())
+
+
+def _compared(plan: Plan) -> Iterator[tuple[tuple[Node, int], tuple[Node, int]]]:
+    """The columns that joins compare, each with its node."""
     for node in plan.nodes():
         for hop in node.hops:
             for own, theirs in zip(hop.columns, hop.child.id_columns, strict=True):
-                for one, other in (((node, own), (hop.child, theirs)), ((hop.child, theirs), (node, own))):
-                    for key in _loose(*one, *other, schemas):
-                        found.setdefault((key.table_id, key.column), key)
-    return tuple(found.values())
+                yield (node, own), (hop.child, theirs)
+    for fragment in plan.fragments:
+        if isinstance(root := fragment.root, Interval):
+            for own, theirs in zip(root.left_key, root.right_key, strict=True):
+                yield (root.left, own), (root.right, theirs)
 
 
 def _loose(

@@ -6,6 +6,7 @@ in front of every other step; what else the query joins is joined to the pairs, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -20,7 +21,7 @@ from joins.select.flat import Condition, Flat, FlatJoin
 from joins.select.pairing import PAIRS, Bind, QueryCut, aliases_in, columns_used, may_lack, over, side_of
 from joins.select.rows import QueryRows
 from joins.select.sql import Place, refuse
-from joins.select.timed import Bound, bounds_of, has_interval
+from joins.select.timed import Bound, bounds_of, columns_of, has_interval
 from joins.select.tree import meetings, why_no_tree
 
 
@@ -47,21 +48,32 @@ def by_time(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat | 
 
 
 def _timed(topology: Topology, flat: Flat, join: FlatJoin) -> _Timed | None:
-    """The bounds between a table and those before it."""
-    conditions, bounds = list[Condition](), list[Bound]()
+    """The bounds between a table and those before it: what measures time, and what else compares the same columns."""
+    found: list[tuple[Condition, tuple[Bound, ...]]] = []
     before = {flat.first, *(one.alias for one in flat.joins[: flat.joins.index(join)])}
     for condition in (*join.on, *(flat.where if join.inner else ())):
         tables = aliases_in(condition.expression)
         if join.alias not in tables or not tables <= {join.alias, *before}:
             continue
         try:
-            found = bounds_of(condition.expression)
+            bounds = bounds_of(condition.expression)
         except Unsupported as error:
             refuse(topology, condition.place, error.what.replace("`", ""), error.expected)
-        if found:
-            conditions.append(condition)
-            bounds += found
-    return _Timed(join, conditions, bounds) if bounds else None
+        if bounds and (has_interval(condition.expression) or _are_moments(flat, bounds)):
+            found.append((condition, bounds))
+    measuring = [one for one in found if has_interval(one[0].expression)]
+    compared = next((_columns(bounds) for _, bounds in (*measuring, *found)), set())
+    found = [one for one in found if one in measuring or _columns(one[1]) == compared]
+    return _Timed(join, [one for one, _ in found], [bound for _, some in found for bound in some]) if found else None
+
+
+def _columns(bounds: Iterable[Bound]) -> set[tuple[str, str]]:
+    return {(column.table, column.name) for column in columns_of(bounds)}
+
+
+def _are_moments(flat: Flat, bounds: tuple[Bound, ...]) -> bool:
+    columns = [flat.shapes[table].column(name) for table, name in _columns(bounds)]
+    return all(column is not None and family(column.type) == "moment" for column in columns)
 
 
 def _is_meant(topology: Topology, flat: Flat, timed: _Timed) -> bool:
@@ -146,8 +158,8 @@ def _milliseconds(topology: Topology, flat: Flat, alias: str, place: Place) -> i
 def _range(topology: Topology, flat: Flat, timed: _Timed, place: Place) -> tuple[tuple[str, str], int, int]:
     """The times of both sides, and how many microseconds the right one's may be behind the left one's."""
     first, alias = flat.first, timed.join.alias
-    times = {column.table: column for bound in timed.bounds for column in (bound.later, bound.earlier)}
-    columns = {(c.table, c.name) for bound in timed.bounds for c in (bound.later, bound.earlier)}
+    times = {column.table: column for column in columns_of(timed.bounds)}
+    columns = _columns(timed.bounds)
     if len(columns) > 2:
         more = ", ".join(sorted(f"{table}.{name}" for table, name in columns))
         refuse(

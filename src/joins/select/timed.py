@@ -6,7 +6,7 @@ Each is one or two bounds of the difference of two columns, in microseconds, whi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -99,7 +99,7 @@ def micros_of(interval: exp.Interval) -> int:
     return length
 
 
-def columns_of(bounds: tuple[Bound, ...]) -> Iterator[exp.Column]:
+def columns_of(bounds: Iterable[Bound]) -> Iterator[exp.Column]:
     """The columns that bounds compare."""
     for bound in bounds:
         yield bound.later

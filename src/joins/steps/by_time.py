@@ -138,7 +138,7 @@ def _row(outlet: int, k: bytes, p: bytes) -> Message:
 
 
 @dataclass(slots=True)
-class Kept:
+class TimedRows:
     """What a join by time keeps: rows of both sides, and of the left ones whether they have met one."""
 
     left: list[tuple[Came, bool]] = field(default_factory=list)
@@ -146,8 +146,8 @@ class Kept:
 
 
 def met(
-    interval: Interval, outlet: int, kept: Kept, came: tuple[Sequence[Came], Sequence[Came]], watermark: int
-) -> tuple[Kept, list[Message]]:
+    interval: Interval, outlet: int, kept: TimedRows, came: tuple[Sequence[Came], Sequence[Came]], watermark: int
+) -> tuple[TimedRows, list[Message]]:
     """Fold a batch → what is kept behind it, and the rows that leave; `watermark` (ms) is the batch's own."""
     told: list[Message] = []
     new_left, new_right = ([one for one in side if one.key is not None] for side in came)
@@ -162,7 +162,7 @@ def met(
         elif interval.left_stays and not has_met and not found:
             told.append(alone(interval, outlet, one.name, one.payload))
     right = [one for one in (*kept.right, *new_right) if one.time - interval.earliest > watermark * 1000]
-    return Kept(left, right), told
+    return TimedRows(left, right), told
 
 
 def _meet(interval: Interval, one: Came, other: Came) -> bool:

@@ -18,7 +18,7 @@ from joins.query.group import Grouping
 from joins.query.nodes import Expression, Node, Pair
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.steps.aggregate import aggregated_in
-from joins.steps.by_time import Came, Kept, Watermark, fault_of, met, sides_of
+from joins.steps.by_time import Came, TimedRows, Watermark, fault_of, met, sides_of
 from joins.steps.contributions import combined
 from joins.steps.differ import Retold, contribution, differ_step, differences, differs_of, whole
 from joins.steps.envelope import as_text
@@ -114,7 +114,7 @@ class States:
     latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
     floors: dict[tuple[str, int], int] = field(default_factory=dict)
     store: dict[bytes, bytes] = field(default_factory=dict)
-    kept: dict[int, Kept] = field(default_factory=dict)
+    kept: dict[int, TimedRows] = field(default_factory=dict)
     watermark: Watermark = field(default_factory=lambda: Watermark(()))
 
     def copy(self) -> States:
@@ -213,7 +213,7 @@ class Simulation:
             both = (came.get(left.target, []), came.get(right.target, []))
             states.watermark.saw(left, both[0])
             states.watermark.saw(right, both[1])
-            kept = states.kept.get(left.fragment, Kept())
+            kept = states.kept.get(left.fragment, TimedRows())
             states.kept[left.fragment], rows = met(left.interval, left.outlet, kept, both, watermark)
             routed[left.fragment] += rows
         return routed
