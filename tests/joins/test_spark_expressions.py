@@ -140,6 +140,22 @@ def batch_answers(spark: SparkSession, text: str) -> dict[Canonical, Canonical]:
     return {row.id: canonical(bytes(row.x) if isinstance(row.x, bytearray) else row.x) for row in rows}
 
 
+def test_windows_begin_where_sparks_do(spark: SparkSession) -> None:
+    """`window(x, …)` is the start of Spark's window of that length, before 1970 too; NULL of NULL."""
+    lengths = ["1 second", "45 seconds", "1 minute", "15 minutes", "1 hour", "6 hours", "90 minutes", "1 day"]
+    texts = [f"window(at, '{length}')" for length in lengths]
+    asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(texts)))
+    plan = asked.plan()
+    rows = finish(messages(spark, asked), plan.last, "table wide").collect()
+    found = [values_of(bytes(row.p)) for row in rows if row.op == ROW_PUT]
+    at = {row[0]: native(LogicalType(kind="datetime"), row[list(COLUMNS).index("at")]) for row in ROWS}
+    spark.createDataFrame([*at.items()], "id int, at timestamp_ntz").createOrReplaceTempView("moments")
+    for i, text in enumerate(texts):
+        answers = spark.sql(f"SELECT id, {text}.start AS x FROM moments WHERE at IS NOT NULL").collect()
+        expected = {row.id: canonical(row.x) for row in answers} | {2: None}
+        assert {row[0]: row[plan.outputs[i + 1].index] for row in found} == expected, text
+
+
 def test_times_are_durations(spark: SparkSession) -> None:
     """What DuckDB says of them in the simulation; a text that is no time is NULL and ends nothing."""
     texts = [
