@@ -12,9 +12,9 @@ import scala.collection.immutable.Seq;
 
 /**
  * Records of an append-only table (topic, partition, offset, key, value) → one side of a join by time:
- * `joins.steps.by_time`. A row in time is a message to the side, its version the time in microseconds, its row's name the
- * key at which it meets others; without a payload only its time counts. What came too late, and what such a table's log
- * can not hold, is REFUSED: Spark's join would drop the first without a word and know nothing of the second.
+ * `joins.steps.by_time`. A row in time is a message to the side, its version the time in microseconds, its row's name
+ * the key at which it meets others; without a payload only its time counts. What came too late, and what such a table's
+ * log can not hold, is REFUSED: Spark's join would drop the first without a word and know nothing of the second.
  */
 public final class Timed implements MapPartitionsFunction<Object, Object> {
   private static final long MICROS = 1000000, MILLIS = 1000;
@@ -110,9 +110,9 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
       }
       if (at == null) return;
       if (at.longValue() > watermark * MILLIS) {
-        byte[] met = passes ? Source.joined(event.after, key, 0) : Message.NONE;
-        byte op = passes ? Message.DIM_PUT : Message.DIM_GONE;
-        out.add(Message.of(target, passes ? name : Message.NONE, op, at.longValue(), met, passes ? payload : Message.NONE));
+        byte[] met = Source.joined(event.after, key, 0), none = Message.NONE;
+        if (passes) out.add(Message.of(target, name, Message.DIM_PUT, at.longValue(), met, payload));
+        else out.add(Message.of(target, none, Message.DIM_GONE, at.longValue(), none, none));
       } else if (passes) {
         String moment = new String(event.after[time], StandardCharsets.UTF_8).replace("\"", "");
         String reached = Watermark.text(watermark);
@@ -126,7 +126,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
     }
   }
 
-  /** A canonical datetime as microseconds since 1970; null of what is no moment: NULL, or a day that no calendar has. */
+  /** A canonical datetime as microseconds since 1970; null of what is no moment: NULL, a day that no calendar has. */
   private static Long micros(byte[] text) {
     if (Envelope.isNull(text)) return null;
     String moment = new String(text, 1, text.length - 2, StandardCharsets.ISO_8859_1);
@@ -134,7 +134,8 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
       LocalDateTime whole = LocalDateTime.parse(moment.substring(0, 19));
       if (whole.getYear() < 1) return null;
       long micros = whole.toEpochSecond(ZoneOffset.UTC) * MICROS, unit = MICROS / 10;
-      for (int i = 20; i < Math.min(26, moment.length() - 1); i++, unit /= 10) micros += unit * (moment.charAt(i) - '0');
+      int end = Math.min(26, moment.length() - 1); // further digits are cut off
+      for (int i = 20; i < end; i++, unit /= 10) micros += unit * (moment.charAt(i) - '0');
       return Long.valueOf(micros);
     } catch (DateTimeException e) {
       return null;
