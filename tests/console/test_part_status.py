@@ -115,3 +115,11 @@ def position(sequence: int, **more: Any) -> CapturedPosition:
 def test_complete_is_not_behind(captured: dict[str, Any], visible: dict[str, int], missing: int | None) -> None:
     """An idle pipeline is complete, however long ago its last cut was; one that is read again is not known to be."""
     assert missing_changes(frozenset({"s"}), captured, visible) == missing
+
+
+def test_a_join_by_time_shows_its_watermark() -> None:
+    """As a moment, beside the rows that came too late."""
+    found = statuses(
+        ALL, MOVING, tailorbird_join_watermark_seconds=1_767_225_600.5, tailorbird_join_late_rows_total=2.0
+    )
+    assert ", late rows 2, watermark 2026-01-01T00:00:00Z" in lines_of(found["join wide"])[0]
