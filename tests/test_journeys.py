@@ -18,12 +18,14 @@
        └ kernel/program                    plan → a JSON program per level, its filters' SQL beside it
        └ engine/spark_kernel ═══ py4j ═══▶ Router.apply, Latest.apply, KeyedJoin.apply, Assemble.apply, and for what
                                            is grouped or read again Differ.apply, Combine.apply, Aggregate.apply,
-                                           Project.apply
+                                           Project.apply; Timed.apply in front of Spark's own join
+                                           of streams (engine/spark_by_time)
                                            What crosses, once a query: JSON programs as strings, handles of Datasets.
                                            No row ever does. State is RocksDB's, owned by the operators in the JVM.
       in the JVM, per batch, rows as (k, m) bytes (`joins.steps.records` is their specification):
        Kafka source → Router (Source, Envelope, Fit, Node) → KeyedJoin → Assemble → finish, in Spark's SQL
          → Differ → Combine → Aggregate → finish, where rows are grouped
+       Kafka source → Timed (Envelope, Watermark), twice → Spark's join → on, where a query joins by time
        └ engine/spark_query ◀══ py4j callback ══ foreachBatch(handle of the rows, batch number), on the driver
            stamp bound ── stores/hbase_sink ── stores/hbase_table
            one Spark action: mapInArrow ══ Arrow batches of (k, m) to Python workers ══▶ stores/hbase_sink
