@@ -1,7 +1,8 @@
 package tailorbird.kernel;
 
 import java.io.IOException;
-import java.nio.file.*;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.time.Instant;
 import java.util.List;
 import org.apache.spark.TaskContext;
@@ -19,7 +20,7 @@ final class Watermark {
   static long ofThisBatch(String checkpoint) {
     String batch = TaskContext.get().getLocalProperty(BATCH);
     if (batch == null) throw new IllegalStateException("a join by time is no part of a streaming query's batch");
-    Path file = Paths.get(checkpoint, new String[] {"offsets", batch});
+    java.nio.file.Path file = Paths.get(checkpoint, new String[] {"offsets", batch});
     try {
       List<String> lines = Files.readAllLines(file); // a version, the batch's metadata, then a line per source
       return Message.at(Message.parsed((String) lines.get(1)), "batchWatermarkMs").asLong();
