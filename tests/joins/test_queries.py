@@ -58,9 +58,7 @@ def test_example_is_its_select(query: str, key: str) -> None:
 def test_every_construct_has_an_example() -> None:
     """What the page says works is shown to: its examples, all together, hold every word of it."""
     text = " ".join(query for query, _ in EXAMPLES)
-    words = (
-        "WITH|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|NOT EXISTS|IN \\(SELECT|FILTER"
-    )
+    words = "WITH|ROW_NUMBER|QUALIFY|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|NOT EXISTS|IN \\(SELECT|FILTER"
     for word in [*words.split("|"), "count", "sum", "avg", "min", "max_by", "count_if", "bool_and", "collect_set"]:
         assert re.search(rf"\b{word}", text), word
 

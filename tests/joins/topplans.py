@@ -13,7 +13,8 @@ def top_plans() -> dict[str, GroupPlan]:
     """The first rows of groups: of a table with values of all types, of a join, and of groups with lists."""
     of = "id, customer_id, kind, n, amount, weight, day, seen"
     top = _first(
-        "top", f"SELECT {of}, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY weight DESC, seen) AS place FROM shop.orders",
+        "top", f"SELECT {of}, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY weight DESC, seen) AS place "
+        "FROM shop.orders",
         "place <= 2", ["id"],
         f"SELECT {of}, row_number() OVER (PARTITION BY kind ORDER BY weight DESC NULLS LAST, seen NULLS FIRST, id) "
         "AS place FROM orders QUALIFY place <= 2",
@@ -26,7 +27,8 @@ def top_plans() -> dict[str, GroupPlan]:
     )  # fmt: skip
     groups = _first(
         "top_groups", "SELECT kind, customer_id, collect_list(day) AS days, ROW_NUMBER() OVER (PARTITION BY kind "
-        "ORDER BY count(*) DESC, max(amount)) AS place FROM shop.orders GROUP BY kind, customer_id", "place = 1", ["kind"],
+        "ORDER BY count(*) DESC, max(amount)) AS place FROM shop.orders GROUP BY kind, customer_id",
+        "place = 1", ["kind"],
         "SELECT kind, customer_id, coalesce(list(day ORDER BY day) FILTER (day IS NOT NULL), []), row_number() OVER "
         "(PARTITION BY kind ORDER BY count(*) DESC, max(amount) NULLS FIRST, kind, customer_id NULLS FIRST) AS place "
         "FROM orders GROUP BY kind, customer_id QUALIFY place = 1",

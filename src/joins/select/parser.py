@@ -15,7 +15,7 @@ from joins.query.aggregates import aggregates_in
 from joins.query.expressions import Unsupported
 from joins.query.functions import check_shape
 from joins.select.clauses import CLAUSES, KEPT, KINDS, NOT_YET
-from joins.select.ranked import AROUND, limited, ranking_in
+from joins.select.ranked import AROUND, limited, ranked_by, ranking_in
 from joins.select.semijoin import Semijoin, semijoin_of
 from joins.select.sql import (
     FORM,
@@ -116,8 +116,7 @@ class _Parser:
 
     def query(self, node: exp.Expr) -> Query:
         """The shape of a statement, or of a query within one."""
-        found = self.read(node)
-        self._must_be_limited(found)
+        self._must_be_limited(found := self.read(node))
         return found
 
     def read(self, node: exp.Expr) -> Query:
@@ -175,8 +174,7 @@ class _Parser:
         conditions = conjuncts(None if having is None else having.this)
         for condition in conditions:
             self._check(condition, aggregates=True)
-        ranked = () if ranking is None else (*ranking.partition, *(one for one, _ in ranking.order))
-        said = (*(item.expression for item in items), *conditions, *ranked)
+        said = (*(item.expression for item in items), *conditions, *ranked_by(ranking))
         grouped = bool(group or conditions) or any(one is not None and any(aggregates_in(one)) for one in said)
         if grouped and (star := next((item for item in items if item.star is not None), None)):
             refuse(self.topology, star.place, "* of groups", "the columns of GROUP BY, and aggregates AS a name")
@@ -200,7 +198,7 @@ class _Parser:
             ranking = ranking_in(select, [item.name for item in items], self.place)
         except Unsupported as error:
             self.refuse(error.node, error.what, error.expected)
-        for node in () if ranking is None else (*ranking.partition, *(one for one, _ in ranking.order)):
+        for node in ranked_by(ranking):
             self._check(node, aggregates=True)
         return ranking
 

@@ -74,6 +74,11 @@ def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking
     return Ranking(partition=partition, order=tuple(found), name=name, at=at, place=place)
 
 
+def ranked_by(ranking: Ranking | None) -> tuple[exp.Expr, ...]:
+    """The expressions by which a query's rows are numbered."""
+    return () if ranking is None else (*ranking.partition, *(one for one, _ in ranking.order))
+
+
 def limited(
     first: Relation, joins: Sequence[Join], where: Sequence[exp.Expr]
 ) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
