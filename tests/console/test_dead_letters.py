@@ -17,6 +17,7 @@ from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.settlement import KEY, settled_letters, settled_table
 from console.cli import app
 from console.commands import cli_status
+from console.probes import kafka_probe
 from console.status.captured_position import CapturedPosition
 from console.status.dead_letters import (
     Letter,
@@ -273,6 +274,7 @@ def test_status_is_as_loud_of_letters_as_of_lag(
     file = tmp_path / "t.yml"
     file.write_text(TEXT)
     monkeypatch.setattr(cli_status, "asked_parts", lambda topology: [])
+    monkeypatch.setattr(kafka_probe, "kafka_problem", lambda brokers: "")
     monkeypatch.setattr(cli_status, "_indexes", lambda topology, captured: [])
     monkeypatch.setattr(cli_status, "_captured", lambda topology: IN_QUARANTINE if quarantine else {})
     monkeypatch.setattr(LettersReader, "read", lambda reader: folded(*[capture_letter(1)] * letters))

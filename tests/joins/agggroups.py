@@ -33,7 +33,13 @@ class GroupGenerator(Generator):
             text += "\nGROUP BY " + ", ".join(f"{key}" for key, _ in keys)
         if self._maybe("having", 0.3):
             text += f"\nHAVING {self._having(aliases)}"
+        if not whole and self._maybe("top", 0.15):
+            return self._topped_groups(text, columns, keys)
         return Table(text, list(columns)[: len(keys)], columns)
+
+    def _topped_groups(self, text: str, columns: dict[str, str], keys: list[tuple[str, str]]) -> Table:
+        """The first groups of a grouped query (`aggtop`)."""
+        raise NotImplementedError
 
     def _keys(self, aliases: list[Alias]) -> list[tuple[str, str]]:
         keys = []

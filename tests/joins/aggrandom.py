@@ -1,4 +1,5 @@
-"""Random queries that group: over joins, over one another, joined back, united, asked by EXISTS; with histories.
+"""Random queries that group or keep the first rows of each: over joins, over one another, joined back, united, asked by
+EXISTS; with histories.
 
 Whatever a query makes can stand where a table stands, as a table of the topology, in FROM or behind WITH, so it is made
 like one (`joinrandom.Table`) and joined like one. `constructs` says what may occur beside plain joins.
@@ -10,14 +11,15 @@ import random
 import re
 from typing import Any
 
-from tests.joins.agggroups import EXACT, GroupGenerator, names_of, select_of
+from tests.joins.agggroups import EXACT, names_of, select_of
 from tests.joins.agghistory import history_of
+from tests.joins.aggtop import TopGenerator
 from tests.joins.joincase import Case
 from tests.joins.joinrandom import Alias, Join, Table
 
 GROUPS = frozenset({"groups", "global", "expressions", "null_keys", "having", "over", "filter"})
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
-QUERIES = frozenset({"distinct", "union_all", "union", "view", "subquery", "with"})
+QUERIES = frozenset({"distinct", "union_all", "union", "top", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "right", "on"})
 MANY = frozenset({"many", "full"})
 MOST = 8  # tables in a query that others read; a plan has 127 joins and groups at most
@@ -30,7 +32,7 @@ def random_aggregate(seed: int, query: int | None = None, constructs: frozenset[
     return _Aggregated(random.Random(seed if query is None else query), happens, constructs).case()
 
 
-class _Aggregated(GroupGenerator):
+class _Aggregated(TopGenerator):
     def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
         super().__init__(chance, happens, constructs)
         self.views: dict[str, dict[str, Any]] = {}
@@ -64,7 +66,7 @@ class _Aggregated(GroupGenerator):
     # -- queries as tables: their text is their name
 
     def _kinds(self) -> list[str]:
-        weights = {"groups": 5, "distinct": 1, "union_all": 1, "union": 1}
+        weights = {"groups": 5, "distinct": 1, "union_all": 1, "union": 1, "top": 3}
         return [kind for kind, weight in weights.items() if kind in self.constructs for _ in range(weight)] + ["rows"]
 
     def _made(self, tables: list[Table], kinds: list[str], *, last: bool = False) -> Table:
@@ -77,6 +79,8 @@ class _Aggregated(GroupGenerator):
         aliases, text = self._read(tables, on=last or kind != "rows")
         if kind == "groups":
             return self._grouped(aliases, text)
+        if kind == "top":
+            return self._topped(aliases, text)
         if kind == "distinct":
             items = list(dict.fromkeys(self._item(aliases, *EXACT) for _ in range(self.chance.randint(1, 3))))
             columns = {f"k{i}": type_ for i, (_, type_) in enumerate(items)}

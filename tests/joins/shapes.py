@@ -209,6 +209,17 @@ GROUPED = {
         query=f"WITH bids AS ({_BIDS}) SELECT c.auction, c.hour, c.n FROM bids c"
         " JOIN (SELECT hour, max(n) AS most FROM bids GROUP BY hour) m ON m.hour = c.hour WHERE c.n >= m.most",
     ),
+    "nexmark-q18": Shape(
+        tables=NEXMARK, shares=NEXMARK_SHARES, rows=NEXMARK_ROWS, row_key=["bidder", "auction"],
+        query="SELECT t.bidder, t.auction, t.price, t.at FROM (SELECT b.*, ROW_NUMBER() OVER (PARTITION BY b.bidder,"
+        " b.auction ORDER BY b.at DESC) AS n FROM nexmark.bid b) t WHERE t.n <= 1",
+    ),
+    "nexmark-q19": Shape(
+        tables=NEXMARK, shares=NEXMARK_SHARES, rows=NEXMARK_ROWS, row_key=["category", "place"],
+        query="SELECT t.* FROM (SELECT a.category, b.auction, b.bidder, b.price, ROW_NUMBER() OVER (PARTITION BY"
+        " a.category ORDER BY b.price DESC) AS place FROM nexmark.bid b JOIN nexmark.auction a ON a.id = b.auction) t"
+        " WHERE t.place <= 10",
+    ),
     "nexmark-q9": Shape(
         tables=NEXMARK, shares=NEXMARK_SHARES, rows=NEXMARK_ROWS, row_key=["id", "itemname", "category"],
         query="SELECT a.id, a.itemname, a.category, max(b.price) AS price, max_by(b.bidder, b.price) AS bidder"

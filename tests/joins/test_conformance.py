@@ -40,13 +40,14 @@ from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
 from tests.joins.pairrandom import random_pair_case
+from tests.joins.topplans import top_plans
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = {"jvm": 3, "python": 2}  # a Python one takes seconds
 # twenty in all for Python's, of joins, of pairs and of groups; `make matrix` has hundreds of each
-JOINS, PAIRS, GROUPS = {"jvm": 20, "python": 8}, {"jvm": 10, "python": 5}, {"jvm": range(20), "python": range(0, 20, 3)}
+JOINS, PAIRS, GROUPS = {"jvm": 20, "python": 8}, {"jvm": 10, "python": 5}, {"jvm": range(26), "python": range(0, 26, 4)}
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
 Settled = dict[str, dict[int, int]]
@@ -231,7 +232,7 @@ def test_engine_pairs_again_and_again(spark: SparkSession, engine: str, first: i
 
 def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folder: Path) -> None:
     """Plans of several parts in turn, each over a random history: its rows are told as the specification tells them."""
-    plans = list(group_plans().values())
+    plans = [*group_plans().values(), *top_plans().values()]
     for seed in seeds:
         group, chance = plans[seed % len(plans)], random.Random(seed)
         case = group.case(seed)
@@ -251,7 +252,7 @@ def meant(batches: list[Found]) -> list[list[object]]:
 
 @pytest.mark.parametrize("engine", FLOWS)
 def test_engine_groups_as_the_specification_does(spark: SparkSession, engine: str, tmp_path: Path) -> None:
-    """Groups over tables, joins and groups; groups that are joined, and unions."""
+    """Groups over tables, joins and groups; groups that are joined, and unions; the first rows of groups."""
     groups_conform(spark, engine, GROUPS[engine], tmp_path)
 
 

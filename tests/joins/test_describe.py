@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from cdc.words.errors import UsageError
 from cdc.words.schema import Column, TableId, TableSchema
 from console.cli import app
-from joins.query.describe import text_of_plan
+from joins.query.describe import json_of_plan, text_of_plan
 from joins.query.drawing import svg_of_plan
 from tests.joins.joincase import Case
 
@@ -162,3 +163,20 @@ def test_unknown_table_is_named(table: str) -> None:
     result = CliRunner().invoke(app, ["explain-plan", "topologies/shop.yml", table])
     assert isinstance(result.exception, UsageError)
     assert "orders_wide" in str(result.exception)
+
+
+def test_the_first_rows_of_groups_are_told() -> None:
+    """Which rows, in which order, with what ends its ties: as text, JSON and drawing."""
+    query = (
+        "SELECT t.state, t.n, t.id FROM (SELECT o.*, ROW_NUMBER() OVER (PARTITION BY o.state"
+        " ORDER BY o.customer_id DESC) AS n FROM shop.orders o) t WHERE t.n <= 3"
+    )
+    plan = replace(CASE, query=query, row_key=["state", "n"]).plan()
+    first = "the first 3 rows by shop.shop.orders.customer_id DESC, shop.shop.orders.id"
+    text = text_of_plan(plan)
+    assert text.startswith(
+        f"wide: {first} of each shop.shop.orders.state, row key state, n\n\nrows 1, the first rows of"
+    )
+    assert f"  behind   aggregate 1: {first}; keeps all rows in this order, by group\n" in text
+    assert json_of_plan(plan)["below"][0]["group"]["first"] == first
+    assert f"<title>{first}</title>" in svg_of_plan(plan)

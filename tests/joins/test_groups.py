@@ -22,8 +22,10 @@ from joins.truth.sql_oracle import Answer
 from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Run
 from tests.joins.quick import QuickOracle, database
+from tests.joins.topplans import top_plans
 
 SEEDS = 40
+PLANS = {**group_plans(), **top_plans()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,15 @@ class Named(QuickOracle):
 
 @cache
 def prepared(name: str) -> Prepared:
-    group = group_plans()[name]
+    group = PLANS[name]
     return Prepared(group.plan, Named(group.case(0).schemas()), group.answer)
 
 
-@pytest.mark.parametrize("name", list(group_plans()))
+@pytest.mark.parametrize("name", list(PLANS))
 def test_groups_are_their_select(name: str) -> None:
     """Random histories through plans of every shape."""
     for seed in range(SEEDS):
-        case = group_plans()[name].case(seed)
+        case = PLANS[name].case(seed)
         try:
             Run(case, prepared(name), random.Random(seed)).run()
         except (AssertionError, RuntimeError) as error:

@@ -78,8 +78,8 @@ def test_every_construct_has_an_example() -> None:
     """What the page says works is shown to: its examples, all together, hold every word of it."""
     text = " ".join(query for query, _ in (*EXAMPLES, *BY_TIME))
     words = (
-        "WITH|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|NOT EXISTS|IN \\(SELECT|FILTER|"
-        "BETWEEN|INTERVAL|window"
+        "WITH|ROW_NUMBER|QUALIFY|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|"
+        "NOT EXISTS|IN \\(SELECT|FILTER|BETWEEN|INTERVAL|window"
     )
     for word in [*words.split("|"), "count", "sum", "avg", "min", "max_by", "count_if", "bool_and", "collect_set"]:
         assert re.search(rf"\b{word}", text), word

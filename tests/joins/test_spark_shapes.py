@@ -159,9 +159,9 @@ def test_groups_at_a_million_changes(spark: SparkSession, name: str, tmp_path: P
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["tpch-q18", "nexmark-q5"])
+@pytest.mark.parametrize("name", ["tpch-q18", "nexmark-q5", "nexmark-q19"])
 def test_groups_of_groups(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    """Groups that are joined back, and asked by IN, on the default engine."""
+    """Groups that are joined back, and asked by IN, and the first rows of groups, on the default engine."""
     check(spark, GROUPED[name], "jvm", 10_000, tmp_path, few=True)
 
 

@@ -113,7 +113,17 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
         (
             f"SELECT o.id, row_number() OVER (ORDER BY o.id) AS n {FROM}",
             (1, 14),
-            "ROW_NUMBER() OVER (ORDER BY o.id) is not supported yet, expected GROUP BY in a query of its own",
+            "ROW_NUMBER() without a limit (query line 1, column 14), expected SELECT t.x, t.n FROM (SELECT …) t",
+        ),
+        (
+            f"SELECT o.id, row_number() OVER (ORDER BY o.id) + 1 AS n {FROM}",
+            (1, 14),
+            "ROW_NUMBER() OVER (ORDER BY o.id) within an expression or a condition",
+        ),
+        (
+            f"SELECT t.id FROM (SELECT o.id, rank() OVER (ORDER BY o.id) AS n {FROM}) t WHERE t.n <= 3",
+            (1, 32),
+            "RANK() OVER (…) is not supported (query line 1, column 32), expected ROW_NUMBER() OVER (PARTITION BY a.x",
         ),
         (f"SELECT o.id,\n  rand() AS x\n{FROM}", (2, 3), "RAND() is not supported, expected one of the functions"),
         (f"SELECT o.id,\n  o.rate + 1\n{FROM}", (2, 3), "o.rate + 1 without a name"),

@@ -351,10 +351,10 @@ def test_a_change_of_a_large_bag_costs_a_page(seed: int) -> None:
 
 
 def opened_row(group: Grouping, store: Kept) -> bytes:
-    from joins.steps.aggregate import _row
+    from joins.steps.aggregate import _rows
 
     state = opened(group, store[b"\x057"], lambda page: store.get(b"\x057\0" + page.to_bytes(4, "big")))
-    return _row(group, b"7", state)[0]
+    return _rows(group, b"7", state)[0][b"7"]
 
 
 @pytest.mark.parametrize("kind", ["rows", "values"])

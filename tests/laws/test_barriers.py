@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from joins.steps import stamps
 from joins.steps.sink import next_stamp
-from joins.steps.stamps import Stamps
+from joins.stores import stamps
+from joins.stores.stamps import Stamps
 
 ROWS = 3
 SCHEDULES = 400

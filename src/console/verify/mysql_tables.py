@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pymysql
 
 from cdc.topology.topology import Source
-from cdc.words.schema import TableId
+from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import LogicalType, from_mysql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTable:
-    """All rows of a table as the driver gives them, with its columns' names and types in ordinal order."""
+    """All rows of a table as the driver gives them, with its columns' names and types in ordinal order.
+
+    `schema`: what a query over it is compiled with, where that is asked for.
+    """
 
     columns: tuple[tuple[str, LogicalType], ...]
     rows: list[tuple[Any, ...]]
+    schema: TableSchema | None = None
 
 
 def read_tables(source: Source) -> dict[TableId, SourceTable]:
@@ -41,10 +45,17 @@ def read_tables(source: Source) -> dict[TableId, SourceTable]:
                 (table.database, table.table),
             )
             rule = source.rules.get(table)
-            columns = tuple(_columns(cursor.fetchall(), rule.ignored_columns if rule else ()))
+            shown = list(cursor.fetchall())
+            columns = tuple(_columns(shown, rule.ignored_columns if rule else ()))
+            cursor.execute(
+                "SELECT column_name FROM information_schema.statistics"
+                " WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
+                (table.database, table.table),
+            )
+            schema = _schema(table, dict(shown), columns, [str(name) for (name,) in cursor.fetchall()])
             names = ", ".join(_read(name, type_) for name, type_ in columns)
             cursor.execute(f"SELECT {names} FROM {_quoted(table.database)}.{_quoted(table.table)}")
-            found[table] = SourceTable(columns=columns, rows=list(cursor.fetchall()))
+            found[table] = SourceTable(columns=columns, rows=list(cursor.fetchall()), schema=schema)
     return found
 
 
@@ -57,6 +68,13 @@ def _columns(shown: Iterable[tuple[object, object]], ignored: tuple[str, ...]) -
             yield str(name), from_mysql(str(column_type))
         except ValueError:
             continue
+
+
+def _schema(
+    table: TableId, types: Mapping[object, object], columns: Iterable[tuple[str, LogicalType]], key: Iterable[str]
+) -> TableSchema:
+    kept = tuple(Column(name=name, column_type=str(types[name])) for name, _ in columns)
+    return TableSchema(table_id=table, version=1, columns=kept, primary_key=tuple(key))
 
 
 def _read(name: str, type_: LogicalType) -> str:

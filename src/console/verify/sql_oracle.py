@@ -38,7 +38,10 @@ _ARROW: dict[Kind, Any] = {
 
 
 def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> list[dict[str, Canonical]]:
-    """Rows of an aggregated table's query, canonical values by output column; KeyError for a table not given."""
+    """Rows of an aggregated table's query, canonical values by output column; KeyError for a table not given.
+
+    A query that numbers rows needs its tables' schemas.
+    """
     names = {table_id: f"source_{n}" for n, table_id in enumerate(sources)}
     with duckdb.connect() as database:
         prepare(database)
@@ -48,7 +51,8 @@ def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTab
         def types_of(select: exp.Select, expressions: list[exp.Expr]) -> list[str]:
             return [str(row[1]) for row in database.execute(f"DESCRIBE {typed(select, expressions)}").fetchall()]
 
-        cursor = database.execute(question(topology, table, names, types_of))
+        schemas = {table_id: schema for table_id, source in sources.items() if (schema := source.schema) is not None}
+        cursor = database.execute(question(topology, table, names, types_of, schemas))
         columns = [description[0] for description in cursor.description or []]
         return [dict(zip(columns, map(canonical, row), strict=True)) for row in cursor.fetchall()]
 

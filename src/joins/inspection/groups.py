@@ -26,7 +26,12 @@ def group_parts(group: Grouping, stored: bytes) -> tuple[int, list[tuple[str, Va
         parts.append((_named(of), read.total(total.type)))
     for number, bag in enumerate(group.bags):
         of = [r for r in group.results if r.of == number and r.function not in (*_TOTALS, "count_rows")]
-        parts.append((_named(of), [read.bag(bag.types[-1], {result.function for result in of})]))
+        parts.append(
+            (
+                "in order" if group.top is not None else _named(of),
+                [read.bag(bag.types[-1], {result.function for result in of})],
+            )
+        )
     return ts_ms, parts
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cdc.words.types import LogicalType
@@ -305,6 +305,7 @@ def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
         "bags": [_bag(bag) for bag in group.bags],
         "results": [{"function": r.function, "of": r.of, "type": _type(r.type), "text": r.text} for r in group.results],
         "always": group.always,
+        "top": None if group.top is None else asdict(group.top),
     }
     return {"differs": [{"differ": group.differ, "group": described}], "conditions": []}
 

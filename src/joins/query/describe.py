@@ -23,6 +23,16 @@ def key_of(fragment: Fragment, group: Grouping) -> str:
     return ", ".join(origins[index] for index in group.keys)
 
 
+def first_of(fragment: Fragment, group: Grouping) -> str:
+    """Which rows of each group are told, of one whose first rows are."""
+    assert group.top is not None
+    origins = {output.index: output.origin for output in fragment.finish.outputs}
+    (bag,) = group.bags
+    order = [origins[group.arguments[i]] + (" DESC" if bag.descending[i] else "") for i in range(group.top.ordered)]
+    rows = "row" if group.top.most == 1 else f"{group.top.most} rows"
+    return f"the first {rows} by {', '.join(order)}"
+
+
 def read_by(plan: Plan, node: Node) -> str:
     """What a node reads, and which columns of it."""
     if not isinstance(node.source, Derived):
@@ -71,6 +81,9 @@ def _role(step: Step, fragment: Fragment) -> str:
 def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
     """What the two steps of a group keep."""
     yield f"differ {group.differ}: what each row of {fragment.root.alias or 'these'} has contributed; keeps it, by row"
+    if group.top is not None:
+        yield f"aggregate {group.number}: {first_of(fragment, group)}; keeps all rows in this order, by group"
+        return
     kept = ["how many rows"]
     kept += [f"the sum of argument {total.argument + 1}" for total in group.totals]
     kept += [f"the values of argument {', '.join(str(n + 1) for n in bag.arguments)} in order" for bag in group.bags]
@@ -91,7 +104,7 @@ def text_of_plan(plan: Plan) -> str:
     for number, fragment in enumerate(_told(plan), start=1):
         if several:
             title = "the result" if fragment is plan.last else f"rows {number}"
-            lines += [title + (", groups" if fragment.group is not None else ""), ""]
+            lines += [title + _of_groups(fragment), ""]
         lines += [*_text_of_fragment(plan, fragment), ""]
     if latest := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         lines += ["through `latest`, which drops what is repeated or late: " + ", ".join(latest), ""]
@@ -101,6 +114,12 @@ def text_of_plan(plan: Plan) -> str:
     width = max(len(output.name) for output in plan.outputs)
     lines += [f"  {o.name:{width}}  {o.type!s:14}  {o.origin}" for o in plan.outputs]
     return "\n".join([*lines, "", f"fingerprint {plan.fingerprint()}"])
+
+
+def _of_groups(fragment: Fragment) -> str:
+    if fragment.group is None:
+        return ""
+    return ", groups" if fragment.group.top is None else ", the first rows of groups"
 
 
 def _one_row_per(plan: Plan) -> str:
@@ -113,6 +132,8 @@ def _one_row_per(plan: Plan) -> str:
     if len(read) > 1:
         return f"one row per row of {_rows(plan, source)}"
     group = read[0].group
+    if group is not None and group.top is not None:
+        return first_of(read[0], group) + (f" of each {key_of(read[0], group)}" if group.keys else "")
     if not isinstance(read[0].root, Node) and group is None:
         return f"one row per pair of {read[0].root.alias}"
     if group is None:
@@ -138,7 +159,7 @@ def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
         lines += ["", "steps" if steps else "no stateful step", *steps]
     if fragment.finish.where is not None:
         lines += ["", f"where {fragment.finish.where.text}"]
-    if fragment.group is not None and fragment.group.always is None:
+    if fragment.group is not None and fragment.group.always is None and fragment.group.keys:
         lines += ["", f"grouped by {key_of(fragment, fragment.group)}"]
     return lines
 
@@ -244,6 +265,7 @@ def _json_fragment(plan: Plan, fragment: Fragment) -> dict[str, Any]:
         else {
             "by": key_of(fragment, group),
             "functions": [result.text for result in group.results],
+            "first": None if group.top is None else first_of(fragment, group),
             "steps": list(_grouping(fragment, group)),
         },
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from xml.sax.saxutils import escape
 
-from joins.query.describe import condition_of, key_of, met_on
+from joins.query.describe import condition_of, first_of, key_of, met_on
 from joins.query.nodes import Derived, Node, Root
 from joins.query.plan import Fragment, Plan
 
@@ -62,11 +62,13 @@ class _Drawing:
             return self._root(fragment.root, level)
         below = self._root(fragment.root, level + 1)
         about = [", ".join(result.text for result in group.results) or "each once"]
-        if group.always is None:
+        if group.top is not None:
+            about = [first_of(fragment, group)]
+        if group.always is None and group.keys:
             about.insert(0, "by " + key_of(fragment, group))
         if fragment.finish.where is not None:
             about.insert(0, "where " + fragment.finish.where.text)
-        title = "groups" if group.always is None else "one group"
+        title = "groups" if group.always is None and group.keys else "one group"
         return [self._box(level, title, about, [(place, "whole rows") for place in below])]
 
     def _root(self, root: Root, level: int) -> list[int]:

@@ -333,8 +333,8 @@ def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
     `aggregates`: whether functions over a group's rows may stand in it.
     """
     if isinstance(node, exp.Window):
-        text = f"{node.sql('spark')} is not supported yet"
-        refuse(node, text, "GROUP BY in a query of its own, joined by its key")
+        text = f"{node.sql('spark')} within an expression or a condition"
+        refuse(node, text, "ROW_NUMBER() OVER (…) AS n as a column of a query in FROM, and WHERE n <= 10 around it")
     call = next(aggregates_in(node), None)
     if call is node:
         if not aggregates:

@@ -62,6 +62,21 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Top:
+    """Of the tuples of a group's one bag the first `most`, each a row that knows its number, 1 and up.
+
+    What a row may tell are the values of the group's key, then those of the tuple, then the number: `values` are the
+    places of what it reads as, `names` of what names it. The first `ordered` values of the tuple are its order, the
+    last of which are a key: so no two tuples have one place.
+    """
+
+    most: int
+    ordered: int
+    names: tuple[int, ...]
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
     """Rows of a fragment, as its `Finish` leaves them, by the values at `keys`; `arguments`: what else they contribute.
 
@@ -80,8 +95,9 @@ class Grouping:
     bags: tuple[Bag, ...]
     results: tuple[Result, ...]
     always: str | None
+    top: Top | None = None
 
     @property
     def width(self) -> int:
         """Length of its rows' lists of values."""
-        return len(self.keys) + len(self.results)
+        return len(self.keys) + len(self.results) if self.top is None else len(self.top.values)

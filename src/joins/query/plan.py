@@ -270,7 +270,8 @@ def _grouped(group: Grouping | None) -> object:
         return None
     results = [[result.function, result.of, str(result.type)] for result in group.results]
     kept = asdict(group)
-    return [kept["keys"], kept["arguments"], kept["totals"], kept["bags"], results, group.always]
+    top = [] if group.top is None else [kept["top"]]  # an older plan has none, and goes on
+    return [kept["keys"], kept["arguments"], kept["totals"], kept["bags"], results, group.always, *top]
 
 
 def _meant(finish: Finish) -> object:

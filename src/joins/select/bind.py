@@ -24,8 +24,9 @@ from joins.select.by_time import by_time
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
 from joins.select.pairing import paired
-from joins.select.rows import QueryColumn, QueryRows
+from joins.select.rows import QueryColumn, QueryRows, keys_of
 from joins.select.sql import Place, Query, Relation, Select, Union, refuse
+from joins.select.topn import Ties, first_rows, name_key, visible
 from joins.select.tree import Tree, build_trees
 
 _LITERALS = (exp.Literal, exp.Boolean)
@@ -37,6 +38,7 @@ class Binder:
     def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
         self.topology = topology
         self.reads = Reads(topology=topology, schemas=schemas, bind=self.query)
+        self.ties: Ties = {}
 
     def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
         refuse(self.topology, place, what, expected)
@@ -47,12 +49,20 @@ class Binder:
 
     def _select(self, select: Select) -> BoundTree:
         flat = flatten(self.reads, select)
+        if select.ranking is not None:
+            return self._first_rows(flat, select)
         if select.grouped:
             tree = self._of_groups(flat, select)
             return self._distinct(tree) if select.distinct else tree
         if select.distinct:
             return self._read(self._group(flat, [(i.expression, i.place) for i in flat.items], [], select.place), flat)
         return self.tree(flat, select.place)
+
+    def _first_rows(self, flat: Flat, select: Select) -> BoundTree:
+        inner = self._of_groups(flat, select) if select.grouped else self.tree(flat, select.place)
+        inner = name_key(self.topology, inner, self.tree)
+        top = first_rows(self.topology, flat, select, inner, self.ties)
+        return self.tree(visible(_reading(top, select.place)), select.place)
 
     # -- trees
 
@@ -63,16 +73,20 @@ class Binder:
         trees = build_trees(self.topology, flat)
         if not trees:
             return self.tree(paired(self.topology, flat, place, self.tree), place)
-        keys = [self._key(flat, tree) for tree in trees]
-        at = next((i for i, key in enumerate(keys) if key), 0)
+        keys = [self._keys(flat, tree) for tree in trees]
+        at = next((i for i, found in enumerate(keys) if found), 0)
         columns = tuple(self._column(flat, trees[at], item) for item in flat.items)
-        rows = QueryRows(columns=columns, primary_key=keys[at])
+        rows = QueryRows(columns=columns, primary_key=keys[at][0] if keys[at] else (), also=tuple(keys[at][1:]))
         return BoundTree(flat=flat, trees=trees, tree=trees[at], rows=rows, place=place)
 
-    def _key(self, flat: Flat, tree: Tree) -> tuple[str, ...]:
-        """The columns of the result that show the root's key; empty where they do not."""
+    def _keys(self, flat: Flat, tree: Tree) -> list[tuple[str, ...]]:
+        """The columns of the result that show keys of the root; of each that they show."""
+        keys = keys_of(flat.shapes[tree.root.alias])
+        return [found for key in keys if key and (found := self._key(flat, tree, key))]
+
+    def _key(self, flat: Flat, tree: Tree, key: tuple[str, ...]) -> tuple[str, ...]:
         found = []
-        for column in flat.shapes[tree.root.alias].primary_key:
+        for column in key:
             for item in flat.items:
                 node = item.expression
                 if isinstance(node, exp.Column) and tree.canonical(node.table, node.name) == (tree.root.alias, column):

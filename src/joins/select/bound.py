@@ -86,4 +86,21 @@ class BoundInterval:
     place: Place
 
 
-Bound = BoundTree | BoundGroup | BoundUnion | BoundPair | BoundInterval
+@dataclass(slots=True, kw_only=True)
+class BoundTop:
+    """Of the rows of `inner` that are equal in `partition` the first `most` in an order, and their numbers: `number`.
+
+    `order`: columns of `inner`, and whether their order is turned; the last ones are a key of it, so that no two rows
+    have one place.
+    """
+
+    inner: BoundTree
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+    number: str
+    most: int
+    key: tuple[str, ...]
+    rows: QueryRows
+
+
+Bound = BoundTree | BoundGroup | BoundUnion | BoundPair | BoundInterval | BoundTop

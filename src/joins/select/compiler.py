@@ -13,17 +13,19 @@ from cdc.topology.topology import Table, Topology
 from cdc.words import naming
 from cdc.words.schema import TableId, TableSchema
 from joins.query.drift import default_of
-from joins.query.group import Grouping
+from joins.query.group import Bag, Grouping, Top
 from joins.query.nodes import Derived, Interval, Node, Pair, PlanSource
 from joins.query.plan import SINK, STAR, Finish, Fragment, Output, Plan, Sink, steps_of
 from joins.select.bind import Binder
-from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTree, BoundUnion
+from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, BoundTree, BoundUnion
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
 from joins.select.parser import parse_query
 from joins.select.rowkey import RowKey
+from joins.select.rows import keys_of
 from joins.select.settled import settled
 from joins.select.sql import Place, refuse
+from joins.select.topn import Ties
 
 _MOST_NUMBERS = 0x7F
 
@@ -36,6 +38,13 @@ def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, Tab
     """
     bound = Binder(topology, schemas).query(parse_query(topology, table))
     return _Planner(topology, table, schemas).plan(bound)
+
+
+def ties_of(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Ties:
+    """By the place of each ROW_NUMBER() in a table's query what ends its ties, for who asks others the same."""
+    binder = Binder(topology, schemas)
+    binder.query(parse_query(topology, table))
+    return binder.ties
 
 
 class _Planner:
@@ -68,7 +77,11 @@ class _Planner:
 
     def _row_key(self, bound: BoundTree) -> RowKey:
         """The proved row key; the tree is settled by it."""
-        keys = [RowKey(self.table, bound, tree) for tree in bound.trees]
+        keys = [
+            RowKey(self.table, bound, tree, primary)
+            for tree in bound.trees
+            for primary in keys_of(bound.flat.shapes[tree.root.alias])
+        ]
         found = next((key for key in keys if key.fault() is None), None)
         if found is None:
             fault = keys[0].fault()
@@ -133,6 +146,8 @@ class _Planner:
             return (self._pair(bound, target, wanted),), tuple(wanted)
         if isinstance(bound, BoundInterval):
             return (self._interval(bound, target, wanted),), tuple(wanted)
+        if isinstance(bound, BoundTop):
+            return (self._top(bound, target, names, wanted),), tuple(wanted)
         assert isinstance(bound, BoundTree)  # the last kind that there is
         return (self._sent(bound, target, names, wanted),), tuple(wanted)
 
@@ -216,6 +231,53 @@ class _Planner:
         )
         self.fragments.append(fragment)
         return (fragment.number,), (*(places[i] for i in order), *places[bound.keys :])
+
+    def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
+        """A fragment whose rows are the first ones of their groups, named by these columns, or by their own key."""
+        inner, differ, number = bound.inner, self.number(), self.number()
+        compiler = TreeCompiler(self, inner, kept := settled(self.topology, inner))
+        root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, differ)
+        turned = dict(reversed(bound.order))  # a value that comes again decides nothing
+        held = list(dict.fromkeys([name for name, _ in bound.order] + [n for n in wanted if n != bound.number]))
+        items = [item for item in kept.items if item.name in (*bound.partition, *held)]
+        finish = compiler.finish(root, items, ())
+        outputs = {output.name: output for output in finish.outputs}
+        keys, arguments = ([outputs[name] for name in some] for some in (bound.partition, held))
+        places = {name: i for i, name in reversed([*enumerate((*bound.partition, *held, bound.number))])}
+        group = Grouping(
+            differ=differ,
+            number=number,
+            keys=tuple(output.index for output in keys),
+            key_types=tuple(output.type for output in keys),
+            arguments=tuple(output.index for output in arguments),
+            totals=(),
+            bags=(
+                Bag(
+                    arguments=tuple(range(len(held))),
+                    types=tuple(output.type for output in arguments),
+                    needed=0,
+                    descending=tuple(turned.get(name, False) for name in held),
+                ),
+            ),
+            results=(),
+            always=None,
+            top=Top(
+                most=bound.most,
+                ordered=len(turned),
+                names=tuple(places[name] for name in names or bound.key),
+                values=tuple(places[name] for name in wanted),
+            ),
+        )
+        fragment = Fragment(
+            number=len(self.fragments),
+            root=root,
+            steps=steps_of(root, differ, self._stars),
+            finish=finish,
+            group=group,
+            target=target,
+        )
+        self.fragments.append(fragment)
+        return fragment.number
 
     def _union(self, bound: BoundUnion, target: int, wanted: Sequence[str]) -> tuple[int, ...]:
         """A fragment for each branch, its rows' names told apart by the branch's own literal, or by its number."""
@@ -314,7 +376,7 @@ class _Planner:
 
 def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
     """Every tree of a query."""
-    if isinstance(bound, BoundGroup):
+    if isinstance(bound, BoundGroup | BoundTop):
         yield from _trees(bound.inner)
     elif isinstance(bound, BoundUnion):
         for branch in bound.branches:

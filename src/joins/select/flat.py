@@ -50,7 +50,9 @@ class FlatItem:
 class Flat:
     """The query over relations by alias (`outer/inner` where what was read has taken its place), and their `shapes`.
 
-    `readings`: the relations that are queries of their own.
+    `readings`: the relations that are queries of their own. Where the query's rows are numbered, `partition` and
+    `order` name the items that say how; what a query can not name is among them, under names that begin with `_`.
+    `scope`: what its columns' names stand for, by alias of the query.
     """
 
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -62,3 +64,6 @@ class Flat:
     items: list[FlatItem] = field(default_factory=list)
     group: list[Condition] = field(default_factory=list)
     having: list[Condition] = field(default_factory=list)
+    partition: list[str] = field(default_factory=list)
+    order: list[tuple[str, bool]] = field(default_factory=list)
+    scope: dict[str, dict[str, exp.Expr]] = field(default_factory=dict)

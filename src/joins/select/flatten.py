@@ -55,6 +55,8 @@ class _Flattener:
         self._items(select)
         self.flat.group += [self._grouping(node, select.items) for node in select.group]
         self.flat.having += [self._condition(self._said(node, select.items)) for node in select.having]
+        self._numbered(select)
+        self.flat.scope = self.scope
         return self.flat
 
     # -- tables
@@ -100,7 +102,13 @@ class _Flattener:
 
     def _merged(self, relation: Relation, query: Query, join: Join | None) -> Flat | None:
         """What takes the place of a query's name; None where the query must be read as one of its own."""
-        if not isinstance(query, Select) or query.grouped or query.distinct or any(one.full for one in query.joins):
+        if (
+            not isinstance(query, Select)
+            or query.grouped
+            or query.distinct
+            or query.ranking
+            or any(one.full for one in query.joins)
+        ):
             return None
         if any(one.full for one in self.select.joins):  # what is beside a FULL JOIN may be missing as a whole
             return None
@@ -122,6 +130,8 @@ class _Flattener:
     def _items(self, select: Select) -> None:
         taken: set[str] = set()
         for item in select.items:
+            if item.expression is None and item.star is None:
+                continue  # the number of the row
             if item.expression is not None:
                 found = [(item.name, self._bound(item.expression, item.place))]
             else:
@@ -133,6 +143,23 @@ class _Flattener:
                     self.refuse(item.place, what, "single columns, each AS a name of its own")
                 taken.add(name)
                 self.flat.items.append(FlatItem(name=name, expression=expression, place=item.place))
+
+    def _numbered(self, select: Select) -> None:
+        """The items by which rows are numbered, those that are no columns of the result behind the others."""
+        if select.ranking is None:
+            return
+        names = {item.expression.sql(): item.name for item in self.flat.items}
+        ranking = select.ranking
+
+        def named(node: exp.Expr) -> str:
+            bound = self._bound(node, place_of(select.table, node))
+            name = names.setdefault(bound.sql(), f"_o{len(names)}")
+            if name[0] == "_" and all(item.name != name for item in self.flat.items):
+                self.flat.items.append(FlatItem(name=name, expression=bound, place=place_of(select.table, node)))
+            return name
+
+        self.flat.partition = list(dict.fromkeys(named(node) for node in ranking.partition))
+        self.flat.order = [(named(node), descending) for node, descending in ranking.order]
 
     def _grouping(self, node: exp.Expr, items: tuple[Item, ...]) -> Condition:
         """What GROUP BY names: an expression, or the column of a name or of a number."""

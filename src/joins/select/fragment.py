@@ -18,7 +18,7 @@ from joins.query.value_types import NULL, spark_type
 from joins.select.bind import members_of
 from joins.select.bound import BoundInterval, BoundPair, BoundTree, BoundUnion
 from joins.select.flat import Condition, FlatItem, ReadQuery
-from joins.select.rows import QueryColumn
+from joins.select.rows import QueryColumn, keys_of
 from joins.select.settled import Settled
 from joins.select.sql import Place, refuse
 from joins.select.tree import Branch
@@ -101,7 +101,7 @@ class TreeCompiler:
         if isinstance(shape, TableSchema):
             return self.planning.sources[shape.table_id], columns
         bound = self.flat.readings[branch.alias]
-        direct = not branch.children and set(names) == set(shape.primary_key)
+        direct = not branch.children and any(set(names) == {*key} for key in keys_of(shape))
         if isinstance(bound, BoundUnion | BoundPair | BoundInterval):  # its tag stands first, or the left row's name
             direct = direct and tuple(names) == shape.primary_key
         if not direct and not shape.primary_key:

@@ -13,6 +13,7 @@ from cdc.words.schema import TableId
 from joins.query.aggregates import aggregates_in
 from joins.query.expressions import Unsupported
 from joins.query.functions import check_shape
+from joins.select.ranked import AROUND, limited, ranked_by, ranking_in
 from joins.select.semijoin import Semijoin, semijoin_of
 from joins.select.sql import (
     FORM,
@@ -20,6 +21,7 @@ from joins.select.sql import (
     Join,
     Place,
     Query,
+    Ranking,
     Relation,
     Select,
     Union,
@@ -29,27 +31,7 @@ from joins.select.sql import (
     refuse,
     selects_of,
 )
-from joins.select.tokens import check_tokens, statements_of
-
-# What each clause that is not kept should become.
-_CLAUSES = {
-    "windows": ("WINDOW", "GROUP BY, joined back by its key"),
-    "qualify": ("QUALIFY", "WHERE, or HAVING"),
-    "order": ("ORDER BY", "no ORDER BY: rows are stored in the order of row_key"),
-    "sort": ("SORT BY", "no SORT BY: rows are stored in the order of row_key"),
-    "cluster": ("CLUSTER BY", "no CLUSTER BY: rows are stored in the order of row_key"),
-    "distribute": ("DISTRIBUTE BY", "no DISTRIBUTE BY: rows are stored in the order of row_key"),
-    "limit": ("LIMIT", "no LIMIT: the table holds every row"),
-    "offset": ("OFFSET", "no OFFSET: the table holds every row"),
-    "laterals": ("LATERAL VIEW", "a plain column"),
-    "hint": ("a hint", "no hint"),
-}
-_KEPT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
-_KINDS = ("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER", "FULL", "FULL OUTER")
-_NOT_YET = {
-    "SEMI": "WHERE EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
-    "ANTI": "WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
-}
+from joins.select.tokens import CLAUSES, KEPT, KINDS, NOT_YET, check_tokens, statements_of
 
 
 def parse_query(topology: Topology, table: Table) -> Query:
@@ -132,8 +114,13 @@ class _Parser:
 
     def query(self, node: exp.Expr) -> Query:
         """The shape of a statement, or of a query within one."""
+        self._must_be_limited(found := self.read(node))
+        return found
+
+    def read(self, node: exp.Expr) -> Query:
+        """The same of a query in FROM, whose rows' number may get its limit from the one around it."""
         if isinstance(node, exp.Subquery):
-            return self.query(node.this)
+            return self.read(node.this)
         if (named := node.args.get("with_")) is not None:
             for one in named.expressions:
                 if named.args.get("recursive"):
@@ -164,15 +151,17 @@ class _Parser:
         return Union(table=self.table.name, branches=tuple(branches), distinct=distinct, place=self.place(node))
 
     def _select(self, select: exp.Select) -> Select:
-        self._refuse_clauses(select, _KEPT)
+        self._refuse_clauses(select, KEPT)
         source = select.args.get("from_")
         if source is None:
             self.refuse(select, "no FROM", FORM)
         first = self._relation(source.this)
         first, joins = self._joins(first, select.args.get("joins") or [])
         joins, where = self._where(joins, select.args.get("where"))
+        first, joins, where = self._limited(first, joins, where)
         self._check_joined(first, joins, where)
         items = tuple(self._item(expression, i) for i, expression in enumerate(select.expressions))
+        ranking = self._ranking(select, items)
         seen: set[str] = set()
         for item in items:
             if item.name in seen:
@@ -183,8 +172,8 @@ class _Parser:
         conditions = conjuncts(None if having is None else having.this)
         for condition in conditions:
             self._check(condition, aggregates=True)
-        called = [one for one in (*(i.expression for i in items), *conditions) if one and any(aggregates_in(one))]
-        grouped = bool(group or called or conditions)
+        said = (*(item.expression for item in items), *conditions, *ranked_by(ranking))
+        grouped = bool(group or conditions) or any(one is not None and any(aggregates_in(one)) for one in said)
         if grouped and (star := next((item for item in items if item.star is not None), None)):
             refuse(self.topology, star.place, "* of groups", "the columns of GROUP BY, and aggregates AS a name")
         return Select(
@@ -198,13 +187,40 @@ class _Parser:
             grouped=grouped,
             having=conditions,
             distinct=self._distinct(select.args.get("distinct")),
+            ranking=ranking,
             relations=self.relations,
         )
+
+    def _ranking(self, select: exp.Select, items: tuple[Item, ...]) -> Ranking | None:
+        try:
+            ranking = ranking_in(select, [item.name for item in items], self.place)
+        except Unsupported as error:
+            self.refuse(error.node, error.what, error.expected)
+        for node in ranked_by(ranking):
+            self._check(node, aggregates=True)
+        return ranking
+
+    def _limited(
+        self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]
+    ) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
+        """What numbers its rows, with the limits that WHERE and the joins' ON set; of those what they say no more."""
+        try:
+            first, joins, where = limited(first, joins, where)
+        except Unsupported as error:
+            self.refuse(error.node, error.what, error.expected)
+        self.relations |= {one.alias: one for one in (first, *(join.relation for join in joins))}
+        for relation in self.relations.values():
+            self._must_be_limited(relation.query)
+        return first, joins, where
+
+    def _must_be_limited(self, query: Query | None) -> None:
+        if isinstance(query, Select) and query.ranking and not query.ranking.most:
+            refuse(self.topology, query.ranking.place, "ROW_NUMBER() without a limit", AROUND)
 
     def _refuse_clauses(self, node: exp.Expr, kept: tuple[str, ...]) -> None:
         for key, value in node.args.items():
             if value and key not in kept:
-                name, expected = _CLAUSES.get(key, (key.strip("_").upper(), FORM))
+                name, expected = CLAUSES.get(key, (key.strip("_").upper(), FORM))
                 self.refuse(value[0] if isinstance(value, list) else value, f"{name} is not supported", expected)
 
     def _distinct(self, node: exp.Expr | None) -> bool:
@@ -234,7 +250,7 @@ class _Parser:
         if isinstance(node, exp.Subquery) and not node.args.get("pivots"):
             if not alias:
                 self.refuse(node, "a query without a name", "(SELECT …) name")
-            query = _Parser(self.topology, self.table, self.named).query(node.this)
+            query = _Parser(self.topology, self.table, self.named).read(node.this)
         elif not isinstance(node, exp.Table):
             self.refuse(node, f"a {node.key} where a table is expected", "source.table, or (SELECT …) name")
         else:
@@ -253,7 +269,7 @@ class _Parser:
         parts = tuple(part.name for part in node.parts)
         if len(parts) == 1 and parts[0] in self.named:
             others = {name: query for name, query in self.named.items() if name != parts[0]}
-            return _Parser(self.topology, self.table, others).query(self.named[parts[0]]), None, None
+            return _Parser(self.topology, self.table, others).read(self.named[parts[0]]), None, None
         if len(parts) == 1 and parts[0] in self.topology.tables:
             return None, parts[0], None
         table_id = self.topology.table_id(parts)
@@ -288,8 +304,8 @@ class _Parser:
     def _join(self, join: exp.Join) -> Join:
         words = [str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key)]
         kind = " ".join(words)
-        if kind not in _KINDS:
-            form = next((form for word, form in _NOT_YET.items() if word in words), "JOIN … ON, or LEFT JOIN … ON")
+        if kind not in KINDS:
+            form = next((form for word, form in NOT_YET.items() if word in words), "JOIN … ON, or LEFT JOIN … ON")
             expected = form.format(table=join.this.sql("spark"), alias=join.this.alias_or_name)
             self.refuse(join, f"{kind} JOIN is not supported yet", expected)
         relation = self._relation(join.this)
@@ -370,7 +386,8 @@ class _Parser:
             if alias and alias not in self.relations:
                 self.refuse(node, f"unknown table {alias} in {alias}.*", "one of " + ", ".join(self.relations))
             return Item(expression=None, name="", star=alias, place=place)
-        self._check(inner, aggregates=True)
+        if not isinstance(inner, exp.Window):
+            self._check(inner, aggregates=True)
         name = node.alias or (inner.name if isinstance(inner, exp.Column) else "")
         if self.nameless:
             name = f"column {number}"
@@ -378,4 +395,4 @@ class _Parser:
             self.refuse(node, f"{inner.sql('spark')} without a name", f"{inner.sql('spark')} AS name")
         if name.startswith("_"):
             self.refuse(node, f"column {name}", "a name that does not begin with _ (those are reserved): AS another")
-        return Item(expression=inner, name=name, star=None, place=place)
+        return Item(expression=None if isinstance(inner, exp.Window) else inner, name=name, star=None, place=place)

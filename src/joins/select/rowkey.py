@@ -16,11 +16,11 @@ class RowKey:
     """The row key of a query under one of the trees that it can be seen as.
 
     It is proved: its columns are columns of the root, or equal to such by inner joins, and hold the root's primary key;
-    every join adds at most one row. Without a row_key the root's primary key is it.
+    every join adds at most one row. Without a row_key the root's primary key is it. `primary`: one of the root's keys.
     """
 
-    def __init__(self, table: Table, bound: BoundTree, tree: Tree) -> None:
-        self.table, self.tree, self.shapes = table, tree, bound.flat.shapes
+    def __init__(self, table: Table, bound: BoundTree, tree: Tree, primary: tuple[str, ...]) -> None:
+        self.table, self.tree, self.shapes, self.primary = table, tree, bound.flat.shapes, primary
         self.items = {item.name: item for item in bound.flat.items}
         self.root = tree.root.alias
 
@@ -29,7 +29,7 @@ class RowKey:
         if self.table.row_key:
             return self.table.row_key
         found = []
-        for column in self.shapes[self.root].primary_key:
+        for column in self.primary:
             name = next((i.name for i in self.items.values() if self.column(i) == (self.root, column)), None)
             if name is None:
                 return None
@@ -57,7 +57,7 @@ class RowKey:
     def fault(self) -> tuple[str, str] | None:
         """What is wrong with the row key, and what is expected; None if it is a key of the result."""
         root = self.root or "the groups"
-        primary = self.shapes[self.root].primary_key
+        primary = self.primary
         if not primary and not self.root:
             expected = "a literal of its own in each, such as 'web' AS channel, beside the key: row_key: [channel, id]"
             return "no key of the result: no column tells the queries of UNION ALL apart", expected

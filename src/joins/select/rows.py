@@ -24,11 +24,12 @@ class QueryRows:
     """The rows of a query as another one reads them; reads like a `TableSchema`.
 
     `primary_key`: columns whose values no two rows share, as they are proved to; names that begin with `_` can not be
-    said in a query. Empty: there is a key, but no column shows it.
+    said in a query. Empty: there is a key, but no column shows it. `also`: other keys of which the same holds.
     """
 
     columns: tuple[QueryColumn, ...]
     primary_key: tuple[str, ...]
+    also: tuple[tuple[str, ...], ...] = ()
     former: tuple[tuple[str, Column], ...] = field(default=(), init=False)
     left_out: tuple[tuple[str, str], ...] = field(default=(), init=False)
 
@@ -42,3 +43,8 @@ class QueryRows:
 
 
 Shape = TableSchema | QueryRows
+
+
+def keys_of(shape: Shape) -> tuple[tuple[str, ...], ...]:
+    """All keys of a table or a query, the first of which is its primary key; perhaps an empty one."""
+    return (shape.primary_key, *(shape.also if isinstance(shape, QueryRows) else ()))

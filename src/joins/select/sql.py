@@ -58,12 +58,31 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One entry of the list after SELECT; of `alias.*` only `star` is set, `*` has the empty one."""
+    """One entry of the list after SELECT; of `alias.*` only `star` is set, `*` has the empty one.
+
+    Neither has what the query's `ranking` numbers.
+    """
 
     expression: exp.Expr | None
     name: str
     star: str | None
     place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """`ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) AS name`, of whose rows the first `most` are kept.
+
+    `order`: values, and whether their order is turned; NULL comes before all of them. `at`: the place of the number
+    among the query's items. `most` is 0 until the query around it has said a limit.
+    """
+
+    partition: tuple[exp.Expr, ...]
+    order: tuple[tuple[exp.Expr, bool], ...]
+    name: str
+    at: int
+    place: Place
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +102,7 @@ class Select:
     grouped: bool = False
     having: tuple[exp.Expr, ...] = ()
     distinct: bool = False
+    ranking: Ranking | None = None
     relations: dict[str, Relation] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""What is refused in a query's text before it is parsed: where sqlglot reads over a mistake, or mends it."""
+"""What is refused in a query's text: clauses and joins that are not read; and before it is parsed, where sqlglot reads over a mistake, or mends it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,24 @@ from joins.query.windows import TimeWindow
 _WINDOW, _STAND_IN = "window", "tumble"  # of one length, so that all else stays where it was
 # Refuses at a line (from 0) and a column (from 1): what is wrong, and what is expected.
 RefuseAt = Callable[[int, int, str, str], NoReturn]
+# What each clause that is not kept should become.
+CLAUSES = {
+    "windows": ("WINDOW", "OVER (PARTITION BY … ORDER BY …), written where it is used"),
+    "order": ("ORDER BY", "no ORDER BY: rows are stored in the order of row_key"),
+    "sort": ("SORT BY", "no SORT BY: rows are stored in the order of row_key"),
+    "cluster": ("CLUSTER BY", "no CLUSTER BY: rows are stored in the order of row_key"),
+    "distribute": ("DISTRIBUTE BY", "no DISTRIBUTE BY: rows are stored in the order of row_key"),
+    "limit": ("LIMIT", "no LIMIT: the table holds every row"),
+    "offset": ("OFFSET", "no OFFSET: the table holds every row"),
+    "laterals": ("LATERAL VIEW", "a plain column"),
+    "hint": ("a hint", "no hint"),
+}
+KEPT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "qualify", "with_")
+KINDS = ("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER", "FULL", "FULL OUTER")
+NOT_YET = {
+    "SEMI": "WHERE EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
+    "ANTI": "WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
+}
 
 
 def statements_of(text: str) -> list[exp.Expr | None]:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from cdc.topology.topology import Topology
 from cdc.words.types import LogicalType
 from joins.select.flat import Condition, Flat, FlatJoin
+from joins.select.rows import keys_of
 from joins.select.sql import Place, refuse
 
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
@@ -162,8 +163,7 @@ class _Builder:
                 if self.mismatch(alias, seen[0], parent.alias, seen[2]) is None:
                     pairs[seen[0]] = seen[2]
                     used.append(equality.condition)
-            primary = self.shapes[alias].primary_key
-            if not primary or not set(primary) <= set(pairs):
+            if not any(key and {*key} <= {*pairs} for key in keys_of(self.shapes[alias])):
                 continue
             residual = () if join is None else tuple(c for c in join.on if not any(c is one for one in used))
             if any(

@@ -22,6 +22,7 @@ from joins.steps.pages import page_key
 from joins.steps.records import Message, RefusedRecord, payload_of
 from joins.steps.results import Contents, results_of
 from joins.steps.state import no_row, whole_row
+from joins.steps.top import first_rows
 
 Get = Callable[[bytes], bytes | None]
 Put = Callable[[bytes, bytes | None], None]
@@ -44,7 +45,8 @@ class GroupState:
 def aggregated_in(
     group: Grouping, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
 ) -> list[Message]:
-    """Fold a batch's `PARTIAL` messages of one group of a store → what leaves: the group's row to `target`, or its end.
+    """Fold a batch's `PARTIAL` messages of one group of a store → what leaves: the group's row to `target`, or its end;
+    of a group whose first rows are told, each of them that reads otherwise than before.
 
     `put` stores an entry, None removes it. `table`, for messages: whose query it is. Fatal where more rows have gone
     than had come.
@@ -55,7 +57,7 @@ def aggregated_in(
     head = get(k)
     state = opened(group, head, lambda page: get(page_key(k, page)))
     key = k[1:]
-    before = None if head is None else _row(group, key, state)[0]
+    before = {} if head is None else _rows(group, key, state)[0]
     state.ts_ms = max(state.ts_ms, tally.ts_ms)
     if not _changed(state.kept, tally):
         raise Fatal(
@@ -63,19 +65,20 @@ def aggregated_in(
             f"`tailorbird run … --rebuild {table}` counts them again; please report this",
         )
     there = bool(state.kept.rows) or group.always is not None
-    row, failed = _row(group, key, state) if there else (None, [])
+    rows, failed = _rows(group, key, state) if there else ({}, [])
     for bag in state.kept.bags:
         for page, stored in bag.settled().items():
             put(page_key(k, page), stored)
     after = _dumped(state) if there else None
     if after != head:
         put(k, after)
-    if row == before:
+    if rows == before:
         return []
-    if row is None:
-        return [no_row(target, key)]
-    told = whole_row(target, key, payload_of(row, state.ts_ms))
-    return [told, *(_letter(table, key, result) for result in failed)]
+    told = [no_row(target, name) for name in before if name not in rows]
+    for name, row in rows.items():
+        if before.get(name) != row:
+            told.append(whole_row(target, name, payload_of(row, state.ts_ms)))
+    return [*told, *(_letter(table, key, result) for result in failed)]
 
 
 def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | None]) -> GroupState:
@@ -110,9 +113,12 @@ def _changed(kept: Contents, tally: GroupChange) -> bool:
     return all(whole) and min(kept.rows, *kept.counts, 0) == 0
 
 
-def _row(group: Grouping, key: bytes, state: GroupState) -> tuple[bytes, list[Result]]:
+def _rows(group: Grouping, key: bytes, state: GroupState) -> tuple[dict[bytes, bytes], list[Result]]:
+    """The texts of the group's rows by their names: its one row, or the first rows of it."""
+    if group.top is not None:
+        return first_rows(group.top, key, state.kept.bags[0]), []
     texts, failed = results_of(group, state.kept)
-    return b",".join([*([key] if group.keys else []), *texts]), failed
+    return {key: b",".join([*([key] if group.keys else []), *texts])}, failed
 
 
 def _letter(table: str, key: bytes, result: Result) -> Message:

@@ -8,6 +8,7 @@ must not depend on where they met.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import orjson
 
@@ -58,7 +59,7 @@ class GroupChange:
             self.sums[i] = added(self.sums[i], loaded(text, self.group.totals[i].type))
         for held, entries in zip(self.bags, bags, strict=True):
             for times, *values in entries:
-                _count(held, tuple(values), times)
+                _count(held, tuple(map(_one, values)), times)
 
     def message(self, key: bytes) -> Message:
         """As it travels to the group's step."""
@@ -68,8 +69,10 @@ class GroupChange:
         return Message(k, PARTIAL, b"", self.ts_ms, orjson.dumps([self.rows, totals, bags]))
 
 
-def _one(value: Canonical) -> Canonical:
-    """0.0 and -0.0 are one number."""
+def _one(value: Any) -> Any:
+    """As it is counted: 0.0 and -0.0 are one number; a list is one value."""
+    if type(value) is list:
+        return tuple(value)
     return value + 0.0 if type(value) is float else value
 
 

@@ -12,6 +12,8 @@ from decimal import Decimal
 from functools import total_ordering
 from typing import Any
 
+import orjson
+
 from cdc.words.types import Canonical, LogicalType
 from joins.query.group import Bag
 from joins.query.value_types import duration_of, family
@@ -55,6 +57,8 @@ def _key(type_: LogicalType) -> Callable[[Any], Any]:
         return Decimal
     if type_.kind == "time":
         return _duration
+    if type_.kind == "list":  # no order of theirs is asked for: any will do
+        return orjson.dumps
     match family(type_):
         case "text":
             return _utf8

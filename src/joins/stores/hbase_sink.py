@@ -1,6 +1,6 @@
 """HBase as the sink: rows under their batch's stamp, and barriers that tell what the table is equal to.
 
-A batch's stamp is bound to it before its first write, so that a replay writes identical cells (`joins.steps.stamps`).
+A batch's stamp is bound to it before its first write, so that a replay writes identical cells (`joins.stores.stamps`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from joins.steps.chunks import folded
 from joins.steps.cuts import Positions
 from joins.steps.records import ROW_PUT, Message, Record, RowPut, record_of, ts_of, values_of
 from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
-from joins.steps.stamps import Stamps
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.proc_patience import as_long_as_it_takes
 from joins.stores.seams import Clock, Cut, Run, Writer
+from joins.stores.stamps import Stamps
 
 _STAMPS_KEPT = 200
 

@@ -46,7 +46,7 @@ class Oracle:
     def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
         """Row key → columns of the result; ValueError if the row key is none."""
         if table.name not in self._texts:
-            self._texts[table.name] = question(self._topology, table, self._names, self._types_of)
+            self._texts[table.name] = question(self._topology, table, self._names, self._types_of, self._schemas)
         cursor = self._asked(self._texts[table.name], tables)
         names = [column[0] for column in cursor.description or []]
         answer: Answer = {}

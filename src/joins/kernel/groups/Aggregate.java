@@ -48,18 +48,27 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
   private void changed(byte[] key, Partial partial, Collection<Object> out) {
     byte[] stored = (byte[]) groups.get();
     Held held = new Held(group, stored, pages);
-    byte[] before = stored == null ? null : held.row(key, null);
+    Map<Object, byte[]> before = stored == null ? new HashMap<Object, byte[]>() : held.rows(key, null);
     if (!held.add(partial)) throw fault(key);
     boolean there = held.rows > 0 || group.always != null;
     byte[] packed = there ? held.packed() : null;
     if (packed == null && stored != null) groups.clear();
     else if (!Arrays.equals(packed, stored)) groups.update(packed);
     List<Object> letters = new ArrayList<Object>(0);
-    byte[] row = there ? held.row(key, letters) : null;
-    if (Arrays.equals(before, row)) return;
-    byte[] payload = row == null ? null : new Bytes(8 + row.length).putLong(held.ts).put(row).array();
-    out.add(Message.result(group.target, key, payload, row == null ? 0 : 1));
-    out.addAll(letters);
+    Map<Object, byte[]> rows = there ? held.rows(key, letters) : new HashMap<Object, byte[]>();
+    int told = out.size();
+    for (Iterator<?> each = before.keySet().iterator(); each.hasNext(); ) {
+      Object name = each.next();
+      if (!rows.containsKey(name)) out.add(Message.result(group.target, ((ByteBuffer) name).array(), null, 0));
+    }
+    for (Iterator<?> each = rows.entrySet().iterator(); each.hasNext(); ) {
+      Map.Entry one = (Map.Entry) each.next();
+      byte[] row = (byte[]) one.getValue();
+      if (Arrays.equals((byte[]) before.get(one.getKey()), row)) continue;
+      byte[] payload = new Bytes(8 + row.length).putLong(held.ts).put(row).array();
+      out.add(Message.result(group.target, ((ByteBuffer) one.getKey()).array(), payload, 1));
+    }
+    if (out.size() > told) out.addAll(letters);
   }
 
   private IllegalStateException fault(byte[] key) {
@@ -109,8 +118,14 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       return sound;
     }
 
+    /** Name → what it reads as: its one row, or its first ones. */
+    Map<Object, byte[]> rows(byte[] key, Collection<Object> letters) {
+      if (group.top != null) return group.top.rows(key, bags[0]);
+      return Collections.singletonMap((Object) ByteBuffer.wrap(key), row(key, letters));
+    }
+
     /** The values of its row; a letter for each that does not fit its type. */
-    byte[] row(byte[] key, Collection<Object> letters) {
+    private byte[] row(byte[] key, Collection<Object> letters) {
       Bytes out = new Bytes(64);
       if (group.keys.length > 0) out.put(key);
       for (int i = 0; i < group.results.length; i++) {

@@ -14,6 +14,7 @@ final class Group {
   final Numeric[] types; // per total
   final SortKey[] bags;
   final Result[] results;
+  final Top top; // null: its rows are the groups
   private final Numeric[] lasts; // per bag, the last value's type
 
   Group(JsonNode group) {
@@ -48,6 +49,8 @@ final class Group {
       JsonNode result = Message.at(told, Integer.valueOf(i));
       results[i] = new Result(result);
     }
+    JsonNode first = Message.at(group, "top");
+    top = first == null || first.isNull() ? null : new Top(first, keys.length, bags[0]);
   }
 
   /** The group that the program of a fragment describes. */

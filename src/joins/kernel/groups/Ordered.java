@@ -10,7 +10,7 @@ import java.util.Base64;
  * value's bytes begin another's, so several may stand one behind the other.
  */
 final class Ordered {
-  private static final int NUMBER = 0, DOUBLE = 1, BOOL = 2, TEXT = 3, BYTES = 4, MOMENT = 5, TIME = 6;
+  private static final int NUMBER = 0, DOUBLE = 1, BOOL = 2, TEXT = 3, BYTES = 4, MOMENT = 5, TIME = 6, LIST = 7;
   private static final int END = 0, ESCAPE = 1; // of a text; the two stand in it behind an escape, greater by one
   private static final int MIDDLE = 0x80; // plus or minus the length of a number
   private static final int MICROS = 8;
@@ -29,6 +29,7 @@ final class Ordered {
     if (name.equals("bool")) return BOOL;
     if (name.equals("time")) return TIME;
     if (name.equals("bytes")) return BYTES;
+    if (name.equals("list")) return LIST; // in no order that means anything: as it is written
     return name.equals("string") || name.equals("json") ? TEXT : MOMENT;
   }
 
@@ -48,6 +49,7 @@ final class Ordered {
       out.putLong(bits < 0 ? ~bits : bits ^ Long.MIN_VALUE);
     } else if (kind == BOOL) out.put(text[start] == 't' ? 1 : 0);
     else if (kind == MOMENT) escaped(text, start + 1, end - 2, out); // "…00Z" is before "…00.5Z"
+    else if (kind == LIST) escaped(text, start, end, out);
     else if (kind == TIME) {
       byte[] time = Texts.unquoted(text, start, end);
       out.putLong(Times.micros(time) ^ Long.MIN_VALUE);
@@ -108,6 +110,7 @@ final class Ordered {
     if (kind == DOUBLE) return Doubles.text(Double.longBitsToDouble(bits(own, at)));
     if (kind == BOOL) return own[at] == 0 ? Texts.ascii("false") : Texts.ascii("true");
     byte[] inside = inside(own, kind == TIME ? at + MICROS : at);
+    if (kind == LIST) return inside;
     if (kind == MOMENT) return new Bytes(inside.length + 3).put('"').put(inside).put('Z').put('"').array();
     return Texts.quoted(kind == BYTES ? Base64.getEncoder().encode(inside) : inside);
   }

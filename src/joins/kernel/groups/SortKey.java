@@ -32,6 +32,20 @@ final class SortKey {
     return true;
   }
 
+  int width() {
+    return values.length;
+  }
+
+  /** The canonical texts of a tuple's values, from `place` on in an array. */
+  void texts(byte[] key, byte[][] into, int place) {
+    int at = 0;
+    for (int i = 0; i < values.length; i++) {
+      int end = values[i].end(key, at);
+      into[place + i] = values[i].text(key, at, end);
+      at = end;
+    }
+  }
+
   /** The canonical text of a tuple's last value. */
   byte[] last(byte[] key) {
     int last = values.length - 1, at = 0;

@@ -1,0 +1,157 @@
+"""ROW_NUMBER() OVER (…) and the limit of its number: the first rows of each partition.
+
+    SELECT t.* FROM (SELECT o.*, ROW_NUMBER() OVER (PARTITION BY o.customer_id ORDER BY o.amount DESC) AS n FROM o) t
+    WHERE t.n <= 3
+
+The number alone would rank a whole table anew at each change; with a limit beside it only so many rows are told. So the
+limit, which the query around it says, becomes part of the query that numbers its rows (`Ranking.most`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from joins.query.expressions import refuse
+from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts
+
+MOST = 100
+FORM = "ROW_NUMBER() OVER (PARTITION BY a.x ORDER BY a.y DESC) AS n"
+AROUND = "SELECT t.x, t.n FROM (SELECT …) t WHERE t.n <= 10"
+HIDDEN = "_n"  # the number of a query that does not show it
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+
+
+def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Expr], Place]) -> Ranking | None:
+    """What numbers a query's rows: one of its columns, which have these `names`, or what QUALIFY asks, which is a limit
+    at once; None where nothing does. Unsupported for what is not kept.
+    """
+    windows = [(node.unalias(), names[i], i) for i, node in enumerate(select.expressions)]
+    windows = [one for one in windows if isinstance(one[0], exp.Window)]
+    qualify = select.args.get("qualify")
+    asked = () if qualify is None else conjuncts(qualify.this)
+    windows += [(node, HIDDEN, len(names)) for one in asked for node in one.find_all(exp.Window)]
+    if not windows:
+        if asked:
+            refuse(asked[0], "QUALIFY without ROW_NUMBER()", "WHERE, or HAVING")
+        return None
+    (window, name, at), *others = windows
+    assert isinstance(window, exp.Window)
+    if others:
+        refuse(others[0][0], "a second window in one query", "a query in FROM for each")
+    if select.args.get("distinct") is not None:
+        refuse(window, "DISTINCT beside ROW_NUMBER()", "DISTINCT in a query in FROM")
+    ranking = _ranking_of(window, name, at, place(window))
+    for one in asked:
+        limit = _limit_of(one, name, "", alone=True)
+        if limit is None or not limit[1]:
+            refuse(one, f"QUALIFY {one.sql('spark')}", AROUND)
+        ranking = replace(ranking, most=_most(one, limit[0], ranking.most))
+    return ranking
+
+
+def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking:
+    """What one window asks, without its limit yet; ROW_NUMBER over an order alone."""
+    if not isinstance(window.this, exp.RowNumber):
+        what = f"{window.this.sql('spark')} OVER (…) is not supported"
+        refuse(window, what, f"{FORM}, and around it {AROUND}; or GROUP BY in a query of its own, joined by its key")
+    if window.args.get("alias") is not None:
+        refuse(window, f"ROW_NUMBER() OVER {window.args['alias'].name}, a window with a name", FORM)
+    if window.args.get("spec") is not None:
+        refuse(window, "a frame of ROW_NUMBER()", FORM)
+    order = window.args.get("order")
+    if order is None:
+        refuse(window, "ROW_NUMBER() without ORDER BY", FORM)
+    found: list[tuple[exp.Expr, bool]] = []
+    for one in order.expressions:
+        descending, nulls_first = bool(one.args.get("desc")), bool(one.args.get("nulls_first"))
+        if nulls_first == descending:  # NULL comes before all values, so behind them where their order is turned
+            found.append((exp.Is(this=one.this.copy(), expression=exp.Null()), nulls_first))
+        found.append((one.this, descending))
+    partition = tuple(window.args.get("partition_by") or ())
+    return Ranking(partition=partition, order=tuple(found), name=name, at=at, place=place)
+
+
+def ranked_by(ranking: Ranking | None) -> tuple[exp.Expr, ...]:
+    """The expressions by which a query's rows are numbered."""
+    return () if ranking is None else (*ranking.partition, *(one for one, _ in ranking.order))
+
+
+def limited(
+    first: Relation, joins: Sequence[Join], where: Sequence[exp.Expr]
+) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
+    """The relations of a query with the limits that its conditions set, and the conditions that are left to be asked.
+
+    ON may limit its own table, WHERE each; it is left where rows that lack the table would pass else. Unsupported for a
+    limit that is too large.
+    """
+    alone, full = not joins, any(join.full for join in joins)
+    first, gone = _limited(first, where, alone=alone)
+    made: list[Join] = []
+    for join in joins:
+        relation, done = _limited(join.relation, where, alone=alone)
+        gone += done if join.inner else []
+        on = join.on
+        if not join.full:
+            relation, done = _limited(relation, on, alone=alone)
+            on = tuple(one for one in on if not any(one is other for other in done))
+        made.append(replace(join, relation=relation, on=on))
+    left = tuple(one for one in where if full or not any(one is other for other in gone))
+    return first, tuple(made), left
+
+
+def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool) -> tuple[Relation, list[exp.Expr]]:
+    """A relation with the limit that conditions set, and those that say no more than it.
+
+    `alone`: no other table may have a column of the number's name, so it needs no table in front.
+    """
+    query = relation.query
+    if not isinstance(query, Select) or query.ranking is None:
+        return relation, []
+    most, done = query.ranking.most, list[exp.Expr]()
+    for condition in conditions:
+        limit = _limit_of(condition, query.ranking.name, relation.alias, alone=alone)
+        if limit is not None:
+            most = _most(condition, limit[0], most)
+            done += [condition] if limit[1] else []
+    return replace(relation, query=replace(query, ranking=replace(query.ranking, most=most))), done
+
+
+def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tuple[int, bool] | None:
+    """The greatest number that satisfies a condition, and whether all up to it do; None where it sets no limit."""
+    node = condition.unnest()
+
+    def numbers(side: exp.Expr) -> bool:
+        side = side.unnest()
+        if isinstance(side, exp.Window):
+            return name == HIDDEN
+        known = (alias, "") if alone else (alias,)
+        return isinstance(side, exp.Column) and side.name == name and side.table in known
+
+    if isinstance(node, exp.Between) and numbers(node.this):
+        low, high = _whole(node.args["low"]), _whole(node.args["high"])
+        return None if high is None else (high, low is not None and low <= 1)
+    if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return None
+    kind: type[exp.Expr] = type(node)
+    sides = (node.this, node.expression)
+    if numbers(sides[1]):
+        kind, sides = _MIRRORED.get(kind, kind), sides[::-1]
+    limit = _whole(sides[1]) if numbers(sides[0]) else None
+    if limit is None or kind in (exp.GT, exp.GTE):
+        return None
+    return limit - (kind is exp.LT), kind is not exp.EQ or limit == 1
+
+
+def _most(condition: exp.Expr, most: int, known: int) -> int:
+    """The smaller of a limit and one that is `known` (0: none is)."""
+    if not 0 < most <= MOST:
+        refuse(condition, f"the first {most} rows", f"at least 1 and at most {MOST}")
+    return min(most, known or most)
+
+
+def _whole(node: exp.Expr) -> int | None:
+    node = node.unnest()
+    return int(node.name) if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() else None

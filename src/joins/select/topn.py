@@ -1,0 +1,133 @@
+"""A query whose rows are numbered → the first rows of each partition, as a query of its own that others read.
+
+Rows that the order leaves equal are told apart by their key, so that two engines, and two runs, number them alike. Who
+asks another database the same question must say so there: `ties` holds, by the place of the window, what ends its ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from cdc.topology.topology import Topology
+from joins.query.finish import text_of_expression
+from joins.query.value_types import INT32
+from joins.select.bound import BoundTop, BoundTree
+from joins.select.flat import Flat, FlatItem
+from joins.select.pairing import PAIRS
+from joins.select.rows import QueryColumn, QueryRows
+from joins.select.sql import Place, Select, refuse
+
+Ties = dict[Place, tuple[exp.Expr, ...]]
+_NO_GROUPS = ("float32", "float64", "json", "list")
+_NO_ORDER = ("json", "list")
+
+
+def name_key(topology: Topology, inner: BoundTree, bind: Callable[[Flat, Place], BoundTree]) -> BoundTree:
+    """The same query with a key of its rows among its columns; TopologyError where they have none."""
+    if inner.rows.primary_key:
+        return inner
+    root = inner.tree.root.alias
+    primary = inner.flat.shapes[root].primary_key
+    if not primary:
+        what = f"the rows of {root or 'a UNION ALL'}, which are numbered, have no key"
+        expected = "its key among its columns; of a UNION ALL also a literal of its own in each, 'web' AS channel"
+        refuse(topology, inner.place, what, expected)
+    hidden = [
+        FlatItem(name=f"_k{i}", expression=exp.column(name, table=root, quoted=True), place=inner.place)
+        for i, name in enumerate(primary)
+    ]
+    return bind(replace(inner.flat, items=[*inner.flat.items, *hidden]), inner.place)
+
+
+def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree, ties: Ties) -> BoundTop:
+    """The first rows of each partition of `inner`, which shows a key; `flat` is the query as it was said."""
+    ranking = select.ranking
+    assert ranking is not None  # who calls has asked
+    columns = {column.name: column for column in inner.rows.columns}
+    said = {item.name: item for item in flat.items}
+    for names, kinds, word in (
+        (flat.partition, _NO_GROUPS, "PARTITION"),
+        ([n for n, _ in flat.order], _NO_ORDER, "ORDER"),
+    ):
+        for name in names:
+            if columns[name].type.kind in kinds:
+                what = f"{word} BY {text_of_expression(said[name].expression)}, a {columns[name].type}"
+                expected = "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING"
+                refuse(topology, said[name].place, what, expected)
+    key = inner.rows.primary_key
+    ties[ranking.place] = _ties(topology, flat, inner, ranking.place)
+    shown = [column for column in inner.rows.columns if column.name[0] != "_"]
+    number = QueryColumn(name=ranking.name, type=INT32, nullable=False, origin="ROW_NUMBER()")
+    shown.insert(_place_of_number(flat, select), number)
+    hidden = [column for column in inner.rows.columns if column.name[0] == "_"]
+    places = (*flat.partition, *((number.name,) if ranking.most > 1 else ()))
+    keys = [one for one in (places, key) if one]
+    keys.sort(key=lambda one: any(name[0] == "_" for name in one))  # what a query can name comes first
+    return BoundTop(
+        inner=inner,
+        partition=tuple(flat.partition),
+        order=(*flat.order, *((name, False) for name in key)),
+        number=number.name,
+        most=ranking.most,
+        key=key,
+        rows=QueryRows(columns=(*shown, *hidden), primary_key=keys[0], also=tuple(keys[1:])),
+    )
+
+
+def _place_of_number(flat: Flat, select: Select) -> int:
+    """Among the columns that the query shows; a `*` before it stands for several."""
+    assert select.ranking is not None
+    behind = sum(1 for item in select.items[select.ranking.at + 1 :] if item.star is None)
+    shown = sum(1 for item in flat.items if item.name[0] != "_")
+    if any(item.star is not None for item in select.items[select.ranking.at + 1 :]):
+        return sum(1 for item in select.items[: select.ranking.at] if item.star is None)
+    return shown - behind
+
+
+def visible(reading: Flat) -> Flat:
+    """A query of the columns that can be named."""
+    reading.items = [item for item in reading.items if item.name[0] != "_"]
+    return reading
+
+
+def _ties(topology: Topology, flat: Flat, inner: BoundTree, place: Place) -> tuple[exp.Expr, ...]:
+    """The key of a query's rows in its own words."""
+    items = {item.name: item.expression for item in inner.flat.items}
+    found = []
+    for name in inner.rows.primary_key:
+        said = _in_words(flat, items[name])
+        if said is None:
+            what = (
+                "rows that are equal in the order of ROW_NUMBER() are told apart by a key that the query can not name"
+            )
+            refuse(topology, place, what, "the key of the table among the columns of the query in FROM")
+        found.append(said)
+    return tuple(found)
+
+
+def _in_words(flat: Flat, node: exp.Expr) -> exp.Expr | None:
+    """A flat expression as the query says it; None where it has no words for it."""
+    if not isinstance(node, exp.Column):
+        copy = exp.Paren(this=node.copy())
+        for column in list(copy.find_all(exp.Column)):
+            found = _in_words(flat, column)
+            if found is None:
+                return None
+            column.replace(found)
+        return copy
+    alias, name = node.table, node.name
+    while alias.startswith(PAIRS):
+        alias, _, name = name.partition(".")
+    if not alias and alias not in flat.relations:  # a group's key: the query's own expression
+        groups = list({one.expression.sql(): one.expression for one in flat.group}.values())
+        number = int(name[1:])
+        return _in_words(flat, groups[number]) if number < len(groups) else exp.Literal.number(1)
+    wanted = exp.column(name, table=alias, quoted=True)
+    for scoped, columns in flat.scope.items():
+        for said, meant in columns.items():
+            if meant == wanted and said[0] != "_":
+                return exp.column(said, table=scoped, quoted=True)
+    return None

@@ -1,0 +1,72 @@
+"""Random queries of the first rows per group: over tables, joins and groups, in every form in which a limit is said."""
+
+from __future__ import annotations
+
+from tests.joins.agggroups import EXACT, GroupGenerator, names_of, select_of
+from tests.joins.joinrandom import Alias, Table
+
+_ORDERED = (*EXACT, "double")
+_MOST = [1, 1, 2, 3, 100]
+
+
+class TopGenerator(GroupGenerator):
+    """Makes queries that keep the first rows of each group."""
+
+    def _topped(self, aliases: list[Alias], text: str) -> Table:
+        """Of rows, named by their own key or by their place."""
+        keys = [(f"{a.name}.{c}", a.table.columns[c]) for a in aliases if a.name in ("r", "m") for c in a.table.key]
+        parts = list(dict.fromkeys(self._item(aliases, *EXACT) for _ in range(self.chance.choice([0, 1, 1, 1, 2]))))
+        more = [self._item(aliases) for _ in range(self.chance.randint(1, 3))]
+        order = [self._item(aliases, *_ORDERED)[0] for _ in range(self.chance.randint(1, 2))]
+        names = names_of(len(keys), len(more)) + [f"p{i}" for i in range(len(parts))]
+        items = [*keys, *more, *parts]
+        columns = {name: type_ for name, (_, type_) in zip(names, items, strict=True)}
+        # a key that the query does not show may end ties, too
+        hides = self.chance.random() < 0.3 and bool(parts)
+        shown = {name: type_ for name, type_ in columns.items() if not (hides and name[0] == "k")}
+        over = self._over_rows([part for part, _ in parts], order)
+        said = [(item, shown[name]) for name, (item, _) in zip(names, items, strict=True) if name in shown]
+        inner = select_of([*said, (over, "int")], {**shown, "n": "int"}, text)
+        own = [] if hides else names[: len(keys)]
+        return self._first(inner, shown, own, [f"p{i}" for i in range(len(parts))])
+
+    def _topped_groups(self, text: str, columns: dict[str, str], keys: list[tuple[str, str]]) -> Table:
+        """Of a grouped query, whose rows are numbered by its functions in the same SELECT."""
+        select, _, rest = text.partition("\n")
+        said = select.removeprefix("SELECT ")
+        exact = [i for i, (_, type_) in enumerate(keys) if type_.removesuffix("?").startswith(EXACT)]
+        parts = self.chance.sample(exact, min(len(exact), self.chance.randint(0, 1)))
+        order = [self.chance.choice(["count(*)", *(key for key, _ in keys)])]
+        over = self._over_rows([keys[i][0] for i in parts], order)
+        inner = f"SELECT {said}, {over} AS n\n{rest}"
+        names = list(columns)
+        return self._first(inner, columns, names[: len(keys)], [names[i] for i in parts])
+
+    def _over_rows(self, parts: list[str], order: list[str]) -> str:
+        directions = ["", "", " ASC", " DESC", " DESC", " NULLS LAST", " DESC NULLS FIRST"]
+        ordered = ", ".join(one + self.chance.choice(directions) for one in order)
+        return f"ROW_NUMBER() OVER ({'PARTITION BY ' + ', '.join(parts) + ' ' if parts else ''}ORDER BY {ordered})"
+
+    def _first(self, inner: str, columns: dict[str, str], own: list[str], parts: list[str]) -> Table:
+        """The rows whose number is small enough; they are named by `own` columns, or by their group and number."""
+        most = self.chance.choice(_MOST)
+        places = [*parts, *(["n"] if most > 1 else [])]
+        keys = self.chance.choice([one for one in (own, places) if one] or [["n"]])
+        shown = [name for name in columns if name in keys or self.chance.random() < 0.7]
+        if "n" in keys or self.chance.random() < 0.5:
+            shown.append("n")
+        if not keys or keys == ["n"]:
+            shown = [name for name in shown if name != "n"] + ["n"]
+        types = {**columns, "n": "int"}
+        made = {name: types[name] for name in shown}
+        if self.chance.random() < 0.15:
+            text = f"{inner}\nQUALIFY n <= {most}"
+            return Table(text, keys, types)
+        limit = self.chance.choice([f"t.n <= {most}", f"{most} >= t.n", f"t.n < {most + 1}", f"n <= {most}"])
+        if self.chance.random() < 0.15:
+            limit = f"t.n = {most}"
+        elif self.chance.random() < 0.1:
+            limit = f"t.n BETWEEN 1 AND {most}"
+        if self.chance.random() < 0.2:
+            limit = f"t.{self.chance.choice(list(columns))} IS NOT NULL AND {limit}"
+        return Table(f"SELECT {', '.join(f't.{name}' for name in shown)}\nFROM ({inner}) t\nWHERE {limit}", keys, made)
