@@ -1,4 +1,5 @@
-"""What is refused in a query's text: clauses and joins that are not read; and before it is parsed, where sqlglot reads over a mistake, or mends it."""
+"""What a query's text is refused for: clauses and joins that are not read; and before it is parsed, where sqlglot reads
+over a mistake, or mends it."""
 
 from __future__ import annotations
 
