@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.words.errors import Fatal
+from cdc.words.errors import Fatal, TopologyError
 from joins.steps import bags
 from joins.steps.differ import Picks, Retold, differ_step
 from joins.steps.records import Message
@@ -41,9 +41,15 @@ def test_random_groups_are_their_select(first: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("first", range(10_000, 14_000, 500))
 def test_many_more_are_their_selects(first: int) -> None:
-    """4,000 more, each another query."""
+    """4,000 more, each another query; a few are refused, since the key that the generator sees can not be proved."""
+    refused = list[str]()
     for seed in range(first, first + 500):
-        run_case(random_aggregate(seed), seed)
+        try:
+            run_case(random_aggregate(seed), seed)
+        except TopologyError as error:
+            refused.append(str(error))
+    assert len(refused) < 10
+    assert all("row_key: no key of the result" in said or "may be NULL" in said for said in refused), refused
 
 
 @pytest.mark.parametrize("first", most_long(range(0, LIVES, CHUNK)))
