@@ -68,5 +68,6 @@ class TopGenerator(GroupGenerator):
         elif self.chance.random() < 0.1:
             limit = f"t.n BETWEEN 1 AND {most}"
         if self.chance.random() < 0.2:
-            limit = f"t.{self.chance.choice(list(columns))} IS NOT NULL AND {limit}"
+            plain = [name for name, type_ in columns.items() if type_ != "list"]
+            limit = f"t.{self.chance.choice(plain)} IS NOT NULL AND {limit}"
         return Table(f"SELECT {', '.join(f't.{name}' for name in shown)}\nFROM ({inner}) t\nWHERE {limit}", keys, made)

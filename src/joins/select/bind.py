@@ -7,7 +7,7 @@ among which HAVING chooses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from sqlglot import exp
@@ -265,10 +265,15 @@ class Binder:
             if not all(isinstance(node, _LITERALS) for node in nodes):
                 continue
             values = tuple(_literal(node) for node in nodes)
-            places = [tuple(branch.rows.places().index(one) for one in branch.rows.primary_key) for branch in branches]
-            if len(set(values)) == len(values) and places[0] and len(set(places)) == 1:
-                return (name, values), (name, *(names[at] for at in places[0]))
+            if len(set(values)) == len(values) and (places := _common_key([branch.rows for branch in branches])):
+                return (name, values), (name, *(names[at] for at in places))
         return None, ()
+
+
+def _common_key(branches: Sequence[QueryRows]) -> tuple[int, ...]:
+    """The places of a key that all have there; empty where they have none in common."""
+    found = [[tuple(rows.places().index(name) for name in key) for key in keys_of(rows)] for rows in branches]
+    return next((key for key in found[0] if all(key in other for other in found)), ())
 
 
 def _reading(bound: Bound, place: Place) -> Flat:

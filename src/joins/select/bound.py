@@ -99,7 +99,6 @@ class BoundTop:
     order: tuple[tuple[str, bool], ...]
     number: str
     most: int
-    key: tuple[str, ...]
     rows: QueryRows
 
 

@@ -156,7 +156,7 @@ class _Planner:
     ) -> int:
         """A tree's rows as others read them: the wanted columns alone."""
         items = {item.name: item for item in settled(self.topology, bound).items}
-        shown = [items[name].expression for name in names]
+        shown = [items[name].expression for name in names or bound.rows.primary_key]
         columns = [bound.tree.canonical(n.table, n.name)[1] for n in shown if isinstance(n, exp.Column)]
         root = bound.flat.shapes[bound.tree.root.alias]
         return self._tree(
@@ -238,7 +238,9 @@ class _Planner:
         compiler = TreeCompiler(self, inner, kept := settled(self.topology, inner))
         root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, differ)
         turned = dict(reversed(bound.order))  # a value that comes again decides nothing
-        held = list(dict.fromkeys([name for name, _ in bound.order] + [n for n in wanted if n != bound.number]))
+        held = list(
+            dict.fromkeys([name for name, _ in bound.order] + [n for n in (*wanted, *names) if n != bound.number])
+        )
         items = [item for item in kept.items if item.name in (*bound.partition, *held)]
         finish = compiler.finish(root, items, ())
         outputs = {output.name: output for output in finish.outputs}
@@ -264,7 +266,7 @@ class _Planner:
             top=Top(
                 most=bound.most,
                 ordered=len(turned),
-                names=tuple(places[name] for name in names or bound.key),
+                names=tuple(places[name] for name in names or bound.rows.primary_key),
                 values=tuple(places[name] for name in wanted),
             ),
         )

@@ -112,7 +112,10 @@ class TreeCompiler:
             fragments, columns = self.planning.read(bound, target, names, columns)
             return Derived(fragments=fragments, differ=None), columns
         differ = self.planning.number()
-        fragments, columns = self.planning.read(bound, differ, (), columns)
+        # its rows come named by what is part of their name here: else what a name says would come from several rows
+        key = next((key for key in keys_of(shape) if {*key} <= {*names}), shape.primary_key)
+        by = () if key == shape.primary_key else key
+        fragments, columns = self.planning.read(bound, differ, by, columns)
         return Derived(fragments=fragments, differ=differ), columns
 
     def _type(self, alias: str, name: str) -> LogicalType:

@@ -17,7 +17,7 @@ from joins.query.value_types import INT32
 from joins.select.bound import BoundTop, BoundTree
 from joins.select.flat import Flat, FlatItem
 from joins.select.pairing import PAIRS
-from joins.select.rows import QueryColumn, QueryRows
+from joins.select.rows import QueryColumn, QueryRows, keys_of
 from joins.select.sql import Place, Select, refuse
 
 Ties = dict[Place, tuple[exp.Expr, ...]]
@@ -58,13 +58,13 @@ def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree,
                 expected = "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING"
                 refuse(topology, said[name].place, what, expected)
     key = inner.rows.primary_key
-    ties[ranking.place] = _ties(topology, flat, inner, ranking.place)
+    ties[ranking.place] = _ties(topology, flat, select, inner)
     shown = [column for column in inner.rows.columns if column.name[0] != "_"]
     number = QueryColumn(name=ranking.name, type=INT32, nullable=False, origin="ROW_NUMBER()")
     shown.insert(_place_of_number(flat, select), number)
     hidden = [column for column in inner.rows.columns if column.name[0] == "_"]
     places = (*flat.partition, *((number.name,) if ranking.most > 1 else ()))
-    keys = [one for one in (places, key) if one]
+    keys = [one for one in (places, *keys_of(inner.rows)) if one]
     keys.sort(key=lambda one: any(name[0] == "_" for name in one))  # what a query can name comes first
     return BoundTop(
         inner=inner,
@@ -72,7 +72,6 @@ def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree,
         order=(*flat.order, *((name, False) for name in key)),
         number=number.name,
         most=ranking.most,
-        key=key,
         rows=QueryRows(columns=(*shown, *hidden), primary_key=keys[0], also=tuple(keys[1:])),
     )
 
@@ -93,38 +92,41 @@ def visible(reading: Flat) -> Flat:
     return reading
 
 
-def _ties(topology: Topology, flat: Flat, inner: BoundTree, place: Place) -> tuple[exp.Expr, ...]:
+def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> tuple[exp.Expr, ...]:
     """The key of a query's rows in its own words."""
+    assert select.ranking is not None
     items = {item.name: item.expression for item in inner.flat.items}
     found = []
     for name in inner.rows.primary_key:
-        said = _in_words(flat, items[name])
+        node = items[name]
+        said = _of_groups(flat, select, node) if select.grouped else _in_words(flat, node)
         if said is None:
             what = (
                 "rows that are equal in the order of ROW_NUMBER() are told apart by a key that the query can not name"
             )
-            refuse(topology, place, what, "the key of the table among the columns of the query in FROM")
+            expected = "the key of the table among the columns of the query in FROM"
+            refuse(topology, select.ranking.place, what, expected)
         found.append(said)
     return tuple(found)
 
 
+def _of_groups(flat: Flat, select: Select, key: exp.Expr) -> exp.Expr:
+    """A column of the groups' key (`g0`, …) as a column of the query or GROUP BY says it."""
+    said = {one.expression.sql(): node for one, node in zip(flat.group, select.group, strict=True)}
+    if not said:  # one group: it has no equals
+        return exp.Literal.number(1)
+    meant = list(said)[int(key.name[1:])]
+    words = {item.name: item.expression for item in select.items}
+    names = (item.name for item in flat.items if item.expression.sql() == meant)
+    return next((word for name in names if (word := words.get(name)) is not None), said[meant])
+
+
 def _in_words(flat: Flat, node: exp.Expr) -> exp.Expr | None:
-    """A flat expression as the query says it; None where it has no words for it."""
-    if not isinstance(node, exp.Column):
-        copy = exp.Paren(this=node.copy())
-        for column in list(copy.find_all(exp.Column)):
-            found = _in_words(flat, column)
-            if found is None:
-                return None
-            column.replace(found)
-        return copy
+    """A flat column as the query says it; None where it has no words for it."""
+    assert isinstance(node, exp.Column)  # a key is shown by columns
     alias, name = node.table, node.name
     while alias.startswith(PAIRS):
         alias, _, name = name.partition(".")
-    if not alias and alias not in flat.relations:  # a group's key: the query's own expression
-        groups = list({one.expression.sql(): one.expression for one in flat.group}.values())
-        number = int(name[1:])
-        return _in_words(flat, groups[number]) if number < len(groups) else exp.Literal.number(1)
     wanted = exp.column(name, table=alias, quoted=True)
     for scoped, columns in flat.scope.items():
         for said, meant in columns.items():
