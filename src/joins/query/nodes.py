@@ -110,24 +110,12 @@ class Node:
         return tuple(type_ for node in self.walk() for type_ in node.types)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A join of many to many, in place of a tree: two nodes that join nothing, each behind its differ, meet at a key.
+class _OfTwo:
+    """Two nodes whose rows meet: the flat list is the left one's columns, then the right one's."""
 
-    `left_key` and `right_key` are columns (indexes) of theirs; NULL in one meets nothing. Its rows are pairs, named by
-    the left row's name and then the right one's: the flat list is the left node's columns, then the right one's. Where
-    rows of a side stay without meeting one (`left_stays`, `right_stays`), NULL stands for the other's columns and name.
-    More than `most` pairs at one key are a fault that ends the query.
-    """
-
-    number: int
+    __slots__ = ()
     left: Node
     right: Node
-    left_key: tuple[int, ...]
-    right_key: tuple[int, ...]
-    left_stays: bool
-    right_stays: bool
-    most: int = 1_000_000
 
     @property
     def alias(self) -> str:
@@ -150,7 +138,27 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Pair(_OfTwo):
+    """A join of many to many, in place of a tree: two nodes that join nothing, each behind its differ, meet at a key.
+
+    `left_key` and `right_key` are columns (indexes) of theirs; NULL in one meets nothing. Its rows are pairs, named by
+    the left row's name and then the right one's: the flat list is the left node's columns, then the right one's. Where
+    rows of a side stay without meeting one (`left_stays`, `right_stays`), NULL stands for the other's columns and name.
+    More than `most` pairs at one key are a fault that ends the query.
+    """
+
+    number: int
+    left: Node
+    right: Node
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    left_stays: bool
+    right_stays: bool
+    most: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval(_OfTwo):
     """A join by time of two append-only tables, in place of a tree: Spark's own join of two streams with watermarks.
 
     Rows meet where `left_key` and `right_key` are equal and the right one's time is `earliest` to `latest` microseconds
@@ -173,25 +181,6 @@ class Interval:
     latest: int
     left_stays: bool
     lateness: tuple[int, int]
-
-    @property
-    def alias(self) -> str:
-        """What its rows are called, for people."""
-        return f"{self.left.alias} and {self.right.alias}"
-
-    @property
-    def width(self) -> int:
-        """Length of the flat list of its rows."""
-        return self.left.width + self.right.width
-
-    def walk(self) -> Iterator[Node]:
-        """Both nodes."""
-        yield self.left
-        yield self.right
-
-    def flat_types(self) -> tuple[LogicalType, ...]:
-        """Types along the flat list."""
-        return (*self.left.types, *self.right.types)
 
 
 Root = Node | Pair | Interval
