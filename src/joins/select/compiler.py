@@ -221,16 +221,7 @@ class _Planner:
             results=tuple(bound.keeping.results),
             always=None if bound.always is None else _text_of([bound.always[i] for i in order]),
         )
-        fragment = Fragment(
-            number=len(self.fragments),
-            root=root,
-            steps=steps_of(root, differ, self._stars),
-            finish=finish,
-            group=group,
-            target=target,
-        )
-        self.fragments.append(fragment)
-        return (fragment.number,), (*(places[i] for i in order), *places[bound.keys :])
+        return (self._grouped(root, finish, group, target),), (*(places[i] for i in order), *places[bound.keys :])
 
     def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
         """A fragment whose rows are the first ones of their groups, named by these columns, or by their own key."""
@@ -270,10 +261,14 @@ class _Planner:
                 values=tuple(places[name] for name in wanted),
             ),
         )
+        return self._grouped(root, finish, group, target)
+
+    def _grouped(self, root: Node, finish: Finish, group: Grouping, target: int) -> int:
+        """One more fragment, whose rows are grouped; its number."""
         fragment = Fragment(
             number=len(self.fragments),
             root=root,
-            steps=steps_of(root, differ, self._stars),
+            steps=steps_of(root, group.differ, self._stars),
             finish=finish,
             group=group,
             target=target,
