@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,8 +99,10 @@ def test_a_table_in_quarantine_is_told_until_its_columns_are(capture: Callable[.
     resolve brings them, and both say what does. Behind `schema set` they are published, and nothing waits any more."""
     captured = capture("t")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
-    captured.streaming(captured.start())
+    process = captured.start()
+    captured.streaming(process)
     captured.sql_anywhere("SET GLOBAL binlog_row_metadata = MINIMAL")
+    process.send_signal(signal.SIGSTOP)  # until the server can not tell the columns any more either
     try:
         with captured.connection() as connection, connection.cursor() as cursor:
             cursor.execute("SET sql_log_bin = 0")
@@ -108,8 +111,9 @@ def test_a_table_in_quarantine_is_told_until_its_columns_are(capture: Callable[.
             cursor.execute("INSERT INTO t (id) VALUES (1), (2)")
             cursor.execute("INSERT INTO t (id) VALUES (3)")
             cursor.execute("SET sql_log_bin = 0")
-            cursor.execute("ALTER TABLE t DROP secretly")  # so the server can not tell the columns either
+            cursor.execute("ALTER TABLE t DROP secretly")
     finally:
+        process.send_signal(signal.SIGCONT)
         captured.sql_anywhere("SET GLOBAL binlog_row_metadata = FULL")
     captured.wait_for(lambda: told(captured, "list"), "no table is in quarantine")
     captured.caught_up()

@@ -104,6 +104,8 @@ class Generator:
                 sides = [f"{alias.name}.{theirs}", f"{parent.name}.{ours}"]
                 self.chance.shuffle(sides)
                 conditions.append(" = ".join(sides))
+            if self.chance.random() < 0.2:
+                conditions.append(self._condition(self.chance.choice([[alias], [*aliases, alias]])))
             aliases.append(alias)
             joins.append((alias, "JOIN" if inner else "LEFT JOIN", conditions))
             if inner:

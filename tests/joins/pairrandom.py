@@ -130,7 +130,12 @@ class _Pairing(Generator):
         return f"{text}\nGROUP BY {', '.join(keys)}", [f"k{i}" for i in range(len(keys))], {}, self.used
 
     def _from(self, root: Alias, joins: list[Join], where: list[str]) -> str:
-        """In the order in which they were made: the row key is of what is met there."""
+        """In the order in which they were made: the row key is of what is met there. With commas in any order behind
+        the first."""
         lines = [f"FROM {root.table.name} {root.name}"]
-        lines += [f"{kind} {a.table.name} {a.name} ON {' AND '.join(on)}" for a, kind, on in joins]
+        if joins and all(kind == "JOIN" for _, kind, _ in joins) and self.chance.random() < 0.4:
+            tables = [f"{alias.table.name} {alias.name}" for alias, _, _ in self.chance.sample(joins, len(joins))]
+            lines, where = [", ".join([*lines, *tables])], [*(one for _, _, on in joins for one in on), *where]
+        else:
+            lines += [f"{kind} {a.table.name} {a.name} ON {' AND '.join(on)}" for a, kind, on in joins]
         return "\n".join([*lines, *([f"WHERE {' AND '.join(where)}"] if where else [])])

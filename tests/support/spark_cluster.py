@@ -26,10 +26,10 @@ class SparkCluster:
         self.url = f"spark://127.0.0.1:{port}"
         self.processes: list[subprocess.Popen[bytes]] = []
         self._start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(self._page))
-        self._counted(0)
 
     def work(self, workers: int) -> None:
         """Have so many workers more, and wait until the master knows them."""
+        self._counted(0)
         before = self._alive()
         for _ in range(workers):
             own = self._folder / f"work-{len(self.processes)}"
@@ -73,7 +73,7 @@ class SparkCluster:
         def answers() -> bool:
             try:
                 return self._alive() >= workers
-            except OSError:
+            except (OSError, ValueError):  # before its JSON is there, a page of HTML is
                 return False
 
         wait_for(answers, "the Spark cluster is not there", 120)

@@ -97,7 +97,7 @@ class _Planner:
         used: dict[TableId, set[str]] = {}
         places: dict[TableId, Place] = {}
         for tree in _trees(bound):
-            for alias, columns in settled(self.topology, tree).used(tree).items():
+            for alias, columns in settled(tree).used(tree).items():
                 schema = tree.flat.shapes[alias]
                 if isinstance(schema, TableSchema):
                     used.setdefault(schema.table_id, set()).update(columns)
@@ -155,7 +155,7 @@ class _Planner:
         self, bound: BoundTree, target: int, names: Sequence[str], wanted: Sequence[str], tag: str | None = None
     ) -> int:
         """A tree's rows as others read them: the wanted columns alone."""
-        items = {item.name: item for item in settled(self.topology, bound).items}
+        items = {item.name: item for item in settled(bound).items}
         shown = [items[name].expression for name in names or bound.rows.primary_key]
         columns = [bound.tree.canonical(n.table, n.name)[1] for n in shown if isinstance(n, exp.Column)]
         root = bound.flat.shapes[bound.tree.root.alias]
@@ -181,7 +181,7 @@ class _Planner:
         tag: str | None = None,
     ) -> int:
         """A fragment without groups, its rows named by these columns of the root."""
-        kept = settled(self.topology, bound)
+        kept = settled(bound)
         named = {item.name: item for item in kept.items}
         compiler = TreeCompiler(self, bound, kept)
         root = compiler.root(columns, target)
@@ -206,7 +206,7 @@ class _Planner:
         inner, places = bound.inner, bound.rows.places()
         order = [places.index(name) for name in names] or list(range(bound.keys))
         differ, number = self.number(), self.number()
-        compiler = TreeCompiler(self, inner, kept := settled(self.topology, inner))
+        compiler = TreeCompiler(self, inner, kept := settled(inner))
         root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, differ)
         finish = compiler.finish(root, kept.items, ())
         keys = [finish.outputs[i] for i in order]
@@ -226,7 +226,7 @@ class _Planner:
     def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
         """A fragment whose rows are the first ones of their groups, named by these columns, or by their own key."""
         inner, differ, number = bound.inner, self.number(), self.number()
-        compiler = TreeCompiler(self, inner, kept := settled(self.topology, inner))
+        compiler = TreeCompiler(self, inner, kept := settled(inner))
         root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, differ)
         turned = dict(reversed(bound.order))  # a value that comes again decides nothing
         held = list(
@@ -309,9 +309,7 @@ class _Planner:
             self.refuse(bound.place, f"a join by time with `engine: {self.table.engine}`", "engine: jvm")
         numbers = self.number(), self.number()
         left, right = (
-            TreeCompiler(self, side, settled(self.topology, side)).root(
-                side.flat.shapes[side.tree.root.alias].primary_key, number
-            )
+            TreeCompiler(self, side, settled(side)).root(side.flat.shapes[side.tree.root.alias].primary_key, number)
             for side, number in zip((bound.left, bound.right), numbers, strict=True)
         )
         names = [tuple(f"{side.alias}.{name}" for name in side.columns) for side in (left, right)]

@@ -67,17 +67,30 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
 
 
 def _in_order(flat: Flat) -> Flat:
-    """The same query, where an inner join asks nothing of tables behind it: a query in FROM may have brought them."""
+    """The same query, where each inner join meets a table in front of it, if it can, and asks nothing of those behind:
+    FROM may list them in any order, and a query in it may have brought them."""
     if any(join.full for join in flat.joins):
         return flat
-    entered, joins, where = {flat.first}, list[FlatJoin](), list(flat.where)
-    for join in flat.joins:
+    asked = [*flat.where, *(one for join in flat.joins if join.inner for one in join.on)]
+    waiting, entered, joins, where = [*flat.joins], {flat.first}, list[FlatJoin](), list(flat.where)
+    while waiting:
+        # an inner join may move before others: what it asks of those is asked of the whole rows
+        able = [join for join in waiting if join.inner and _meets(join, entered, asked)]
+        join = able[0] if waiting[0].inner and able else waiting[0]
+        waiting = [one for one in waiting if one is not join]
         entered.add(join.alias)
         late = [one for one in join.on if join.inner and not aliases_in(one.expression) <= entered]
         on = tuple(one for one in join.on if not any(one is other for other in late))
         joins.append(replace(join, on=on))
         where += late
     return replace(flat, joins=joins, where=where)
+
+
+def _meets(join: FlatJoin, entered: set[str], asked: list[Condition]) -> bool:
+    """Whether an equality stands between a table and those before it."""
+    equal = (one.expression.unnest() for one in asked)
+    others = (aliases_in(one) for one in equal if isinstance(one, exp.EQ))
+    return any(join.alias in tables and tables - {join.alias} <= entered for tables in others if len(tables) > 1)
 
 
 def _cut(topology: Topology, flat: Flat) -> QueryCut:

@@ -1,23 +1,21 @@
 """Where the conditions of a tree are asked: beside the rows of one table, behind the joins, or in the columns.
 
 What a LEFT JOIN asks beyond the key decides whether its row is found. Asked of the joined table alone it is a filter of
-that table's rows; asked of others too, the columns of the joined table are NULL where it does not hold.
+that table's rows; asked of others too, the columns of the joined table and of those found by it are NULL where it does
+not hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
 from sqlglot import exp
 
-from cdc.topology.topology import Topology
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
 from joins.select.bound import BoundTree
 from joins.select.flat import Condition, FlatItem
-from joins.select.sql import Place, refuse
 from joins.select.tree import Branch
 
 
@@ -44,20 +42,20 @@ class Settled:
         return used
 
 
-def settled(topology: Topology, bound: BoundTree) -> Settled:
-    """Where each condition is asked; TopologyError for one that can not be asked anywhere yet."""
+def settled(bound: BoundTree) -> Settled:
+    """Where each condition is asked."""
     masks: dict[str, exp.Expr] = {}
     own: dict[str, tuple[Condition, ...]] = {}
+    asked: list[Condition] = []
     for join in bound.flat.joins:
         branch = bound.tree.branches[join.alias]
-        if not branch.residual:
-            continue
-        if _of_its_rows(bound, branch):
-            own[branch.alias] = branch.residual
-        elif branch.children:
-            _refuse(topology, branch)
-        else:
-            masks[branch.alias] = exp.and_(*(_masked(one.expression, masks) for one in branch.residual))
+        residual = branch.residual
+        if residual and _of_its_rows(bound, branch):
+            own[branch.alias], residual = residual, ()
+        if branch.inner:  # it must be found, for another is found by it: then it is a condition of the whole row
+            asked += residual
+        elif conditions := [*_of_parent(branch, masks), *(_masked(one.expression, masks) for one in residual)]:
+            masks[branch.alias] = exp.and_(*conditions)
     items = tuple(
         FlatItem(
             name=item.name,
@@ -73,7 +71,7 @@ def settled(topology: Topology, bound: BoundTree) -> Settled:
             place=one.place,
             text=one.text or text_of_expression(one.expression),
         )
-        for one in bound.tree.filters
+        for one in (*bound.tree.filters, *asked)
     )
     return Settled(items=items, filters=filters, own=own)
 
@@ -100,6 +98,12 @@ def _of_its_rows(bound: BoundTree, branch: Branch) -> bool:
     return True
 
 
+def _of_parent(branch: Branch, masks: Mapping[str, exp.Expr]) -> list[exp.Expr]:
+    """What must hold so that the table is found by whose row this one is found."""
+    parent = branch.parent
+    return [masks[parent.alias].copy()] if parent is not None and parent.alias in masks else []
+
+
 def _masked(node: exp.Expr, masks: Mapping[str, exp.Expr]) -> exp.Expr:
     """An expression in which the columns of a joined table are NULL where what its join asks does not hold."""
     if not any(column.table in masks for column in node.find_all(exp.Column)):
@@ -111,11 +115,3 @@ def _masked(node: exp.Expr, masks: Mapping[str, exp.Expr]) -> exp.Expr:
             column.replace(exp.Case(ifs=[exp.If(this=condition, true=column.copy())]))
     inner: exp.Expr = copy.this
     return inner
-
-
-def _refuse(topology: Topology, branch: Branch) -> NoReturn:
-    condition, below = branch.residual[0], branch.children[0].alias
-    place: Place = condition.place
-    text = text_of_expression(condition.expression)
-    what = f"ON {text} in a LEFT JOIN by whose table {below} is found is not supported yet"
-    refuse(topology, place, what, f"LEFT JOIN (SELECT …) {branch.alias}, or {below} joined to another table")

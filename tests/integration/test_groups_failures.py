@@ -1,0 +1,59 @@
+"""Groups over a join on real servers: through deaths of the driver and the loss of the checkpoint they hold what the
+SELECT says. A change that is counted twice, or never, would be told by no row: only the sums are wrong then."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_join import History, Joined
+from tests.integration.test_join_failures import JOIN, kill_group, settles, survives_kills
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.kafka("hbase", "thrift"),
+    pytest.mark.timeout(1800),
+    pytest.mark.matrix,
+]
+# every kind of what a group keeps: sums, an order of its values, how often each is there, a list
+QUERY = """SELECT n.id, n.name, count(*) AS facts, sum(f.price) AS price, min(f.at) AS first, max(f.price) AS most,
+             count(DISTINCT r.name) AS names, collect_list(f.id) AS ids
+      FROM shop.facts f
+      LEFT JOIN shop.near n ON n.id = f.near_id
+      LEFT JOIN crm.far r ON r.id = f.far_id
+      GROUP BY n.id, n.name"""
+
+
+@pytest.fixture
+def grouped(unique: Callable[[str], str], tmp_path: Path) -> Iterator[Joined]:
+    made = Joined(unique("groups"), tmp_path, query=QUERY, row_key="id, name")
+    yield made
+    made.close()
+
+
+@pytest.mark.chaos
+def test_driver_killed_very_often(grouped: Joined) -> None:
+    """Twenty deaths by SIGKILL, at random moments."""
+    survives_kills(grouped, 20, seed=23)
+
+
+def test_driver_killed(grouped: Joined) -> None:
+    """Two deaths, at random moments."""
+    survives_kills(grouped, 2, seed=29)
+
+
+def test_checkpoint_deleted(grouped: Joined) -> None:
+    """The whole checkpoint is lost while the join is down and whole groups vanish: they are swept away."""
+    history = History(random.Random(31))
+    grouped.publish(history.change(400, ids=6))
+    first = grouped.start(JOIN)
+    settles(grouped, history)
+    kill_group(first)
+    subprocess.run(["rm", "-rf", str(grouped.folder / "checkpoints")], check=True)
+    grouped.publish([history.truncate(), *history.change(30, ids=6)])
+    grouped.start(JOIN)
+    settles(grouped, history)
