@@ -5,8 +5,10 @@ twenty partners a row, the average of the highest bids of a category (NEXMark's 
     make bench-aggregates
     make bench-aggregates ARGS="--scale 0.1 --shapes revenue,q4"
 
-`--scale 1` is two million changes per shape. A full run, and no other, writes docs/results/aggregates.md. Exit code 1
-when a ratio that must be reached is not. Flink has RocksDB, mini-batches and aggregation in two phases.
+`--scale 1` is two million changes per shape. A full run, and no other, writes docs/results/aggregates.md. Flink has
+RocksDB, mini-batches and aggregation in two phases, and runs twice: with what the ratios are judged by, its own guard
+against changes that come twice (`table.exec.source.cdc-events-duplicate`), which ours always has; and without it, as it
+is by default. Exit code 1 when a ratio that must be reached is not.
 """
 
 from __future__ import annotations
@@ -25,14 +27,18 @@ from benchmarks.bench_joins import per_batch
 from benchmarks.ending import end
 from benchmarks.joins.aggregates import aggregate_shapes
 from benchmarks.joins.proc_takes import ROOT, flink_python, run
-from benchmarks.joins.report import document, line_of, misses
+from benchmarks.joins.report import document, line_of, misses, trusting_line
 from benchmarks.joins.workload import write_log
 from joins.kernel.proc_kernel import build
 
 WHAT = """# Groups and joins of many to many beside Flink SQL
 
 Written by `make bench-aggregates`; the same Debezium JSON files, the same machine, one sitting, both into nowhere;
-start of the query to its end. Flink has RocksDB, mini-batches and aggregation in two phases."""
+start of the query to its end. Flink has RocksDB, mini-batches and aggregation in two phases.
+
+Ours counts a change that comes twice once (a chunk's row behind its stream, a log that is read again; ADR 30), and
+keeps each row for that. So does Flink with `table.exec.source.cdc-events-duplicate`: by that one the ratios are judged.
+By default Flink trusts its source and keeps no row where it only counts; that figure stands beside."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,12 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in names:
             shape, data = aggregate_shapes(options.scale)[name], Path(folder) / name
             changes = write_log(shape, data, per_batch=per_batch(shape))
-            theirs = run([flink], "engine_flink", name, options.scale, data, changes)
+            theirs = run([flink], "engine_flink", name, options.scale, data, changes, "guarded")
+            trusting = run([flink], "engine_flink", name, options.scale, data, changes)
             # a log that several steps read counts once, as it does for Flink
             ours = run([sys.executable], "engine_tailorbird", name, options.scale, data, changes)
             ours = replace(ours, changes=changes)
             shutil.rmtree(data)
-            lines.append(line_of(name, ours, theirs))
+            lines.append(f"{line_of(name, ours, theirs)}\n{trusting_line(ours, trusting)}")
             missed += misses(name, ours, theirs)
             print(lines[-1], flush=True)
     if options.scale == 1 and set(names) == set(known) and not options.no_write:

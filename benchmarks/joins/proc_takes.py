@@ -21,24 +21,35 @@ TAKES: Final = 3
 
 
 def run(
-    python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, *, root: Path = ROOT
+    python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, *words: str, root: Path = ROOT
 ) -> Reading:
-    """The first of three takes whose processors were its own, else the one that had most of them; for both engines."""
+    """The first of three takes whose processors were its own, else the one that had most of them; for both engines.
+
+    `words`: what else the engine is told.
+    """
     takes: list[Reading] = []
     while len(takes) < TAKES and not (takes and takes[-1].withheld <= MOST_WITHHELD):
-        takes.append(_take(python, engine, name, scale, data, changes, root))
-        told = (
-            f"{engine} on {name}: {takes[-1].rate:,.0f} changes/s, {takes[-1].withheld:.1%} of the processors withheld"
-        )
+        takes.append(_take(python, engine, name, scale, data, changes, words, root))
+        last, called = takes[-1], " ".join([engine, *words])
+        told = f"{called} on {name}: {last.rate:,.0f} changes/s, {last.withheld:.1%} of the processors withheld"
         print(told, file=sys.stderr, flush=True)
     return min(takes, key=lambda take: take.withheld)
 
 
-def _take(python: list[str], engine: str, name: str, scale: float, data: Path, changes: int, root: Path) -> Reading:
+def _take(
+    python: list[str],
+    engine: str,
+    name: str,
+    scale: float,
+    data: Path,
+    changes: int,
+    words: tuple[str, ...],
+    root: Path,
+) -> Reading:
     scratch = data.parent / f"{name}-{engine}"
     scratch.mkdir()
     environ = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
-    command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch)]
+    command = [*python, "-m", f"benchmarks.joins.{engine}", name, str(scale), str(data), str(scratch), *words]
     stolen = Stolen()
     done = subprocess.run(command, env=environ, cwd=root, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     withheld = stolen.share()

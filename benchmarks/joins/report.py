@@ -95,6 +95,14 @@ def line_of(shape: str, ours: Reading, flink: Reading) -> str:
     )
 
 
+def trusting_line(ours: Reading, flink: Reading) -> str:
+    """What stands beside where Flink trusts its source."""
+    return (
+        f"{'':10} {ours.rate / flink.rate:.2f}× a Flink that trusts its source: {flink.rate:,.0f} changes/s, state"
+        f" {flink.state_bytes / 1e6:,.0f} MB, processors withheld {flink.withheld:.1%}"
+    )
+
+
 def steady_line(ours: Reading) -> str:
     """The star whose facts are all there before its changes begin, in a line."""
     return (

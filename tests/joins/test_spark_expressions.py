@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from cdc.words.types import Canonical, LogicalType
 from joins.engine.spark_expressions import finish, predicate
 from joins.query.value_types import spark_type
-from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, payload, text_of, values_of
+from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, Message, dump, load, payload, text_of, values_of
 from joins.truth.sql_evaluate import canonical, native
 from tests.joins.joincase import Case
 
@@ -83,7 +83,19 @@ def messages(spark: SparkSession, case: Case) -> DataFrame:
         (b"\xff" + text_of([row[0]]), ROW_PUT, 1, payload([row[i] for i in used], 5)) for row in ROWS
     ]
     made += [(b"\xff9", ROW_GONE, 0, b""), (b"\xff", FLOOR, 0, b"why")]
-    return spark.createDataFrame(made, "k binary, op tinyint, v long, p binary")
+    return stored(spark, made)
+
+
+def stored(spark: SparkSession, rows: Iterable[tuple[bytes, int, int, bytes]]) -> DataFrame:
+    """Rows (k, m) of messages, given as (k, op, v, p)."""
+    found = [dump(Message(k=k, op=op, r=b"", v=v, p=p)) for k, op, v, p in rows]
+    return spark.createDataFrame(found, "k binary, m binary")
+
+
+def told(spark: SparkSession, asked: Case) -> list[Message]:
+    """What leaves the expressions of a case for its rows."""
+    rows = finish(messages(spark, asked), asked.plan().last, "table wide").collect()
+    return [load(bytes(row.k), bytes(row.m)) for row in rows]
 
 
 def as_spark_takes_it(type_: LogicalType, value: Canonical) -> Any:
@@ -100,11 +112,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
     """Every operator and function, on values at their limits; where Spark's ANSI mode would end the query: NULL."""
     asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(TEXTS)))
     plan = asked.plan()
-    found = {
-        values_of(bytes(row.p))[0]: values_of(bytes(row.p))
-        for row in finish(messages(spark, asked), plan.last, "table wide").collect()
-        if row.op == ROW_PUT
-    }
+    found = {values_of(message.p)[0]: values_of(message.p) for message in told(spark, asked) if message.op == ROW_PUT}
     types = [column.type for column in asked.schemas()[plan.last.tree.captured.table_id].columns]
     typed = [[as_spark_takes_it(type_, value) for type_, value in zip(types, row, strict=True)] for row in ROWS]
     schema = ", ".join(f"{name} {spark_type(type_)}" for name, type_ in zip(COLUMNS, types, strict=True))
@@ -146,8 +154,7 @@ def test_windows_begin_where_sparks_do(spark: SparkSession) -> None:
     texts = [f"window(at, '{length}')" for length in lengths]
     asked = case("".join(f", {text} AS e{i}" for i, text in enumerate(texts)))
     plan = asked.plan()
-    rows = finish(messages(spark, asked), plan.last, "table wide").collect()
-    found = [values_of(bytes(row.p)) for row in rows if row.op == ROW_PUT]
+    found = [values_of(message.p) for message in told(spark, asked) if message.op == ROW_PUT]
     at = {row[0]: native(LogicalType(kind="datetime"), row[list(COLUMNS).index("at")]) for row in ROWS}
     spark.createDataFrame([*at.items()], "id int, at timestamp_ntz").createOrReplaceTempView("moments")
     for i, text in enumerate(texts):
@@ -170,11 +177,8 @@ def test_times_are_durations(spark: SparkSession) -> None:
     plan = Case(tables={"shop.t": {"key": ["id"], **columns}}, query=query, row_key=["id"], history=[]).plan()
     times = ["99:00:00", "100:00:00.000001", "09:30:00", "-00:00:01.5", None, "soon", "9999999999:99:99", "-838:59:59"]
     rows = [(b"\xff" + text_of([n]), ROW_PUT, 1, payload([n, time], 5)) for n, time in enumerate(times)]
-    made = spark.createDataFrame(rows, "k binary, op tinyint, v long, p binary")
-    found = {
-        values_of(bytes(row.p))[1]: values_of(bytes(row.p))[2:]
-        for row in finish(made, plan.last, "table wide").collect()
-    }
+    whole = [bytes(row.m) for row in finish(stored(spark, rows), plan.last, "table wide").collect()]
+    found = {values_of(m[13:])[1]: values_of(m[13:])[2:] for m in whole}
     assert found == {
         "99:00:00": [False, False, False, "99:00:00", "-09:00:00"],
         "100:00:00.000001": [True, False, False, "100:00:00.000001", "-09:00:00"],
@@ -190,12 +194,11 @@ def test_times_are_durations(spark: SparkSession) -> None:
 def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
     """A dead letter with the row's key and the expression; guards and rows that WHERE hides tell nothing."""
     asked = case(", n / d AS q, CASE WHEN tiny <> 0 THEN n / tiny END AS g", "WHERE n < 100 OR n IS NULL")
-    rows = finish(messages(spark, asked), asked.plan().last, "table wide").collect()
-    letters = [json.loads(bytes(row.p)) for row in rows if row.op == REFUSED]
+    rows = told(spark, asked)
+    letters = [json.loads(row.p) for row in rows if row.op == REFUSED]
     assert [(letter[0], letter[3]) for letter in letters] == [("table wide, row 4", "not computed: t.n / t.d")]
-    gone = {bytes(row.k) for row in rows if row.op == ROW_GONE}
-    assert gone == {b"\xff3", b"\xff9"}
-    assert [bytes(row.p) for row in rows if row.op == FLOOR] == [b"why"]
+    assert {row.k for row in rows if row.op == ROW_GONE} == {b"\xff3", b"\xff9"}
+    assert [(row.v, row.p) for row in rows if row.op == FLOOR] == [(0, b"why")]
 
 
 def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:

@@ -19,7 +19,10 @@ from joins.query.plan import SINK, Finish, Fragment
 from joins.query.value_types import family, spark_type
 from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 
-_BASE64 = "replace(base64(p), '\\r\\n', '')"  # Spark may break it into lines
+_VERSION, _PAYLOAD, _VALUES = (
+    f"substring(m, {at})" for at in ("2, 8", "14", "22")
+)  # a whole row's time leads its values
+_BASE64 = f"replace(base64({_PAYLOAD}), '\\r\\n', '')"  # Spark may break it into lines
 
 
 def typed(values: str, index: int, type_: LogicalType) -> str:
@@ -71,38 +74,47 @@ def canonical(sql: str, type_: LogicalType) -> str:
 
 
 def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
-    """Rows (k, op, v, p) at a fragment's outlet → the same with computed values behind those of whole rows, and WHERE
-    applied.
+    """Rows (k, m), messages at a fragment's outlet → the same with computed values behind those of whole rows, and
+    WHERE applied.
 
     A whole row that does not satisfy WHERE becomes its end. For each row in which an expression failed a `REFUSED` row
     leaves beside it, which calls the fragment as it is `named`. Everything else passes. Called only where the fragment
-    has something to compute.
+    has something to compute. Messages stay bytes (`joins.steps.records`): numbers made of them would cost more than all
+    else here.
     """
     put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
-    wanted, message = fragment.finish, ["k", "op", "v", "p"]
-    values = f"IF(op = {put}, from_json(concat('[', decode(substring(p, 9), 'UTF-8'), ']'), 'array<string>'), NULL)"
+    wanted = fragment.finish
+    is_put = f"substring(m, 1, 1) = {_byte(put)}"
+    values = f"IF({is_put}, from_json(concat('[', decode({_VALUES}, 'UTF-8'), ']'), 'array<string>'), NULL)"
     where = "TRUE" if wanted.where is None else f"coalesce({wanted.where.sql}, FALSE)"
-    reason = _reason(wanted, where, put)
+    reason = _reason(wanted, where, is_put)
     texts = [*(e.sql for e in wanted.computed), where, reason]
     used = [i for i in range(len(wanted.types)) if any(f"{{{i}}}" in text for text in texts)]
     names = [f"t{i}" for i in range(len(wanted.types))]
     computed = [f"e{j}" for j in range(len(wanted.computed))]
-    opened = rows.selectExpr(*message, f"{values} AS vals")
-    opened = opened.selectExpr(*message, *(f"{typed('vals', i, wanted.types[i])} AS t{i}" for i in used))
+    opened = rows.selectExpr("k", "m", f"{values} AS vals")
+    opened = opened.selectExpr("k", "m", *(f"{typed('vals', i, wanted.types[i])} AS t{i}" for i in used))
     opened = opened.selectExpr(
-        *message,
+        "k",
+        "m",
         *(f"{e.sql.format(*names)} AS {name}" for e, name in zip(wanted.computed, computed, strict=True)),
-        f"IF(op = {put}, {where.format(*names)}, NULL) AS holds",
+        f"IF({is_put}, {where.format(*names)}, NULL) AS holds",
         f"{reason.format(*names)} AS reason",
     )
     behind = [canonical(name, e.type) for e, name in zip(wanted.computed, computed, strict=True)]
-    whole = (
-        f"named_struct('k', k, 'op', CAST(CASE WHEN holds THEN {put} WHEN NOT holds THEN {gone} ELSE op END"
-        " AS TINYINT), 'v', v, 'p', CASE WHEN holds THEN concat(p, encode(behind, 'UTF-8')) WHEN NOT holds THEN X''"
-        " ELSE p END)"
+    added = f"concat(m, encode(concat('', {', '.join(_commas(behind))}), 'UTF-8'))" if behind else "m"
+    ended = f"concat({_byte(gone)}, {_VERSION}, X'00000000')"
+    told = opened.selectExpr(
+        "k", "m", "reason", f"CASE WHEN holds THEN {added} WHEN NOT holds THEN {ended} ELSE m END AS whole"
     )
-    told = opened.selectExpr(*message, "holds", "reason", f"concat('', {', '.join(_commas(behind))}) AS behind")
+    if reason == "NULL":
+        return told.selectExpr("k", "whole AS m")
+    whole = "named_struct('k', k, 'm', whole)"
     return told.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {_letter(named)})))")
+
+
+def _byte(number: int) -> str:
+    return f"X'{number:02X}'"
 
 
 def _letter(named: str) -> str:
@@ -110,21 +122,23 @@ def _letter(named: str) -> str:
     reason = "substring(to_json(array(reason)), 2, length(to_json(array(reason))) - 2)"
     about = f"to_json(array(concat('{named}, row ', decode(substring(k, 2), 'UTF-8'))))"
     letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
-    return f"named_struct('k', X'FF', 'op', CAST({REFUSED} AS TINYINT), 'v', v, 'p', encode({letter}, 'UTF-8'))"
+    message = f"concat({_byte(REFUSED)}, {_VERSION}, X'00000000', encode({letter}, 'UTF-8'))"
+    return f"named_struct('k', X'FF', 'm', {message})"
 
 
 def _commas(texts: Sequence[str]) -> list[str]:
     return [part for text in texts for part in ("','", text)] or ["''"]
 
 
-def _reason(finish_: Finish, where: str, put: int) -> str:
-    """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; NULL where nothing did."""
-    reasons = [f"WHEN op <> {put} THEN NULL"]
+def _reason(finish_: Finish, where: str, is_put: str) -> str:
+    """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; NULL where nothing did, or can."""
+    reasons: list[str] = []
     if finish_.where is not None:
-        reasons += _failed(finish_.where)
-        reasons.append(f"WHEN NOT {where} THEN NULL")
-    reasons += [reason for expression in finish_.computed for reason in _failed(expression)]
-    return f"CASE {' '.join(reasons)} ELSE CAST(NULL AS STRING) END"
+        reasons += [*_failed(finish_.where), f"WHEN NOT {where} THEN NULL"]
+    failed = [reason for expression in finish_.computed for reason in _failed(expression)]
+    if not failed and len(reasons) < 2:
+        return "NULL"
+    return f"CASE WHEN NOT {is_put} THEN NULL {' '.join([*reasons, *failed])} ELSE CAST(NULL AS STRING) END"
 
 
 def _failed(expression: Expression) -> list[str]:

@@ -74,15 +74,8 @@ def finished(rows: DataFrame, plan: Plan, fragment: Fragment) -> DataFrame:
     """Rows (k, m) of either engine with a fragment's expressions and WHERE applied, rows (k, m) again."""
     if fragment.finish.plain:
         return rows
-    opened = rows.selectExpr(
-        "k",
-        "CAST(conv(hex(substring(m, 1, 1)), 16, 10) AS TINYINT) AS op",
-        "CAST(conv(hex(substring(m, 2, 8)), 16, 10) AS BIGINT) AS v",
-        "substring(m, 14) AS p",  # at the outlet no message has an r
-    )
-    packed = "concat(unhex(lpad(hex(op), 2, '0')), unhex(lpad(hex(v), 16, '0')), X'00000000', p) AS m"
     named = f"table {plan.sink.table}" + ("" if fragment is plan.last else f", part {fragment.number + 1}")
-    return finish(opened, fragment, named).selectExpr("k", packed)
+    return finish(rows, fragment, named)
 
 
 def _step(name: str, rows: DataFrame, program: str) -> DataFrame:
