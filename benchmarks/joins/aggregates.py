@@ -29,7 +29,7 @@ FROM (
 
 
 def aggregate_shapes(scale: float) -> dict[str, Shape]:
-    """Six shapes, two million changes each at `scale` 1.0 but the one that fans out, which has a tenth of them."""
+    """Six shapes, two million changes each at `scale` 1.0 but the one that fans out, which has a third of them."""
     changes = int(2_000_000 * scale)
 
     def size(rows: int) -> int:
@@ -57,7 +57,7 @@ def aggregate_shapes(scale: float) -> dict[str, Shape]:
             ),
             query=_PAIRS,
             row_key=("id", "visit"),
-            changes=changes // 10 + visited * FAN_OUT,
+            changes=changes // 4 + visited * FAN_OUT,
         ),
         Shape(
             name="q4",

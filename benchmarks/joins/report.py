@@ -11,6 +11,7 @@ from typing import Final
 LEAST_RATIO: Final = 0.7
 LEAST_SECOND_HALF: Final = 0.9
 MOST_GROWTH: Final = 1.25
+MOST_FAN_OUT: Final = 10  # rows written for a change, up to which halves are compared by the changes that they read
 # A run from which the host of the machine withheld more than this share of the processors is taken again.
 MOST_WITHHELD: Final = 0.05
 
@@ -145,6 +146,8 @@ def half_misses(shape: str, ours: Reading) -> list[str]:
     """The miss of a second half that reads fewer changes a second than the first, if it is one."""
     found = []
     first, second = ours.halves()
+    if second.fan_out > MOST_FAN_OUT:  # the first half only fills what the second one meets: no like work
+        return found
     if second.rate < LEAST_SECOND_HALF * first.rate:
         found.append(
             f"{shape}: the second half runs at {_share(second.rate, first.rate):.2f}× the first,"
