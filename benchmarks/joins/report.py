@@ -144,7 +144,7 @@ def misses(shape: str, ours: Reading, flink: Reading) -> list[str]:
 
 def half_misses(shape: str, ours: Reading) -> list[str]:
     """The miss of a second half that reads fewer changes a second than the first, if it is one."""
-    found = []
+    found: list[str] = []
     first, second = ours.halves()
     if second.fan_out > MOST_FAN_OUT:  # the first half only fills what the second one meets: no like work
         return found
