@@ -186,6 +186,10 @@ def test_a_search_sees_what_is_committed_once(place: Place) -> None:
     log.append(record(place, "a", "3"))
     log.commit(SECOND)
     assert searched() == [(b"a", b"3"), (b"c", b"open")]
+    for number in range(10):  # a broker has said yes to a commit before its partitions know of it
+        log.append(record(place, "a", str(number)))
+        log.commit(SECOND)
+        assert searched() == [(b"a", str(number).encode())]
 
 
 def test_what_was_not_committed_never_was(place: Place) -> None:

@@ -23,13 +23,7 @@ from cdc.words.errors import Fatal, Retriable, TailorbirdError
 from cdc.words.history import Record as HistoryRecord
 from cdc.words.schema import TableId, TableSchema, schema_from_json
 from ingest.log.kafka_search import KafkaSearch
-from ingest.log.kafka_topics import (
-    MAX_MESSAGE,
-    PATIENCE,
-    SourceTopics,
-    client_settings,
-    make_change_topic,
-)
+from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, SourceTopics, client_settings, make_change_topic
 from ingest.records.findings import Search
 from ingest.records.records import checkpoint_value, history_start, read_checkpoint
 from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
@@ -52,6 +46,7 @@ class KafkaLog:
         self._ends: dict[str, dict[int, int]] = {
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
+        self._committed: dict[str, dict[int, int]] = {}  # what `_ends` were at this session's last commit
         self._ensured = set(topics.changes)
         self._searches: list[Search] = []
         self._open = False
@@ -167,7 +162,7 @@ class KafkaLog:
                 partition=self._topics.positions_partition,
             )
             self._producer.commit_transaction(PATIENCE)
-            self._open = False
+            self._open, self._committed = False, {topic: dict(ends) for topic, ends in self._ends.items()}
 
     def abort(self) -> None:
         """See `seams.ChangeLog`."""
@@ -301,7 +296,8 @@ class KafkaLog:
             search.done = True
             return
         self._searches = [*(one for one in self._searches if not one.done), search]
-        KafkaSearch(client_settings(self._brokers), self._id, search, range(self._topics.partitions)).start()
+        floor = dict.fromkeys(range(self._topics.partitions), 0) | self._committed.get(search.topic, {})
+        KafkaSearch(client_settings(self._brokers), self._id, search, floor).start()
 
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
         """The partition's end once no transaction is open in it; Retriable when that takes too long.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
@@ -19,10 +19,14 @@ _BATCH = 500
 
 
 class KafkaSearch:
-    """Shows a search what is committed in its topic up to now, then sets its `done`, or `failed` to what is wrong."""
+    """Shows a search what is committed in its topic up to now, then sets its `done`, or `failed` to what is wrong.
 
-    def __init__(self, settings: Mapping[str, Any], group: str, search: Search, partitions: Iterable[int]) -> None:
-        self._settings, self._group, self._search, self._partitions = settings, group, search, list(partitions)
+    `floor`: by partition, where the records end that whoever searches has committed. A broker says yes to a commit
+    before the partitions know of it; until they do, who reads what is committed would be told an earlier end.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], group: str, search: Search, floor: Mapping[int, int]) -> None:
+        self._settings, self._group, self._search, self._floor = settings, group, search, floor
 
     def start(self) -> None:
         """Begin to read; what is committed by now is read in any case."""
@@ -43,7 +47,7 @@ class KafkaSearch:
 
     def _read(self) -> None:
         search, ends = self._search, self._ends()
-        begins = {p: search.begin.get(p, OFFSET_BEGINNING) for p in self._partitions}
+        begins = {p: search.begin.get(p, OFFSET_BEGINNING) for p in self._floor}
         waiting = {p for p, end in ends.items() if end > max(begins[p], 0)}
         consumer = Consumer(
             {
@@ -83,8 +87,15 @@ class KafkaSearch:
     def _ends(self) -> dict[int, int]:
         """Where each partition ends for who reads what is committed."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        asked = {TopicPartition(self._search.topic, p): newest for p in self._partitions}
+        asked = {TopicPartition(self._search.topic, p): newest for p in self._floor}
         # kept in a variable: a client that is let go of answers no more
         admin = AdminClient(dict(self._settings))
-        found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE)
-        return {at.partition: int(one.result().offset) for at, one in found.items()}
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE)
+            ends = {at.partition: int(one.result().offset) for at, one in found.items()}
+            if all(ends[p] >= floor for p, floor in self._floor.items()) or self._search.given_up:
+                return ends
+            if time.monotonic() > deadline:
+                raise Retriable(f"Kafka does not show what was committed to {self._search.topic}")
+            time.sleep(0.01)
