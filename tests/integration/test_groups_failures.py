@@ -3,15 +3,13 @@ SELECT says. A change that is counted twice, or never, would be told by no row: 
 
 from __future__ import annotations
 
-import random
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.test_join import History, Joined
-from tests.integration.test_join_failures import JOIN, kill_group, settles, survives_kills
+from tests.integration.test_join import Joined
+from tests.integration.test_join_failures import survives_a_lost_checkpoint, survives_kills
 
 pytestmark = [
     pytest.mark.integration,
@@ -47,13 +45,5 @@ def test_driver_killed(grouped: Joined) -> None:
 
 
 def test_checkpoint_deleted(grouped: Joined) -> None:
-    """The whole checkpoint is lost while the join is down and whole groups vanish: they are swept away."""
-    history = History(random.Random(31))
-    grouped.publish(history.change(400, ids=6))
-    first = grouped.start(JOIN)
-    settles(grouped, history)
-    kill_group(first)
-    subprocess.run(["rm", "-rf", str(grouped.folder / "checkpoints")], check=True)
-    grouped.publish([history.truncate(), *history.change(30, ids=6)])
-    grouped.start(JOIN)
-    settles(grouped, history)
+    """The whole checkpoint is lost while the join is down and all groups vanish for a while: no group stays behind."""
+    survives_a_lost_checkpoint(grouped, seed=31)

@@ -71,6 +71,18 @@ def survives_kills(joined: Joined, kills: int, seed: int) -> None:
     settles(joined, history)
 
 
+def survives_a_lost_checkpoint(joined: Joined, seed: int) -> None:
+    history = History(random.Random(seed))
+    joined.publish(history.change(400, ids=6))
+    first = joined.start(JOIN)
+    settles(joined, history)
+    kill_group(first)
+    subprocess.run(["rm", "-rf", str(joined.folder / "checkpoints")], check=True)
+    joined.publish([history.truncate(), *history.change(400, ids=6)])
+    joined.start(JOIN)
+    settles(joined, history)
+
+
 @pytest.mark.matrix  # as test_join.py, at any moment
 def test_driver_killed_at_random(joined: Joined) -> None:
     """Death by SIGKILL of driver, JVM and workers alike, at a random moment of their work."""
@@ -226,15 +238,7 @@ def test_hbase_restarted(joined: Joined, stack: Stack) -> None:
 @pytest.mark.chaos
 def test_checkpoint_deleted(joined: Joined) -> None:
     """The whole checkpoint is lost while the join is down and rows vanish: it rebuilds, and sweeps them away."""
-    history = History(random.Random(14))
-    joined.publish(history.change(400, ids=6))
-    first = joined.start(JOIN)
-    settles(joined, history)
-    kill_group(first)
-    subprocess.run(["rm", "-rf", str(joined.folder / "checkpoints")], check=True)
-    joined.publish(history.change(400, ids=6))
-    joined.start(JOIN)
-    settles(joined, history)
+    survives_a_lost_checkpoint(joined, seed=14)
 
 
 @pytest.mark.matrix
