@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(90
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = {"jvm": 3, "python": 2}  # a Python one takes seconds
 # twenty in all for Python's, of joins, of pairs and of groups; `make matrix` has hundreds of each
-JOINS, PAIRS, GROUPS = {"jvm": 20, "python": 8}, {"jvm": 10, "python": 5}, {"jvm": range(26), "python": range(0, 26, 4)}
+JOINS, PAIRS, GROUPS = {"jvm": 12, "python": 8}, {"jvm": 8, "python": 5}, {"jvm": range(26), "python": range(0, 26, 4)}
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
 Settled = dict[str, dict[int, int]]

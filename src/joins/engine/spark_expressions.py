@@ -19,9 +19,8 @@ from joins.query.plan import SINK, Finish, Fragment
 from joins.query.value_types import family, spark_type
 from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 
-_VERSION, _PAYLOAD, _VALUES = (
-    f"substring(m, {at})" for at in ("2, 8", "14", "22")
-)  # a whole row's time leads its values
+# parts of a message `m` (`joins.steps.records`): at an outlet it has no r; a whole row's time leads its values
+_VERSION, _PAYLOAD, _VALUES = "substring(m, 2, 8)", "substring(m, 14)", "substring(m, 22)"
 _BASE64 = f"replace(base64({_PAYLOAD}), '\\r\\n', '')"  # Spark may break it into lines
 
 
@@ -79,8 +78,7 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
 
     A whole row that does not satisfy WHERE becomes its end. For each row in which an expression failed a `REFUSED` row
     leaves beside it, which calls the fragment as it is `named`. Everything else passes. Called only where the fragment
-    has something to compute. Messages stay bytes (`joins.steps.records`): numbers made of them would cost more than all
-    else here.
+    has something to compute. Messages stay bytes (`joins.steps.records`).
     """
     put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
     wanted = fragment.finish
@@ -88,7 +86,7 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     values = f"IF({is_put}, from_json(concat('[', decode({_VALUES}, 'UTF-8'), ']'), 'array<string>'), NULL)"
     where = "TRUE" if wanted.where is None else f"coalesce({wanted.where.sql}, FALSE)"
     reason = _reason(wanted, where, is_put)
-    texts = [*(e.sql for e in wanted.computed), where, reason]
+    texts = [*(e.sql for e in wanted.computed), where, reason or ""]
     used = [i for i in range(len(wanted.types)) if any(f"{{{i}}}" in text for text in texts)]
     names = [f"t{i}" for i in range(len(wanted.types))]
     computed = [f"e{j}" for j in range(len(wanted.computed))]
@@ -99,15 +97,16 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
         "m",
         *(f"{e.sql.format(*names)} AS {name}" for e, name in zip(wanted.computed, computed, strict=True)),
         f"IF({is_put}, {where.format(*names)}, NULL) AS holds",
-        f"{reason.format(*names)} AS reason",
+        f"{(reason or 'NULL').format(*names)} AS reason",
     )
     behind = [canonical(name, e.type) for e, name in zip(wanted.computed, computed, strict=True)]
-    added = f"concat(m, encode(concat('', {', '.join(_commas(behind))}), 'UTF-8'))" if behind else "m"
+    parts = ", ".join(f"',', {text}" for text in behind)
+    added = f"concat(m, encode(concat({parts}), 'UTF-8'))" if behind else "m"
     ended = f"concat({_byte(gone)}, {_VERSION}, X'00000000')"
     told = opened.selectExpr(
         "k", "m", "reason", f"CASE WHEN holds THEN {added} WHEN NOT holds THEN {ended} ELSE m END AS whole"
     )
-    if reason == "NULL":
+    if reason is None:
         return told.selectExpr("k", "whole AS m")
     whole = "named_struct('k', k, 'm', whole)"
     return told.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {_letter(named)})))")
@@ -126,18 +125,14 @@ def _letter(named: str) -> str:
     return f"named_struct('k', X'FF', 'm', {message})"
 
 
-def _commas(texts: Sequence[str]) -> list[str]:
-    return [part for text in texts for part in ("','", text)] or ["''"]
-
-
-def _reason(finish_: Finish, where: str, is_put: str) -> str:
-    """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; NULL where nothing did, or can."""
+def _reason(finish_: Finish, where: str, is_put: str) -> str | None:
+    """A plan's SQL of what failed in a row that WHERE lets pass, or in WHERE itself; None where nothing can."""
     reasons: list[str] = []
     if finish_.where is not None:
         reasons += [*_failed(finish_.where), f"WHEN NOT {where} THEN NULL"]
     failed = [reason for expression in finish_.computed for reason in _failed(expression)]
     if not failed and len(reasons) < 2:
-        return "NULL"
+        return None
     return f"CASE WHEN NOT {is_put} THEN NULL {' '.join([*reasons, *failed])} ELSE CAST(NULL AS STRING) END"
 
 
