@@ -15,6 +15,7 @@ from console.commands import (
     cli_stack,
     cli_status,
     cli_validate,
+    cli_wait,
 )
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
 from console.commands.index import cli_index
@@ -45,6 +46,7 @@ app.command("join")(cli_join.join)
 app.command("submit")(cli_submit.submit)
 app.command("validate")(cli_validate.validate)
 app.command("status")(cli_status.status)
+app.command("wait")(cli_wait.wait)
 app.command("run")(cli_run.run)
 app.command("rewind")(cli_rewind.rewind)
 app.command("snapshot")(cli_snapshot.snapshot)

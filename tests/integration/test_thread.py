@@ -20,7 +20,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pymysql
 import pytest
+import requests
 
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
@@ -32,6 +34,7 @@ from console.demo.shop import Server, Shop, ShopStatement, ShopTransaction
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
+from console.waiting.run import Waiter
 from indexer.solr.solr_rows import all_documents
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -45,8 +48,11 @@ RATE = 60.0
 class Thread:
     """A running pipeline over a small shop, and what a step needs of it."""
 
-    def __init__(self, stack: Stack, topology: Topology, pipeline: Pipeline, shop: MySqlShop, generator: Shop) -> None:
+    def __init__(
+        self, stack: Stack, topology: Topology, pipeline: Pipeline, shop: MySqlShop, generator: Shop, page: str
+    ) -> None:
         self.stack, self.topology, self.pipeline, self.shop, self.generator = stack, topology, pipeline, shop, generator
+        self.page = page
 
     @contextmanager
     def live_traffic(self) -> Iterator[Callable[[int], None]]:
@@ -109,9 +115,10 @@ def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
         lambda rows: None,
     )
     assert len(list(provision(topology))) >= 4
-    with Pipeline(topology, home=folder, page_port=free_port()) as pipeline:
+    page = free_port()
+    with Pipeline(topology, home=folder, page_port=page) as pipeline:
         pipeline.start()
-        yield Thread(stack, topology, pipeline, shop, generator)
+        yield Thread(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}")
     shop.close()
 
 
@@ -128,6 +135,41 @@ def test_live_changes_arrive(thread: Thread) -> None:
     with thread.live_traffic() as more:
         more(300)
     thread.must_be_equal()
+
+
+def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
+    """`wait`, by its class, the command and the page: a query behind it shows what was committed before it in all rows
+    that it changes, beside other traffic; a place that is not reached ends it in time."""
+    source = thread.topology.sources["shop"]
+    index = f"{thread.topology.solr.url}/{thread.topology.indexes['orders'].collection}/select"
+    asked = {"q": "product_id:1 AND _kind:row", "fl": "product", "rows": "1000"}
+
+    def shown() -> set[str]:
+        documents = requests.get(index, params=asked, timeout=10).json()["response"]["docs"]
+        return {document["product"] for document in documents}
+
+    with (
+        pymysql.connect(
+            host=source.hostname, port=source.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password, autocommit=True
+        ) as connection,
+        connection.cursor() as cursor,
+        thread.live_traffic(),
+        Waiter(thread.topology) as waiter,
+    ):
+        for number in range(6):
+            cursor.execute("UPDATE shop.products SET title = %s WHERE id = 1", (f"number {number}",))
+            waiter.wait(waiter.now("shop"), timeout=120)
+            assert shown() == {f"number {number}"}
+        cursor.execute("UPDATE shop.products SET title = 'by command' WHERE id = 1")
+        command = [sys.executable, "-m", "console", "wait", thread.topology.file, "--source", "shop", "--now", "--json"]
+        done = subprocess.run(command, env=thread.pipeline.environ, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr, shown()) == (0, "", {"by command"})
+        cursor.execute("UPDATE shop.products SET title = 'by page' WHERE id = 1")
+        found = requests.get(f"{thread.page}/wait?source=shop&timeout=60", timeout=120)
+        assert (found.status_code, found.json()["reached"], shown()) == (200, True, {"by page"})
+    server = json.loads(done.stdout)["gtid_set"].split(":")[0]
+    late = requests.get(f"{thread.page}/wait?source=shop&gtid={server}:1-99999999&timeout=0.2", timeout=60)
+    assert (late.status_code, late.json()["reached"]) == (504, False)
 
 
 def test_status_names_what_stands_still(thread: Thread) -> None:

@@ -35,12 +35,14 @@ def dashboard(
     with extras_named("dashboard"):
         from console.dashboard.http_dashboard import serve_dashboards
         from console.dashboard.http_page import Board
+        from console.dashboard.http_wait import serve_wait
         from console.dashboard.view import choose_dashboards
 
     loaded = load_topology(topology)
     chosen = choose_dashboards(loaded, name)
     waiting = _waiting(loaded)
     boards = [Board(loaded, one, partial(waiting, loaded.indexes[one.index])) for one in chosen]
+    serve_wait(loaded)
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") else 0  # where `status` can ask it
     with ExitStack() as told:
         for one in chosen:

@@ -28,12 +28,13 @@ def positions_watched(topology: Topology, every: float = 1.0) -> Watch[dict[str,
 
 
 class PositionsReader:
-    """Reads them again and again over one connection; a context manager."""
+    """Reads them again and again over one connection, each time only what is new; a context manager."""
 
     def __init__(self, topology: Topology) -> None:
         self._servers, self._topic = topology.log.brokers, positions_topic(topology.name)
         self._by_key = {transactional_id(topology.name, source): source for source in topology.sources}
         self._consumer: Any = None
+        self._found: dict[str, CapturedPosition] = {}
 
     def __enter__(self) -> PositionsReader:
         return self
@@ -42,6 +43,7 @@ class PositionsReader:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+        self._found = {}
 
     def read(self) -> dict[str, CapturedPosition]:
         """See `captured_positions`."""
@@ -59,30 +61,41 @@ class PositionsReader:
             raise Retriable(f"Kafka at {self._servers}: {error}", "tailorbird stack status") from error
 
     def _read(self, consumer: Any) -> dict[str, CapturedPosition]:
-        found: dict[str, CapturedPosition] = {}
         partitions = [TopicPartition(self._topic, p) for p in consumer.partitions_for_topic(self._topic) or ()]
         if not partitions:
-            return found
-        consumer.assign(partitions)
+            return {}
         ends = consumer.end_offsets(partitions)
-        # Each source's newest record stands at most a few records before its partition's end; markers count as offsets.
+        if consumer.assignment() != set(partitions):
+            consumer.assign(partitions)
+            self._found = {}
         for partition in partitions:
-            consumer.seek(partition, max(0, ends[partition] - 50))
+            # each source's newest record stands at most a few records before its partition's end; markers are offsets
+            start = max(0, ends[partition] - 50)
+            if not self._found or not start <= consumer.position(partition) <= ends[partition]:
+                consumer.seek(partition, start)
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for records in consumer.poll(timeout_ms=500).values():
                 for record in records:
                     source = self._by_key.get(record.key.decode()) if record.key is not None else None
-                    if source is None or record.value is None:
-                        continue
-                    value = json.loads(record.value)
-                    state = value.get("state", {})
-                    mends = state.get("mends", {})
-                    found[source] = CapturedPosition(
-                        gtid_set=value["position"]["gtid_set"],
-                        sequence=value["position"]["sequence"],
-                        snapshot=value["snapshot"],
-                        snapshots=state.get("snapshots", {}),
-                        mending=tuple({**mends.get("tables", {}), **mends.get("again", {})}),
-                        quarantine=kept_of(state),
-                    )
-        return found
+                    if source is not None and record.value is not None:
+                        self._found[source] = position_of(json.loads(record.value), record.offset)
+        return dict(self._found)
+
+
+def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
+    """What a record of the positions topic tells; KeyError when it is none."""
+    position, state = value["position"], value.get("state", {})
+    mends = state.get("mends", {})
+    mending = {**mends.get("tables", {}), **mends.get("again", {})}
+    return CapturedPosition(
+        gtid_set=position["gtid_set"],
+        sequence=position["sequence"],
+        snapshot=value["snapshot"],
+        snapshots=state.get("snapshots", {}),
+        mending=tuple(mending),
+        quarantine=kept_of(state),
+        file=position["file"],
+        pos=position["pos"],
+        offset=offset,
+        whole=not (state.get("snapshots") or mending),
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pysolr
 import requests
@@ -12,19 +14,24 @@ from cdc.words.errors import Retriable
 
 
 def visible_sequences(collection_url: str, session: requests.Session | None = None) -> dict[str, int]:
-    """The sequence of each source up to which every change is visible to queries; empty before the first full cut.
+    """The sequence of each source up to which every change is visible to queries; empty before the first full cut."""
+    return {name: int(one["sequence"]) for name, one in visible_positions(collection_url, session).items()}
 
-    A cut is visible when every salt bucket's barrier is: the least of the buckets' sequences holds.
+
+def visible_positions(collection_url: str, session: requests.Session | None = None) -> dict[str, Mapping[str, Any]]:
+    """The position of each source (sequence, gtid_set, offset) up to which all is visible; empty before the first cut.
+
+    A cut is visible when every salt bucket's barrier is: the buckets' least holds.
     """
     try:
         found = pysolr.Solr(collection_url, timeout=10, session=session).search(
-            "*:*", fq=f"{fields.KIND}:{fields.BARRIER}", rows=300
+            "*:*", fq=f"{fields.KIND}:{fields.BARRIER}", fl=f"{fields.BUCKETS},{fields.POSITIONS}", rows=300
         )
     except pysolr.SolrError as error:
         raise Retriable(f"Solr at {collection_url}: {str(error)[:200]}", "tailorbird stack status") from error
     barriers = list(found)
     if not barriers or len(barriers) < int(barriers[0][fields.BUCKETS]):
         return {}
-    positions = [json.loads(barrier[fields.POSITIONS]) for barrier in barriers]
+    positions: list[dict[str, Mapping[str, Any]]] = [json.loads(barrier[fields.POSITIONS]) for barrier in barriers]
     sources = set.intersection(*(set(p) for p in positions))
-    return {source: min(int(p[source]["sequence"]) for p in positions) for source in sources}
+    return {source: min((p[source] for p in positions), key=lambda one: int(one["offset"])) for source in sources}

@@ -17,7 +17,7 @@ from ingest.binlog import BinlogReader, Flavour
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.codes import DELETES, HEADER_SIZE, INSERTS, ROWS_EVENTS, EventType
 from ingest.binlog.format.errors import BinlogError, MissingTableMap
-from ingest.binlog.format.gtid import GtidSet, MariaGtidSet
+from ingest.binlog.format.gtid import covers
 from ingest.binlog.format.packed import U32, U64
 from ingest.binlog.reading.effects import changes_rows
 from ingest.binlog.reading.events import Query, RawEvent
@@ -84,11 +84,8 @@ class LoggedFacts:
         """Whether all up to a position has been read."""
         progress = self._stream.progress
         known = progress.gtids
-        if position.gtid_set and isinstance(known, GtidSet):
-            return known.covers(GtidSet.parse(position.gtid_set))
-        if position.gtid_set and isinstance(known, MariaGtidSet):
-            wanted = MariaGtidSet.parse(position.gtid_set).domains
-            return all(known.domains.get(d, (0, -1))[1] >= number for d, (_, number) in wanted.items())
+        if position.gtid_set and known is not None:
+            return covers(known, type(known).parse(position.gtid_set))
         return (progress.file, progress.position) >= (position.file, position.pos)
 
     def __iter__(self) -> Iterator[Fact]:

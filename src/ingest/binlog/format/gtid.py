@@ -174,6 +174,10 @@ class MariaGtidSet:
         domain, _, number = identity
         return isinstance(domain, int) and number <= self.domains.get(domain, (0, -1))[1]
 
+    def covers(self, other: MariaGtidSet) -> bool:
+        """Whether every domain's position of `other` lies at or before this one's."""
+        return all(number <= self.domains.get(domain, (0, -1))[1] for domain, (_, number) in other.domains.items())
+
     def __str__(self) -> str:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.domains.items()))
 
@@ -190,3 +194,10 @@ def parse_gtid_set(text: str) -> AnyGtidSet:
     if re.fullmatch(r"[\d\-,\s]+", text.strip()) and head.count("-") % 2 == 0 and len(head) != 36:
         return MariaGtidSet.parse(text)
     return GtidSet.parse(text)
+
+
+def covers(known: AnyGtidSet, wanted: AnyGtidSet) -> bool:
+    """Whether all transactions of `wanted` are in `known`; sets of different families hold nothing of one another."""
+    if isinstance(known, GtidSet) and isinstance(wanted, GtidSet):
+        return known.covers(wanted)
+    return isinstance(known, MariaGtidSet) and isinstance(wanted, MariaGtidSet) and known.covers(wanted)

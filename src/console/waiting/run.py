@@ -1,0 +1,98 @@
+"""Waits on the real log, tables and indexes, over connections that are kept from one wait to the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from cdc.process.file_topology import load_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import Retriable
+from console.status.captured_position import CapturedPosition
+from console.status.kafka_positions import PositionsReader
+from console.status.solr_barriers import visible_positions
+from console.waiting.goal import Goal, Reached, Until, binlog_source, goal_of, lacking, logged, shows, targets
+from indexer.solr.solr_http import reading_session
+from ingest.mysql.mysql_source import MySqlSource
+from joins.process.targets import target_of
+
+_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: the first come quickly, a long wait costs little
+
+Positions = Mapping[str, Mapping[str, Any]]
+
+
+def wait(
+    topology: str, source: str, *, gtid_set: str | None = None, until: Until = "index", table: str | None = None,
+    timeout: float = 60.0,
+) -> Reached:  # fmt: skip
+    """Wait until all that a source has committed (or a GTID set of it) can be read; returns then.
+
+    `topology` is the YAML file; `gtid_set` None means what is committed when this is called. NotYet after `timeout`
+    seconds. Many waits are cheaper with one `Waiter`.
+    """
+    with Waiter(load_topology(topology)) as waiter:
+        goal = waiter.now(source) if gtid_set is None else goal_of(waiter.topology, source, gtid_set)
+        return waiter.wait(goal, until=until, table=table, timeout=timeout)
+
+
+class Waiter:
+    """Waits, one after the other, for goals of a topology's sources; a context manager, for one thread."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self._log = PositionsReader(topology)
+        self._tables: dict[str, Callable[[], Positions]] = {}
+        self._solr = reading_session(topology.solr)
+
+    def __enter__(self) -> Waiter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._log.__exit__()
+        self._solr.close()
+
+    def now(self, source: str) -> Goal:
+        """All that a source has committed by now; Retriable while it is away, UsageError for one that is polled."""
+        binlog_source(self.topology, source)
+        return Goal(source=source, position=MySqlSource(self.topology.sources[source]).head())
+
+    def wait(self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0) -> Reached:
+        """Return when the log, the tables (or `table`) or the indexes show all of a goal; NotYet after `timeout`.
+
+        A server that is away is asked again; the time being over, the last one that was is raised instead.
+        """
+        begun = time.monotonic()
+        left, offset = list(targets(self.topology, goal.source, until, table)), None
+        captured: CapturedPosition | None = None
+        pause, away = _SHORTEST, None
+        while True:
+            try:
+                if offset is None:
+                    captured = self._log.read().get(goal.source)
+                    offset = logged(goal, captured)
+                    if offset is not None:
+                        pause = _SHORTEST
+                if offset is not None:
+                    left = [one for one in left if not shows(self._told(until, one), goal.source, offset)]
+                    if not left:
+                        seconds = time.monotonic() - begun
+                        return Reached(source=goal.source, until=until, offset=offset, seconds=seconds)
+                away = None
+            except Retriable as error:
+                away = error
+            if time.monotonic() - begun + pause > timeout:
+                raise away or lacking(goal, until, timeout, left if offset is not None else (), captured)
+            time.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST)
+
+    def _told(self, until: Until, name: str) -> Positions:
+        if until == "index":
+            collection = self.topology.indexes[name].collection
+            return visible_positions(f"{self.topology.solr.url}/{collection}", self._solr)
+        if name not in self._tables:
+            self._tables[name] = target_of(self.topology, self.topology.tables[name]).reached
+        return self._tables[name]()

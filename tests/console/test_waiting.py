@@ -1,0 +1,159 @@
+"""`tailorbird wait`, without servers: what stands for a goal, what shows it, and what is refused."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import UsageError
+from cdc.words.event import Position
+from console.status.captured_position import CapturedPosition
+from console.waiting.goal import Goal, goal_of, lacking, logged, shows, targets
+
+UUID = "4b5c2c6e-0000-4000-8000-000000000001"
+
+
+def captured(last: int, offset: int = 0, **more: Any) -> CapturedPosition:
+    return CapturedPosition(
+        **{"gtid_set": f"{UUID}:1-{last}", "sequence": last, "snapshot": "done", "offset": offset, **more}
+    )
+
+
+def goal(last: int) -> Goal:
+    return Goal(source="shop", position=Position(file="", pos=0, gtid_set=f"{UUID}:1-{last}", sequence=0))
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 30))
+def test_nothing_is_promised_too_early(chance: Random, wanted: int) -> None:
+    """Random logs: transactions that change no row, rows read again meanwhile, a rewind; barriers follow whole records
+    late. When the goal is told to be shown, the table has applied every change up to it."""
+    applied, shown_at, last, told, record = 0, 0, 1, {}, None
+    pending: list[tuple[int, int]] = []
+    for offset in range(1, 200):
+        last = max(1, last - chance.randrange(1, 6)) if chance.random() < 0.05 else last + chance.randrange(0, 4)
+        whole = chance.random() < 0.7
+        one = captured(last, offset, whole=whole, sequence=chance.randrange(100))
+        pending += [(offset, last)] if whole else []
+        record = record if record is not None else logged(goal(wanted), one)
+        while pending and chance.random() < 0.5:
+            shown_at, applied = pending.pop(0)
+            told = {"shop": {"sequence": chance.randrange(100), "offset": shown_at}}
+        if record is not None and shows(told, "shop", record):
+            assert shown_at >= record
+            assert applied >= wanted or shown_at > record
+            return
+
+
+@pytest.mark.parametrize(
+    ("known", "reached"),
+    [
+        (captured(9), None),
+        (captured(10), 0),
+        (captured(11, offset=4), 4),
+        (captured(11, snapshot="running"), None),
+        (captured(11, whole=False), None),
+        (CapturedPosition(gtid_set="", sequence=5, snapshot="done"), None),
+        (CapturedPosition(gtid_set="0-1-900", sequence=5, snapshot="done"), None),
+        (None, None),
+    ],
+)
+def test_what_stands_for_a_goal(known: CapturedPosition | None, reached: int | None) -> None:
+    """All of its transactions, read to the end, of a log that holds what the source does."""
+    assert logged(goal(10), known) == reached
+
+
+@pytest.mark.parametrize(("file", "pos", "reached"), [("b.000002", 9, 7), ("b.000003", 4, 7), ("b.000002", 8, None)])
+def test_a_goal_without_gtids(file: str, pos: int, reached: int | None) -> None:
+    """By file and place."""
+    wanted = Goal(source="shop", position=Position(file="b.000002", pos=9, gtid_set="", sequence=0))
+    assert logged(wanted, CapturedPosition(
+        gtid_set="", sequence=1, snapshot="done", file=file, pos=pos, offset=7
+    )) == reached  # fmt: skip
+
+
+def test_mariadb_positions() -> None:
+    """Every domain's position counts."""
+    wanted = Goal(source="shop", position=Position(file="", pos=0, gtid_set="0-1-5,1-1-2", sequence=0))
+    for text, reached in {"0-1-5,1-1-2": 3, "0-2-6,1-1-3": 3, "0-1-9": None, "0-1-9,1-1-1": None}.items():
+        known = CapturedPosition(gtid_set=text, sequence=1, snapshot="done", offset=3)
+        assert logged(wanted, known) == reached, text
+
+
+def test_what_tells_nothing_shows_nothing() -> None:
+    """An index before its first cut, and one whose barrier knows only other sources."""
+    assert not shows({}, "shop", 0)
+    assert not shows({"crm": {"offset": 9}}, "shop", 0)
+    assert shows({"shop": {"offset": 9}}, "shop", 9)
+
+
+@pytest.fixture
+def topology() -> Topology:
+    source = "type: mysql, hostname: h, username: u, password: p"
+    text = f"""name: t
+sources:
+  shop: {{{source}, database: shop, tables: [orders], server_id: 1}}
+  crm: {{{source}, database: crm, tables: [customers], server_id: 2}}
+  slow: {{{source}, database: slow, tables: [t], capture: poll}}
+log: {{bootstrap_servers: 'h:1'}}
+hbase: {{thrift: 'h:1', zookeeper: 'h:1'}}
+solr: {{url: 'http://h:1/solr'}}
+tables:
+  wide:
+    query: SELECT o.id, c.name FROM shop.orders o LEFT JOIN crm.customers c ON c.id = o.customer_id
+    row_key: [id]
+  grouped: {{query: 'SELECT name, count(*) AS n FROM wide GROUP BY name', row_key: [name]}}
+  people: {{query: 'SELECT c.id, c.name FROM crm.customers c', row_key: [id]}}
+  sent: {{query: 'SELECT o.id FROM shop.orders o', row_key: [id], sink: kafka}}
+indexes:
+  wide: {{table: wide}}
+  people: {{table: people}}
+"""
+    return read_topology(text, file="t.yml", environ={})
+
+
+def test_which_tables_and_indexes_are_waited_for(topology: Topology) -> None:
+    """Those over the source, through other tables too; a topic tells its readers nothing."""
+    assert targets(topology, "shop", "log", None) == ()
+    assert targets(topology, "shop", "table", None) == ("grouped", "wide")
+    assert targets(topology, "crm", "table", None) == ("grouped", "people", "wide")
+    assert targets(topology, "crm", "index", None) == ("people", "wide")
+    assert targets(topology, "crm", "index", "people") == ("people",)
+    for source, until, table, said in [
+        ("shop", "index", "people", "shows rows of shop in table people"),
+        ("shop", "table", "sent", "shows rows of shop in table sent"),
+        ("shop", "table", "none", "no table none; --table wide | grouped"),
+    ]:
+        with pytest.raises(UsageError, match=said.replace("|", r"\|")):
+            targets(topology, source, until, table)  # type: ignore[arg-type]  # a parametrised literal
+
+
+@pytest.mark.parametrize(
+    ("source", "gtid_set", "said"),
+    [
+        ("none", f"{UUID}:1", "no source none; --source shop | crm | slow"),
+        ("slow", f"{UUID}:1", "source slow is polled"),
+        ("shop", "", "'' is no GTID set: it is empty; SELECT @@gtid_executed"),
+        ("shop", "nonsense", "'nonsense' is no GTID set"),
+        ("shop", f"{UUID}:0", "no interval"),
+    ],
+)
+def test_goals_that_can_not_be_waited_for(topology: Topology, source: str, gtid_set: str, said: str) -> None:
+    """Each in one line, with the remedy."""
+    with pytest.raises(UsageError) as error:
+        goal_of(topology, source, gtid_set)
+    assert said in str(error.value)
+
+
+def test_what_is_said_when_the_time_is_over() -> None:
+    """The stage that lacks it, and why where that is known."""
+    assert "table wide has not all of shop" in str(lacking(goal(5), "table", 3, ["wide"], captured(9)))
+    assert "after 3 s the log has not" in str(lacking(goal(5), "index", 3, (), captured(2)))
+    assert "while a snapshot of its tables is under way" in str(
+        lacking(goal(5), "log", 3, (), captured(9, whole=False))
+    )

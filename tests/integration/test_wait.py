@@ -1,0 +1,214 @@
+"""`tailorbird wait` on real servers: what is committed is read behind it, whatever else goes on and whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from random import Random
+from statistics import median
+from typing import Any
+
+import pymysql
+import pytest
+import requests
+
+from cdc.process.file_topology import load_topology
+from cdc.topology.topology import Topology
+from console.commands.cli_apply import provision
+from console.pipeline.proc_pipeline import Pipeline
+from console.stack.proc_stack import Stack
+from console.stack.settings import LOAD_LOGIN
+from console.waiting.goal import NotYet
+from console.waiting.run import Waiter
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
+
+# behind a whole pipeline that runs already, in `make test`: test_thread.py
+pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(3600)]
+
+NAME = "waited"
+
+
+class Desk:
+    """A pipeline over two tables of a database of its own, a third of which nothing is captured, and who writes."""
+
+    def __init__(self, topology: Topology, pipeline: Pipeline, page: int) -> None:
+        source = topology.sources["shop"]
+        self.topology, self.pipeline, self.page = topology, pipeline, f"http://127.0.0.1:{page}"
+        self.connection = pymysql.connect(
+            host=source.hostname, port=source.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password,
+            database=NAME, autocommit=True,
+        )  # fmt: skip
+        self.index = f"{topology.solr.url}/{topology.indexes['wide'].collection}"
+        self.amounts: dict[int, int] = {}
+
+    def execute(self, sql: str, *values: object) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, values)
+
+    def write(self, chance: Random) -> int | None:
+        """One random write; the order that it was about, None where the table is not captured."""
+        key = chance.randrange(50)
+        match chance.randrange(6):
+            case 0:
+                self.execute("INSERT INTO unseen (note) VALUES ('x')")
+                return None
+            case 1 if key in self.amounts:
+                self.execute("DELETE FROM orders WHERE id = %s", key)
+                del self.amounts[key]
+            case 2:
+                # a customer's rows are many: the join has to bring each out again
+                self.execute("UPDATE customers SET name = concat(name, 'x') WHERE id = %s", key % 5)
+            case _:
+                self.amounts[key] = chance.randrange(10**6)
+                self.execute("REPLACE INTO orders VALUES (%s, %s, %s)", key, key % 5, self.amounts[key])
+        return key
+
+    def shown(self, key: int) -> int | None:
+        """The amount that the index shows for an order, None for none."""
+        found = requests.get(
+            f"{self.index}/select", params={"q": f"id:{key} AND _kind:row", "fl": "amount"}, timeout=10
+        )
+        documents: list[dict[str, Any]] = found.json()["response"]["docs"]
+        return int(documents[0]["amount"]) if documents else None
+
+    def command(self, *more: str) -> tuple[int, str, str]:
+        """`tailorbird wait`: its exit code, output and errors."""
+        words = [sys.executable, "-m", "console", "wait", self.topology.file, *more]
+        done = subprocess.run(words, env=self.pipeline.environ, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def desk(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    folder = tmp_path_factory.mktemp("waited")
+    port, page = os.environ.get, free_port()
+    at = port("TAILORBIRD_PORT_MYSQL_SHOP", "3307")
+    with pymysql.connect(
+        host="127.0.0.1", port=int(at), user=LOAD_LOGIN.user, password=LOAD_LOGIN.password, autocommit=True
+    ) as made, made.cursor() as cursor:  # fmt: skip
+        for sql in (
+            f"DROP DATABASE IF EXISTS {NAME}",
+            f"CREATE DATABASE {NAME}",
+            f"CREATE TABLE {NAME}.orders (id INT PRIMARY KEY, customer_id INT, amount INT NOT NULL)",
+            f"CREATE TABLE {NAME}.customers (id INT PRIMARY KEY, name TEXT NOT NULL)",
+            f"CREATE TABLE {NAME}.unseen (id INT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(9))",
+            f"INSERT INTO {NAME}.customers VALUES (0, 'a'), (1, 'b'), (2, 'c'), (3, 'd'), (4, 'e')",
+        ):
+            cursor.execute(sql)
+    file = folder / "waited.yml"
+    file.write_text(f"""name: {NAME}_{time.time_ns()}
+sources:
+  shop: {{type: mysql, hostname: 127.0.0.1, port: {at}, username: cdc, password: cdc, database: {NAME},
+          tables: [orders, customers], server_id: {10_000 + time.time_ns() % 1_000_000_007}}}
+log: {{bootstrap_servers: '127.0.0.1:{port("TAILORBIRD_PORT_KAFKA", "9092")}'}}
+hbase:
+  thrift: 127.0.0.1:{port("TAILORBIRD_PORT_THRIFT", "9090")}
+  zookeeper: 127.0.0.1:{port("TAILORBIRD_PORT_ZOOKEEPER", "2181")}
+solr: {{url: 'http://127.0.0.1:{port("TAILORBIRD_PORT_SOLR", "8983")}/solr'}}
+tables:
+  wide:
+    query: |
+      SELECT o.id, o.amount, c.name FROM shop.orders o LEFT JOIN shop.customers c ON c.id = o.customer_id
+    row_key: [id]
+indexes:
+  wide: {{table: wide, commit_within: 100ms}}
+dashboards:
+  wide: {{index: wide, title: Waited, columns: [id, amount, name]}}
+""")
+    topology = load_topology(str(file))
+    list(provision(topology))
+    with Pipeline(topology, home=folder, page_port=page) as pipeline:
+        pipeline.start()
+        desk = Desk(topology, pipeline, page)
+        yield desk
+        desk.connection.close()
+
+
+def test_what_was_written_is_read(desk: Desk) -> None:
+    """Random writes, some of tables that nobody captures: behind each wait a query shows it, at the first start too."""
+    chance = Random(3)
+    with Waiter(desk.topology) as waiter:
+        for _ in range(12):
+            key = desk.write(chance)
+            waiter.wait(waiter.now("shop"), timeout=240)
+            if key is not None:
+                assert desk.shown(key) == desk.amounts.get(key)
+
+
+def test_the_command_and_the_page_wait_too(desk: Desk) -> None:
+    """`--now`, `--gtid`, each stage, `GET /wait`; what is asked wrongly is said in one line and never waits."""
+    desk.execute("REPLACE INTO orders VALUES (60, 1, 600)")
+    code, output, errors = desk.command("--source", "shop", "--now", "--json")
+    assert (code, errors) == (0, "")
+    assert desk.shown(60) == 600
+    gtid_set = json.loads(output)["gtid_set"]
+    for until in ("log", "table"):
+        code, output, errors = desk.command("--source", "shop", "--gtid", gtid_set, "--until", until)
+        assert (code, errors) == (0, ""), output
+        assert output.startswith(f"{until} has all of shop up to ")
+    desk.execute("REPLACE INTO orders VALUES (60, 1, 601)")
+    found = requests.get(f"{desk.page}/wait", params={"source": "shop", "timeout": "30"}, timeout=60)
+    assert (found.status_code, found.json()["reached"]) == (200, True)
+    assert desk.shown(60) == 601
+    head = gtid_set.split(":")[0]
+    late = requests.get(f"{desk.page}/wait?source=shop&gtid={head}:1-99999999&timeout=0.2", timeout=60)
+    assert (late.status_code, late.json()["reached"]) == (504, False)
+    for wrong in ("source=none", "source=shop&until=far", "source=shop&gtid=x", "source=shop&timeout=1e9", ""):
+        assert requests.get(f"{desk.page}/wait?{wrong}", timeout=60).status_code in (400, 422), wrong
+    for more, said in {
+        ("--source", "shop"): "wait for what?",
+        ("--source", "none", "--now"): "no source none; --source shop",
+        ("--source", "shop", "--gtid", "7-x"): "'7-x' is no GTID set",
+        ("--source", "shop", "--now", "--table", "none"): "no table none; --table wide",
+    }.items():
+        code, output, errors = desk.command(*more)
+        assert (code, output, len(errors.splitlines())) == (2, "", 1)
+        assert said in errors
+
+
+def test_the_time_is_over(desk: Desk) -> None:
+    """A stage that stands still: exit 1, and its name; when it goes on, so does what waits for it."""
+    stopped = desk.pipeline.pid("join wide")
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        desk.execute("REPLACE INTO orders VALUES (61, 1, 610)")
+        with Waiter(desk.topology) as waiter:
+            goal = waiter.now("shop")
+            assert waiter.wait(goal, until="log", timeout=30).offset > 0
+            with pytest.raises(NotYet, match=r"after 1\.5 s table wide has not all of shop up to"):
+                waiter.wait(goal, until="table", timeout=1.5)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    with Waiter(desk.topology) as waiter:
+        waiter.wait(goal, timeout=120)
+    assert desk.shown(61) == 610
+
+
+def test_a_thousand_writes_are_read(desk: Desk) -> None:
+    """Never stale, never hanging, though join and indexer are killed now and then; prints what a wait costs."""
+    chance, cost = Random(4), list[float]()
+    with Waiter(desk.topology) as waiter:
+        for number in range(1000):
+            if number % 100 == 50:
+                part = chance.choice(["join wide", "index wide"])
+                desk.pipeline.kill(part)
+                desk.pipeline.start_part(part)
+            key, before = desk.write(chance), time.monotonic()
+            goal = waiter.now("shop")
+            if number % 2 == 0 and key is not None:
+                wait_for(lambda key=key: desk.shown(key) == desk.amounts.get(key), "it is not shown", 240)  # type: ignore[misc]
+                seen = time.monotonic()
+                waiter.wait(goal, timeout=240)
+                cost.append(time.monotonic() - max(seen, before))
+                continue
+            waiter.wait(goal, timeout=240)
+            if key is not None:
+                assert desk.shown(key) == desk.amounts.get(key)
+    print(f"a wait ends {median(cost) * 1000:.0f} ms behind the first query that shows the write (median)")
+    assert len(cost) > 300
