@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,14 +44,17 @@ def status(
 
     Example: tailorbird status topologies/shop.yml --watch
     """
-    from console.status.kafka_letters import LettersReader
-
-    topology = load_topology(file)
-    with LettersReader(topology, Letters(topology.name, keep=0)) as letters:
+    topology, letters = load_topology(file), None
+    with ExitStack() as kept:
         while True:
             if watch and not as_json:
                 typer.echo(_CLEAR, nl=False)
-            well = _told(topology, letters, as_json=as_json)
+            well = _told_parts(topology, as_json=as_json)
+            # imported behind the first lines: Kafka's client takes longer than all that they say
+            from console.status.kafka_letters import LettersReader
+
+            letters = letters or kept.enter_context(LettersReader(topology, Letters(topology.name, keep=0)))
+            well = _told_servers(topology, letters, as_json=as_json) and well
             if not watch:
                 break
             time.sleep(_WATCH_EVERY)
@@ -58,23 +62,29 @@ def status(
         raise typer.Exit(1)
 
 
-def _told(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
-    """Print the processes at once, then what HBase, Kafka and Solr know; whether all is well."""
-    from console.probes.kafka_probe import kafka_problem
-
+def _told_parts(topology: Topology, *, as_json: bool) -> bool:
+    """Print the processes, which takes no server; whether all of them move."""
     parts = asked_parts(topology)
     for part in parts:
         if as_json:
             typer.echo(json.dumps({"kind": "process", **dataclasses.asdict(part)}))
         else:
             typer.echo("\n".join(lines_of(part)))
-    well, captured = all(part.moves for part in parts), None
+    return all(part.moves for part in parts)
+
+
+def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) -> bool:
+    """Print what HBase, Kafka and Solr know; whether all is well, as far as they tell."""
+    from console.probes.kafka_probe import kafka_problem
+
+    well, captured = True, None
     # asked first, for two seconds: each of its readers would wait much longer for one that is away
     if away := kafka_problem(topology.log.brokers):
+        well = False
         typer.echo(f"{'away':<{WIDE}}Kafka at {topology.log.brokers}: {away}; tailorbird stack status", err=True)
     else:
         captured = _captured(topology)
-        well = _complete(topology, letters, captured or {}, as_json) and well
+        well = _complete(topology, letters, captured or {}, as_json)
     try:
         indexes = _indexes(topology, captured)
     except TailorbirdError as error:  # the processes are told all the same
