@@ -11,6 +11,7 @@ from console.commands import (
     cli_demo,
     cli_doctor,
     cli_init,
+    cli_ledger,
     cli_run,
     cli_stack,
     cli_status,
@@ -52,3 +53,4 @@ app.command("demo")(cli_demo.demo)
 app.command("ddl")(cli_ddl.ddl)
 app.command("doctor")(cli_doctor.doctor)
 app.command("init")(cli_init.init)
+app.command("ledger")(cli_ledger.ledger)
