@@ -16,6 +16,7 @@ from console.commands import (
     cli_stack,
     cli_status,
     cli_validate,
+    cli_verify,
 )
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
 from console.commands.index import cli_index
@@ -54,3 +55,4 @@ app.command("ddl")(cli_ddl.ddl)
 app.command("doctor")(cli_doctor.doctor)
 app.command("init")(cli_init.init)
 app.command("ledger")(cli_ledger.ledger)
+app.command("verify")(cli_verify.verify)

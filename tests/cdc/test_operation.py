@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from cdc.process.http_operation import serve_operation
-from cdc.process.verdict import Standing, Verdict
+from cdc.process.verdict import Judgement, Standing
 from cdc.words.errors import UsageError
 
 
@@ -27,7 +27,7 @@ def test_health_is_200_or_503_with_a_reason() -> None:
     """The code follows the verdict of the moment; the body says why, and the process's own metrics stand beside it."""
     registry = CollectorRegistry()
     Counter("planted", "One.", registry=registry).inc()
-    verdicts = [Verdict(status="away", reason="Solr is away"), Verdict(status="moving", reason="takes what comes")]
+    verdicts = [Judgement(status="away", reason="Solr is away"), Judgement(status="moving", reason="takes what comes")]
     server = serve_operation(0, lambda: (verdicts.pop(0), {"more": 1}), registry)
     try:
         port = server.server_port

@@ -13,7 +13,7 @@ from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from console.commands.cli_doctor import _source
 from console.doctor.doctor import (
-    Finding,
+    Checkup,
     ServerFacts,
     TableFacts,
     grants,
@@ -80,7 +80,7 @@ CASE = Case(
 )
 
 
-def by_check(facts: ServerFacts, source: Source = SOURCE) -> dict[str, Finding]:
+def by_check(facts: ServerFacts, source: Source = SOURCE) -> dict[str, Checkup]:
     return {finding.check: finding for finding in judge(source, facts) if finding.status != "ok"}
 
 

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from cdc.stored.cells import Barrier, RowCodec, barrier_key
-from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row
+from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row, stamp_row
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.types import Canonical, parse_type
@@ -158,6 +158,8 @@ class World:
         """
         self.batch += 1
         self.stamp = max(time.time_ns() // 1_000_000, self.stamp + 2)
+        layouts = self.connection.table(f"{self.topology.name}:layouts")
+        layouts.put(stamp_row("wide", "run", self.batch), {b"f:stamp": self.stamp.to_bytes(8, "big")})
         with self.table.batch(timestamp=self.stamp) as batch:
             for one in deletes:
                 batch.delete(codec.row_key({"id": one, **key}))
@@ -267,12 +269,13 @@ def equal(world: World) -> None:
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="module")
-def applied(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@contextlib.contextmanager
+def a_world(folder: Path) -> Iterator[World]:
+    """A topology of its own, applied, and taken away again."""
     name = f"t_{uuid.uuid4().hex[:10]}"
     solr = Proxy(int(os.environ["TAILORBIRD_PORT_SOLR"]))
     zookeeper = Proxy(int(os.environ["TAILORBIRD_PORT_ZOOKEEPER"]))
-    world = World(name, tmp_path_factory.mktemp("index") / "t.yml", solr, zookeeper)
+    world = World(name, folder / "t.yml", solr, zookeeper)
     list(provision(world.topology))
     yield world
     world.stop()
@@ -291,6 +294,12 @@ def applied(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     world.connection.close()
     solr.close()
     zookeeper.close()
+
+
+@pytest.fixture(scope="module")
+def applied(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with a_world(tmp_path_factory.mktemp("index")) as world:
+        yield world
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cdc.merkle.tree import Leaves, delta
 from cdc.words.event import Position
 from console.verify.findings import Verdict
-from console.verify.log.stage import LogImage, LogStage, Glimpse, Span
+from console.verify.log.stage import Glimpse, LogImage, LogStage, Span
 from ingest.ledger.fold import LogRecord
 from ingest.ledger.places import tag_of
 from tests.laws.test_ledger import LEAF, SCHEMA, TEXT, Kept, Model, at

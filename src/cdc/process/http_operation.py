@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
-from cdc.process.verdict import Verdict
+from cdc.process.verdict import Judgement
 from cdc.words.errors import UsageError
 
-Judge = Callable[[], tuple[Verdict, dict[str, object]]]
+Judge = Callable[[], tuple[Judgement, dict[str, object]]]
 
 
 def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGISTRY) -> ThreadingHTTPServer:

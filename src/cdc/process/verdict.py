@@ -10,7 +10,7 @@ Status = Literal["moving", "starting", "stuck", "away"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Judgement:
     """What a health check is answered; `reason` says it in words."""
 
     status: Status
@@ -62,17 +62,17 @@ class Standing:
         """No batch is under way."""
         self._begun = None
 
-    def judge(self, now: float) -> Verdict:
+    def judge(self, now: float) -> Judgement:
         """Whether data moves or could, and why not."""
         if self._down:
-            return Verdict(status="stuck", reason=self._down)
+            return Judgement(status="stuck", reason=self._down)
         waits = sorted(self._waits.values())
         if waits and now - waits[0][0] > self.patience:
             since, why = waits[0]
-            return Verdict(status="away", reason=f"waits for {now - since:.0f} s: {why}")
+            return Judgement(status="away", reason=f"waits for {now - since:.0f} s: {why}")
         if not self._ready:
-            return Verdict(status="starting", reason=waits[0][1] if waits else "it has not begun to read yet")
+            return Judgement(status="starting", reason=waits[0][1] if waits else "it has not begun to read yet")
         begun = self._begun
         if begun is not None and now - begun > self.longest:
-            return Verdict(status="stuck", reason=f"a batch has been under way for {now - begun:.0f} s")
-        return Verdict(status="moving", reason="takes what comes")
+            return Judgement(status="stuck", reason=f"a batch has been under way for {now - begun:.0f} s")
+        return Judgement(status="moving", reason="takes what comes")

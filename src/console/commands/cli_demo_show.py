@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,7 +26,7 @@ from console.commands.cli_demo_steps import (
     traffic_beside,
     wait_until_quiet,
 )
-from console.commands.cli_demo_verdict import Comparison, verdicts
+from console.commands.cli_demo_verdict import Proof, proved
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop
 from console.demo.solr_freshness import FreshnessMeter, percentile
@@ -79,9 +79,10 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
     page = f"http://127.0.0.1:{wishes.page_port}/"
     console.print(f"page: {page}   (ready after {ready:.0f} s, warm after {rounds} rounds)")
     live = one.live(page)
-    with console.status("comparing databases, HBase and Solr, row by row and field by field"):
-        found = verdicts(topology)
-    _tell(console, found, live)
+    with console.status("verify: databases, HBase and Solr, row by row and field by field"):
+        proof = proved(topology)
+    _tell(console, proof, live)
+    found = proof.found
     outcome = {
         **live.totals,
         "hbase": sum((table.hbase for table in found.values()), Difference()).counts(),
@@ -230,8 +231,12 @@ class _Line:
             self._console.print(text, soft_wrap=True)
 
 
-def _tell(console: Console, found: Mapping[str, Comparison], live: Live) -> None:
-    for table, result in found.items():
+def _tell(console: Console, proof: Proof, live: Live) -> None:
+    for line in proof.lines:
+        console.print(line, markup=False, soft_wrap=True)
+    for table, result in proof.found.items():
+        if result.equal:
+            continue
         for place, difference in (("HBase", result.hbase), ("Solr", result.solr)):
             console.print(
                 f"{table} in {place}: {result.rows:,} rows expected, {difference.missing} missing,"

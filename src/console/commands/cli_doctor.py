@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from cdc.topology.topology import Source, Topology
     from cdc.words.schema import TableId, TableSchema
-    from console.doctor.doctor import Finding
+    from console.doctor.doctor import Checkup
 
 _SIGNS = {"ok": "ok     ", "warning": "WARNING", "fault": "FAULT  "}
 
@@ -46,7 +46,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def findings(topology: Topology) -> Iterator[Finding]:
+def findings(topology: Topology) -> Iterator[Checkup]:
     """One after the other, as the servers answer."""
     from console.doctor.doctor import judge_queries, reached
     from console.probes.hbase_probe import master_problem
@@ -69,9 +69,9 @@ def findings(topology: Topology) -> Iterator[Finding]:
     yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
 
 
-def _letters(topology: Topology) -> Iterator[Finding]:
+def _letters(topology: Topology) -> Iterator[Checkup]:
     """A warning for each table or index that lacks rows because dead letters wait, or it is in quarantine."""
-    from console.doctor.doctor import Finding
+    from console.doctor.doctor import Checkup
     from console.status.dead_letters import Letters, waits
     from console.status.kafka_letters import LettersReader
     from console.status.kafka_positions import captured_positions
@@ -81,10 +81,10 @@ def _letters(topology: Topology) -> Iterator[Finding]:
         for one in [*quarantined(captured_positions(topology)), *reader.read().waiting]:
             found = f"{waits(one)}, so rows are missing; the last: {one.reason}"
             look = f"tailorbird dead-letters list {topology.file}"
-            yield Finding(subject=f"{one.stage} {one.of}", check="complete", status="warning", found=found, remedy=look)
+            yield Checkup(subject=f"{one.stage} {one.of}", check="complete", status="warning", found=found, remedy=look)
 
 
-def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
+def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     """What its server says; the schemas of its tables are added to `schemas`."""
     from console.doctor.doctor import Unreached, judge, published_schemas, reached
     from console.doctor.mysql_doctor import server_facts
@@ -108,9 +108,9 @@ def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Fin
     yield from judge(source, facts)
 
 
-def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
+def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     from cdc.words.errors import TailorbirdError
-    from console.doctor.doctor import Finding
+    from console.doctor.doctor import Checkup
     from ingest.poll.sql_reader import sql_reader
 
     assert source.poll is not None, "a source of type sql is polled"
@@ -120,7 +120,7 @@ def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Itera
             tables = reader.schemas({})
             schemas.update(tables)
     except TailorbirdError as error:
-        yield Finding(subject=subject, check="polling", status="fault", found=error.message, remedy=error.hint)
+        yield Checkup(subject=subject, check="polling", status="fault", found=error.message, remedy=error.hint)
         return
     shown = ", ".join(str(table) for table in tables)
-    yield Finding(subject=subject, check="polling", status="ok", found=f"{shown} can be polled")
+    yield Checkup(subject=subject, check="polling", status="ok", found=f"{shown} can be polled")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cdc.topology.topology import Source, Topology
     from cdc.words.schema import TableId, TableSchema
-    from console.doctor.doctor import Finding
+    from console.doctor.doctor import Checkup
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Asked:
     could not be looked at."""
 
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
-    faults: list[Finding] = field(default_factory=list)
+    faults: list[Checkup] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
 

@@ -19,7 +19,7 @@ SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without anybody looking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Checkup:
     """One thing looked at: where (`source shop`), what (`binlog_format`), what was found, and the remedy if any."""
 
     subject: str
@@ -84,11 +84,11 @@ class Unreached:
     refused: bool
 
 
-def reached(subject: str, address: str, problem: str, remedy: str) -> Finding:
+def reached(subject: str, address: str, problem: str, remedy: str) -> Checkup:
     """Whether a server answers; `problem` is empty when it does."""
     if problem:
-        return Finding(subject=subject, check="reachable", status="fault", found=f"{address}: {problem}", remedy=remedy)
-    return Finding(subject=subject, check="reachable", status="ok", found=address)
+        return Checkup(subject=subject, check="reachable", status="fault", found=f"{address}: {problem}", remedy=remedy)
+    return Checkup(subject=subject, check="reachable", status="ok", found=address)
 
 
 def grants(source: Source) -> list[str]:
@@ -103,10 +103,10 @@ def grants(source: Source) -> list[str]:
     return statements
 
 
-def judge(source: Source, facts: ServerFacts) -> list[Finding]:
+def judge(source: Source, facts: ServerFacts) -> list[Checkup]:
     """Everything that is to be said about a source's server, in the order in which one would mend it."""
     subject = f"source {source.name}"
-    found = [Finding(subject=subject, check="version", status="ok", found=facts.version)]
+    found = [Checkup(subject=subject, check="version", status="ok", found=facts.version)]
     found += _privileges(subject, source, facts)
     if source.poll is None:
         found += _settings(subject, facts)
@@ -116,10 +116,10 @@ def judge(source: Source, facts: ServerFacts) -> list[Finding]:
     return found
 
 
-def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Finding]:
+def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Checkup]:
     absent = [t.name for t in facts.tables if t.absent]
     found = [
-        Finding(
+        Checkup(
             subject=subject, check=name, status="fault", found="is not there", remedy="correct `tables:` or `database:`"
         )
         for name in absent
@@ -127,11 +127,11 @@ def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Findin
     unreadable = [t.name for t in facts.tables if t.readable is not None and not t.absent]
     lacking = [*facts.denied, *(f"SELECT on {name}" for name in unreadable)]
     if not lacking:
-        return [*found, Finding(subject=subject, check="grants", status="ok", found="all that is needed")]
+        return [*found, Checkup(subject=subject, check="grants", status="ok", found="all that is needed")]
     said = [t.readable for t in facts.tables if t.readable is not None and not t.absent]
     return [
         *found,
-        Finding(
+        Checkup(
             subject=subject,
             check="grants",
             status="fault",
@@ -141,7 +141,7 @@ def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Findin
     ]
 
 
-def _settings(subject: str, facts: ServerFacts) -> list[Finding]:
+def _settings(subject: str, facts: ServerFacts) -> list[Checkup]:
     found = []
     for name, wanted, status, why in (
         ("log_bin", "ON", "fault", "nothing is logged"),
@@ -156,11 +156,11 @@ def _settings(subject: str, facts: ServerFacts) -> list[Finding]:
             continue  # this server has no such thing
         shown = value if value else "empty" if value == "" else "not there"
         if (value or "").upper() == wanted:
-            found.append(Finding(subject=subject, check=name, status="ok", found=shown))
+            found.append(Checkup(subject=subject, check=name, status="ok", found=shown))
         else:
             severity: Status = "fault" if status == "fault" else "warning"
             found.append(
-                Finding(
+                Checkup(
                     subject=subject,
                     check=name,
                     status=severity,
@@ -183,17 +183,17 @@ def _setting(name: str, wanted: str, facts: ServerFacts) -> str:
     return f"SET {persisted} {name} = {wanted or repr('')}{also}; sessions that are open keep the old value"
 
 
-def _retention(subject: str, facts: ServerFacts) -> Finding:
+def _retention(subject: str, facts: ServerFacts) -> Checkup:
     seconds = int(facts.variables.get("binlog_expire_logs_seconds") or 0)
     seconds = seconds or int(float(facts.variables.get("expire_logs_days") or 0) * 86_400)
     if seconds == 0:
-        return Finding(subject=subject, check="retention", status="ok", found="logs are kept until they are purged")
+        return Checkup(subject=subject, check="retention", status="ok", found="logs are kept until they are purged")
     shown = f"{seconds / 86_400:.3g} days"
     if seconds >= SHORT_RETENTION:
-        return Finding(subject=subject, check="retention", status="ok", found=shown)
+        return Checkup(subject=subject, check="retention", status="ok", found=shown)
     name = "binlog_expire_logs_seconds" if "binlog_expire_logs_seconds" in facts.variables else "expire_logs_days"
     wanted = 7 * 86_400 if name.endswith("seconds") else 7
-    return Finding(
+    return Checkup(
         subject=subject,
         check="retention",
         status="warning",
@@ -202,11 +202,11 @@ def _retention(subject: str, facts: ServerFacts) -> Finding:
     )
 
 
-def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Finding]:
+def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Checkup]:
     own, ours = facts.variables.get("server_id"), source.server_id
     if own is not None and int(own) == ours:
         return [
-            Finding(
+            Checkup(
                 subject=subject,
                 check="server_id",
                 status="fault",
@@ -216,7 +216,7 @@ def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Findin
         ]
     if ours in facts.replicas:
         return [
-            Finding(
+            Checkup(
                 subject=subject,
                 check="server_id",
                 status="warning",
@@ -225,21 +225,21 @@ def _server_ids(subject: str, source: Source, facts: ServerFacts) -> list[Findin
                 "of one id throw each other out",
             )
         ]
-    return [Finding(subject=subject, check="server_id", status="ok", found=f"{ours}, used by nobody else")]
+    return [Checkup(subject=subject, check="server_id", status="ok", found=f"{ours}, used by nobody else")]
 
 
-def judge_table(subject: str, source: Source, table: TableFacts) -> list[Finding]:
+def judge_table(subject: str, source: Source, table: TableFacts) -> list[Checkup]:
     """What is to be said of one table; nothing where it may not be read, which the grants tell."""
     if table.readable is not None:
         return []
     if table.view:
         what = "is a view: the log tells no rows of it"
         remedy = "capture the tables that it reads, and make its SELECT a query under `tables:`"
-        return [Finding(subject=subject, check=table.name, status="fault", found=what, remedy=remedy)]
+        return [Checkup(subject=subject, check=table.name, status="fault", found=what, remedy=remedy)]
     found = []
     if table.engine != "InnoDB":
         found.append(
-            Finding(
+            Checkup(
                 subject=subject,
                 check=table.name,
                 status="fault",
@@ -251,11 +251,11 @@ def judge_table(subject: str, source: Source, table: TableFacts) -> list[Finding
     try:
         captured = _published(source, table)
     except Skippable as error:
-        found.append(Finding(subject=subject, check=table.name, status="fault", found=error.message, remedy=error.hint))
+        found.append(Checkup(subject=subject, check=table.name, status="fault", found=error.message, remedy=error.hint))
     found += _left_out(subject, table.name, captured)
     for name, collation in _loose(captured):
         found.append(
-            Finding(
+            Checkup(
                 subject=subject,
                 check=table.name,
                 status="warning",
@@ -268,7 +268,7 @@ def judge_table(subject: str, source: Source, table: TableFacts) -> list[Finding
         seen = followed and any(one.parent == f"{table.database}.{table.table}" for table in source.tables)
         remedy = f"capture {one.parent} as well" if followed else "cascades: follow, and capture the parent"
         found.append(
-            Finding(
+            Checkup(
                 subject=subject,
                 check=table.name,
                 status="ok" if seen else "warning",
@@ -279,7 +279,7 @@ def judge_table(subject: str, source: Source, table: TableFacts) -> list[Finding
         )
     if source.poll is not None and not table.indexed:
         found.append(
-            Finding(
+            Checkup(
                 subject=subject,
                 check=table.name,
                 status="warning",
@@ -287,16 +287,16 @@ def judge_table(subject: str, source: Source, table: TableFacts) -> list[Finding
                 remedy=f"ALTER TABLE {table.name} ADD INDEX idx__{source.poll.cursor} ({source.poll.cursor})",
             )
         )
-    return found or [Finding(subject=subject, check=table.name, status="ok", found="readable, with a key")]
+    return found or [Checkup(subject=subject, check=table.name, status="ok", found="readable, with a key")]
 
 
-def _left_out(subject: str, name: str, schema: TableSchema | None) -> list[Finding]:
+def _left_out(subject: str, name: str, schema: TableSchema | None) -> list[Checkup]:
     if schema is None or not schema.left_out:
         return []
     names = ", ".join(column for column, _ in schema.left_out)
     shown = ", ".join(f"{column} ({kind})" for column, kind in schema.left_out)
     what, remedy = f"left out, since its type is not captured: {shown}", f"`ignored_columns: [{names}]` silences this"
-    return [Finding(subject=subject, check=name, status="warning", found=what, remedy=remedy)]
+    return [Checkup(subject=subject, check=name, status="warning", found=what, remedy=remedy)]
 
 
 def published_schemas(source: Source, tables: Sequence[TableFacts]) -> dict[TableId, TableSchema]:
@@ -325,14 +325,14 @@ def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:
     return [(name, collation) for name, collation in told if {"case", "accents"} & set(folds(collation))]
 
 
-def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Finding]:
+def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Checkup]:
     """What the servers' own columns make of the queries: what does not compile, and text keys that join less here."""
     try:
         found = judged(topology, schemas)
     except TopologyError as error:
-        return [Finding(subject="queries", check="types", status="fault", found=error.message, remedy=error.hint)]
+        return [Checkup(subject="queries", check="types", status="fault", found=error.message, remedy=error.hint)]
     return [
-        Finding(subject=f"table {name}", check="join key", status="warning", found=what, remedy=remedy)
+        Checkup(subject=f"table {name}", check="join key", status="warning", found=what, remedy=remedy)
         for name, warnings in found.items()
         for what, remedy in warnings
     ]

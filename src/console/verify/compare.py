@@ -72,12 +72,13 @@ def _fields(expected: Row, found: Row) -> str:
     return ", ".join(
         f"{name} is {found.get(name)!r}, expected {expected.get(name)!r}"
         for name in names
-        if not _same(expected.get(name), found.get(name))
+        if not same(expected.get(name), found.get(name))
     )
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
+    """Whether two canonical values are equal."""
     # True == 1 in Python, but a boolean is no integer here
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b))
+        return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)

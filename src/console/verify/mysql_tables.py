@@ -1,4 +1,5 @@
-"""Reads whole source tables for the comparison, apart from the capture's code: neither can hide the other's faults."""
+"""Reads whole source tables for the comparison. Values come apart from the capture's code: neither can hide the other's
+faults; only the connection is made as the capture makes it."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymysql
+from pymysql.cursors import Cursor
 
 from cdc.topology.topology import Source
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import LogicalType, from_mysql
+from ingest.mysql.mysql_connection import settings, translated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,38 +28,53 @@ class SourceTable:
     schema: TableSchema | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSnapshot:
+    """Tables of a source in one consistent snapshot. `position`: the GTIDs that the server had executed when it was
+    open, so at least all that the tables show; empty where the server numbers no transactions.
+    """
+
+    position: str
+    tables: Mapping[TableId, SourceTable]
+
+
 def read_tables(source: Source) -> dict[TableId, SourceTable]:
-    """Every captured table of a source, read in one consistent snapshot."""
-    connection = pymysql.connect(
-        host=source.hostname,
-        port=source.port,
-        user=source.username,
-        password=source.password,
-        charset="utf8mb4",
-        init_command="SET time_zone = '+00:00'",
+    """Every captured table of a source, read in one consistent snapshot. Retriable while it is away."""
+    return dict(read_snapshot(source, source.tables).tables)
+
+
+def read_snapshot(source: Source, tables: Iterable[TableId]) -> SourceSnapshot:
+    """Some tables of a source, whole, read in one consistent snapshot. Retriable while it is away."""
+    with translated(source, "read its tables"):
+        connection = pymysql.connect(**settings(source), init_command="SET time_zone = '+00:00'")
+        with connection, connection.cursor() as cursor:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            # behind the snapshot's begin: a position from before it might lack what the snapshot shows
+            executed = "gtid_binlog_pos" if source.type == "mariadb" else "gtid_executed"
+            cursor.execute(f"SELECT @@GLOBAL.{executed}")
+            (position,) = cursor.fetchone() or ("",)
+            found = {table: _read_table(cursor, source, table) for table in tables}
+    return SourceSnapshot(position=str(position or "").replace("\n", ""), tables=found)
+
+
+def _read_table(cursor: Cursor, source: Source, table: TableId) -> SourceTable:
+    cursor.execute(
+        "SELECT column_name, column_type FROM information_schema.columns"
+        " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+        (table.database, table.table),
     )
-    found: dict[TableId, SourceTable] = {}
-    with connection, connection.cursor() as cursor:
-        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        for table in source.tables:
-            cursor.execute(
-                "SELECT column_name, column_type FROM information_schema.columns"
-                " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
-                (table.database, table.table),
-            )
-            rule = source.rules.get(table)
-            shown = list(cursor.fetchall())
-            columns = tuple(_columns(shown, rule.ignored_columns if rule else ()))
-            cursor.execute(
-                "SELECT column_name FROM information_schema.statistics"
-                " WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
-                (table.database, table.table),
-            )
-            schema = _schema(table, dict(shown), columns, [str(name) for (name,) in cursor.fetchall()])
-            names = ", ".join(_read(name, type_) for name, type_ in columns)
-            cursor.execute(f"SELECT {names} FROM {_quoted(table.database)}.{_quoted(table.table)}")
-            found[table] = SourceTable(columns=columns, rows=list(cursor.fetchall()), schema=schema)
-    return found
+    rule = source.rules.get(table)
+    shown = list(cursor.fetchall())
+    columns = tuple(_columns(shown, rule.ignored_columns if rule else ()))
+    cursor.execute(
+        "SELECT column_name FROM information_schema.statistics"
+        " WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
+        (table.database, table.table),
+    )
+    schema = _schema(table, dict(shown), columns, [str(name) for (name,) in cursor.fetchall()])
+    names = ", ".join(_read(name, type_) for name, type_ in columns)
+    cursor.execute(f"SELECT {names} FROM {_quoted(table.database)}.{_quoted(table.table)}")
+    return SourceTable(columns=columns, rows=list(cursor.fetchall()), schema=schema)
 
 
 def _columns(shown: Iterable[tuple[object, object]], ignored: tuple[str, ...]) -> Iterator[tuple[str, LogicalType]]:

@@ -73,6 +73,11 @@ class SolrCollection:
                 added |= self._add_fields(missing)
         raise Retriable(f"other processes add fields to collection {self._name}", "it ends by itself")
 
+    def know_fields(self, wanted: Iterable[Field]) -> list[Field]:
+        """Note how the schema has some fields, for `converted`, and return those that it lacks; writes nothing."""
+        with self._schema_lock:
+            return self._lacking(list(wanted))
+
     def _lacking(self, wanted: Sequence[Field]) -> list[Field]:
         """The fields that the schema lacks; notes which of the others have another type, or one value for a list."""
         known = {field["name"]: field for field in self._schema("GET", "/schema/fields", None)["fields"]}

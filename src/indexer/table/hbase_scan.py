@@ -25,14 +25,15 @@ class TableScan:
         self._thrift, self._name = topology.hbase.thrift, hbase_table(topology.name, table.name)
         self._family, self._timeout_ms = table.family.encode(), round(timeout * 1000)
 
-    def pages(self, bucket: int, after: bytes | None) -> Iterator[list[RowChange]]:
-        """The rows of a bucket behind a row key (None: from its start), in order, barriers left out.
+    def pages(self, bucket: int, after: bytes | None, *, to_the_end: bool = False) -> Iterator[list[RowChange]]:
+        """The rows of a bucket behind a row key (None: from its start), in order, barriers left out; `to_the_end`: and
+        all behind it, where no bucket is and only others can have written.
 
         A row's version is that of its newest cell, as when it was shipped, so a scan beside the live feed never brings
         back what was changed meanwhile. Retriable when HBase does not answer: go on behind the last page's last row.
         """
         start = bytes([bucket]) if after is None else after + b"\x00"
-        stop = bytes([bucket + 1]) if bucket < 255 else None
+        stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
         with self._connected() as table:
             page: list[RowChange] = []
             for key, cells in table.scan(
@@ -40,6 +41,29 @@ class TableScan:
             ):
                 if not is_barrier(key):
                     page.append(_change(key, cells))
+                if len(page) == PAGE:
+                    yield page
+                    page = []
+            if page:
+                yield page
+
+    def versions(self, bucket: int, *, to_the_end: bool = False) -> Iterator[list[tuple[bytes, int]]]:
+        """Keys and versions of the rows that `pages` tells, without their values. The version is that of a row's first
+        cell: of a whole row it is the row's, since its cells are written at one timestamp.
+        """
+        stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
+        with self._connected() as table:
+            page: list[tuple[bytes, int]] = []
+            for key, cells in table.scan(
+                row_start=bytes([bucket]),
+                row_stop=stop,
+                columns=[self._family],
+                filter="FirstKeyOnlyFilter() AND KeyOnlyFilter()",
+                include_timestamp=True,
+                batch_size=PAGE,
+            ):
+                if not is_barrier(key):
+                    page.append((key, 2 * next(timestamp for _, timestamp in cells.values())))
                 if len(page) == PAGE:
                     yield page
                     page = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from cdc.process.verdict import Verdict
+from cdc.process.verdict import Judgement
 from cdc.words.event import Position
 
 
@@ -64,27 +64,29 @@ class Health:
         """A session ended since source or Kafka was away; forgotten when the next one has begun."""
         self._trouble = why
 
-    def judge(self, now: float) -> Verdict:
+    def judge(self, now: float) -> Judgement:
         """Whether the capture moves, and why not."""
         if self._covered and not self._trouble and self._answered is not None and now - self._answered <= self.patience:
-            return Verdict(status="moving", reason="caught up with the source's head")
+            return Judgement(status="moving", reason="caught up with the source's head")
         if self._progressed is None and now - self.started <= self.patience:
             trouble = self._trouble or self._head_trouble
-            return Verdict(status="starting", reason=trouble or "nothing is committed yet")
+            return Judgement(status="starting", reason=trouble or "nothing is committed yet")
         since = now - (self._progressed if self._progressed is not None else self.started)
         if self.polls:
             if since <= self.patience:
-                return Verdict(status="moving", reason="polled a short while ago")
-            return Verdict(status="stuck", reason=self._trouble or f"no poll came to its end for {since:.0f} s")
+                return Judgement(status="moving", reason="polled a short while ago")
+            return Judgement(status="stuck", reason=self._trouble or f"no poll came to its end for {since:.0f} s")
         if self._trouble and since > self.patience:
-            return Verdict(status="away", reason=self._trouble)
+            return Judgement(status="away", reason=self._trouble)
         if self._answered is None or now - self._answered > self.patience:
             silent = now - (self._answered if self._answered is not None else self.started)
             more = f": {self._head_trouble}" if self._head_trouble else ""
-            return Verdict(status="away", reason=f"the source has not told its head for {silent:.0f} s{more}")
+            return Judgement(status="away", reason=f"the source has not told its head for {silent:.0f} s{more}")
         if since <= self.patience:
-            return Verdict(status="moving", reason="behind the source's head, and catching up")
-        return Verdict(status="stuck", reason=f"behind the source's head, and nothing was committed for {since:.0f} s")
+            return Judgement(status="moving", reason="behind the source's head, and catching up")
+        return Judgement(
+            status="stuck", reason=f"behind the source's head, and nothing was committed for {since:.0f} s"
+        )
 
     def _compare(self) -> None:
         if self.position is not None and self.head is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import structlog
 from prometheus_client import Counter, Gauge
 
-from cdc.process.verdict import Verdict
+from cdc.process.verdict import Judgement
 from cdc.topology.topology import Source
 from cdc.words import naming
 from cdc.words.errors import TailorbirdError
@@ -157,7 +157,7 @@ class Reports(Observer):
         self._connected.set(0)
         self._log.info("stopped", **self._place())
 
-    def verdict(self) -> tuple[Verdict, dict[str, object]]:
+    def verdict(self) -> tuple[Judgement, dict[str, object]]:
         """What `/health` answers."""
         health = self._health
         shown = {"position": _shown(health.position), "head": _shown(health.head)}

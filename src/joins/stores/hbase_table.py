@@ -178,7 +178,7 @@ class JoinedTable:
     def last_stamp(self) -> int:
         """The greatest stamp of any batch or barrier of any run; 0 where there was none."""
         stamps = self.hbase.call(lambda c: list(c.table(self.layouts).scan(row_prefix=self._stamps())))
-        barrier = self._barrier()
+        barrier = self.barrier()
         told = barrier.stamp if barrier else 0
         newest: int = max([told, *(_LONG.unpack(cells[b"f:stamp"])[0] for _, cells in stamps)])
         return newest
@@ -221,10 +221,11 @@ class JoinedTable:
 
     def reached(self) -> Positions:
         """How far each source had come at the last barrier; empty where there is none."""
-        barrier = self._barrier()
+        barrier = self.barrier()
         return barrier.positions if barrier else {}
 
-    def _barrier(self) -> Barrier | None:
+    def barrier(self) -> Barrier | None:
+        """The last barrier, of a batch or between batches: every row of its cut is stored. None before the first."""
         column = self.family + b":" + BARRIER
         found = self.hbase.call(lambda c: c.table(self.table).row(barrier_key(0), columns=[column]))
         return load_barrier(found[column]) if column in found else None

@@ -140,7 +140,7 @@ class LogStage:
         return set(unsure) | {leaf for leaf in ours.digests.keys() | seen.digests.keys() if ours[leaf] != theirs[leaf]}
 
     def _narrow(self, suspects: set[int]) -> None:
-        """Glimpse again at the digests of leaves that did not agree, where that is cheap, then at their rows."""
+        """Look again at the digests of leaves that did not agree, where that is cheap, then at their rows."""
         for _ in range(_LOOKS if self.book.grid.ranged else 0):
             if not suspects:
                 return
@@ -179,7 +179,9 @@ class LogStage:
             key = {name: values[name] for name in names}
             yield self._leaf(key), orjson.dumps(key), image
 
-    def _row_by_row(self, leaf: int, images: Mapping[bytes, Image], seen: Glimpse, keys: set[bytes] | None) -> set[bytes]:
+    def _row_by_row(
+        self, leaf: int, images: Mapping[bytes, Image], seen: Glimpse, keys: set[bytes] | None
+    ) -> set[bytes]:
         """Compare a leaf's rows (at a second look: only those `keys`); the keys that must be looked at again."""
         held, moved = self.book.rows_of(leaf, seen.low)
         again, low = set[bytes](), Reach(seen.low)

@@ -1,0 +1,114 @@
+"""`tailorbird verify`: is the far end what the near end says? Row by row, beside live traffic."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from cdc.process.file_topology import load_topology
+from cdc.process.proc_log_lines import log_lines
+from cdc.words.errors import TailorbirdError, UsageError
+from console.verify.asked import STAGES, Request, Said, wanted
+from console.verify.findings import UNTOLD, Verdict, exit_code
+from console.verify.telling import lines_of
+
+
+def verify(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    stage: Annotated[
+        list[str] | None, typer.Option("--stage", help=f"Only this stage, of: {', '.join(STAGES)}. May be repeated.")
+    ] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="Only this table. May be repeated.")] = None,
+    sample: Annotated[
+        str,
+        typer.Option(
+            metavar="1/64",
+            help="Of an index, compare the versions of all rows, but the values of one in so many: others each hour.",
+        ),
+    ] = "",
+    deep: Annotated[bool, typer.Option("--all", "--deep", help="All values of all rows; so it is anyway.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, then look at it again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: say what it would do.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+) -> None:
+    """Compare the stores that must agree, row by row and value by value, while traffic flows; name what differs.
+
+    A row that changes while it is looked at is looked at again, at a later cut: it is never called different for that.
+    Reads only, but for --repair. Exit code 0: equal; 1: something differs; 3: it could not be told, as when a server is
+    away.
+
+    Example: tailorbird verify topologies/shop.yml --stage index --table orders_wide
+    """
+    said: list[Said] = []
+    try:
+        if sample and deep:
+            raise UsageError("--sample and --all exclude one another", "choose one")
+        asked = wanted(load_topology(file), stage, table, sample=sample, repair=repair, dry_run=dry_run)
+        if repair and not dry_run and not yes and not sys.stdin.isatty():
+            raise UsageError("--repair writes, and there is no terminal to ask on", "add --yes, or --dry-run")
+        for one in _said(asked, _Terminal(yes=yes)):
+            said.append(one)
+            _tell(one, as_json=as_json)
+        if not said:
+            raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
+    except TailorbirdError as error:
+        typer.echo(f"tailorbird: {error}", err=True)
+        raise typer.Exit(UNTOLD) from error
+    raise typer.Exit(exit_code(one.last for one in said))
+
+
+def _said(asked: Request, terminal: _Terminal) -> Iterator[Said]:
+    # imported here: the clients of the servers cost what `--help` should not
+    from console.commands.cli_verify_index import verified_indexes
+    from console.commands.cli_verify_table import verified_tables
+
+    log_lines("logfmt")  # on standard error: what is asked for goes to the other one
+    if "table" in asked.stages:
+        yield from verified_tables(asked, terminal)
+    if "index" in asked.stages:
+        yield from verified_indexes(asked, terminal)
+
+
+class _Terminal:
+    """Bars and questions on standard error, where it is a terminal."""
+
+    def __init__(self, *, yes: bool) -> None:
+        self._yes = yes
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """A listener for numbers of rows: a bar on a terminal, and nothing elsewhere."""
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        times = (TimeElapsedColumn(), TimeRemainingColumn())
+        with Progress(*columns, *times, console=console, disable=not console.is_terminal, transient=True) as bars:
+            task = bars.add_task(title, total=total)
+            yield lambda rows: bars.advance(task, rows)
+
+    def ask(self, question: str) -> bool:
+        """Whether the person says yes, now or on the command line."""
+        return self._yes or typer.confirm(question, err=True)
+
+
+def _tell(said: Said, *, as_json: bool) -> None:
+    _tell_verdict(said.verdict, as_json=as_json)
+    if said.repair:
+        typer.echo(json.dumps({"kind": "repair", "done": said.repair}) if as_json else f"       {said.repair}")
+    if said.repaired is not None:
+        _tell_verdict(said.repaired, as_json=as_json)
+
+
+def _tell_verdict(verdict: Verdict, *, as_json: bool) -> None:
+    if as_json:
+        for told in (*(finding.to_json() for finding in verdict.findings), verdict.to_json()):
+            typer.echo(json.dumps(told))
+    else:
+        typer.echo("\n".join(lines_of(verdict)))

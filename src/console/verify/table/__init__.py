@@ -1,0 +1,1 @@
+"""The table stage: the sources beside HBase."""

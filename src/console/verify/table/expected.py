@@ -1,0 +1,66 @@
+"""What a table must be, as its sources are now: their tables, whole, and the query's answer by DuckDB."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Mapping
+
+from cdc.stored.cells import Barrier, RowCodec, document_id
+from cdc.stored.layout import Layout
+from cdc.topology.topology import Source, Table, Topology
+from cdc.words.schema import TableId
+from console.verify.mysql_tables import SourceSnapshot, SourceTable, read_snapshot
+from console.verify.sql_oracle import answer
+from console.verify.table.table_stage import Answered, Row
+from joins.select.parser import tables_of
+
+Read = Callable[[Source, Collection[TableId]], SourceSnapshot]
+
+
+class Expected:
+    """Asks the sources of one table; each call reads everything anew. Retriable while a source is away."""
+
+    def __init__(self, topology: Topology, table: Table, layout: Layout, *, read: Read = read_snapshot) -> None:
+        self._topology, self._table, self._read = topology, table, read
+        self._codec = RowCodec(layout)
+        self._tables = tables_of(topology, table)
+
+    def ask(self) -> Answered:
+        """The query's answer, and where the sources were at most when they were read."""
+        positions: dict[str, str] = {}
+        given: dict[TableId, SourceTable] = {}
+        for name in sorted({one.source for one in self._tables}):
+            snapshot = self._read(self._topology.sources[name], [one for one in self._tables if one.source == name])
+            positions[name] = snapshot.position
+            given |= snapshot.tables
+        rows: dict[str, Row] = {}
+        refused = 0
+        for row in answer(self._topology, self._table, given):
+            try:
+                rows[document_id(self._codec.row_key(row))] = row
+            except (ValueError, struct.error):
+                refused += 1
+        return Answered(rows, positions, refused)
+
+
+def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: Barrier | None) -> str:
+    """Why a table can not be compared with its sources; empty where it can."""
+    sources = {one.source: topology.sources[one.source] for one in tables_of(topology, table)}
+    for name, source in sources.items():
+        if source.type == "sql" or source.poll is not None:
+            return f"source {name} is polled: it has no position that a cut could name"
+        if source.snapshot_mode == "never":
+            return f"source {name} was captured without its first rows (snapshot_mode: never)"
+    if layout is None or barrier is None:
+        return "it has no whole cut yet: the join has not come so far"
+    if barrier.watermark is not None:
+        return "it joins by time: its rows come when the watermark passes, which the sources do not tell"
+    return numberless(sources, barrier)
+
+
+def numberless(sources: Mapping[str, Source], barrier: Barrier) -> str:
+    """A source that a barrier names without GTIDs."""
+    for name in sources:
+        if name in barrier.positions and not barrier.positions[name].get("gtid_set"):
+            return f"source {name} numbers no transactions (GTIDs): no cut can be told"
+    return ""

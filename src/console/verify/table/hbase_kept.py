@@ -1,0 +1,89 @@
+"""An aggregated table's rows and barriers in HBase: the far end of the table stage."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from cdc.stored.cells import RowCodec, document_id, layout_id_of
+from cdc.topology.topology import Table, Topology
+from cdc.words.errors import Skippable
+from cdc.words.naming import hbase_table, layouts_table
+from console.verify.proc_ahead import ahead
+from console.verify.table.covering import uncovered
+from console.verify.table.table_stage import Stored
+from indexer.index.collapse import RowChange
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_scan import PAGE, TableScan
+from joins.stores.hbase_table import HBaseConnection, JoinedTable
+
+_POLL = 0.1
+
+
+class StoredRows:
+    """Rows by their keys in hexadecimal; for one thread. Errors: Retriable while HBase is away, UsageError for a table
+    that is missing.
+
+    `patience` (seconds) is how long all waits together may take that end without what they wait for.
+    """
+
+    def __init__(self, topology: Topology, table: Table, *, patience: float) -> None:
+        self._buckets, self._patience = table.salt_buckets, patience
+        self._scanned = TableScan(topology, table)
+        self.layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
+        self.joined = JoinedTable(
+            HBaseConnection(topology.hbase.thrift),
+            table=hbase_table(topology.name, table.name),
+            layouts=layouts_table(topology.name),
+            name=table.name,
+            family=table.family,
+            buckets=table.salt_buckets,
+        )
+        self._codecs: dict[int, RowCodec] = {}
+
+    def scan(self) -> Iterator[tuple[str, Stored]]:
+        """Every row, in pages."""
+        last = self._buckets - 1
+        for bucket in range(self._buckets):
+            for page in ahead(self._scanned.pages(bucket, None, to_the_end=bucket == last)):
+                for change in page:
+                    yield document_id(change.row), self._stored(change)
+
+    def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]:
+        """Those of some rows that exist."""
+        found: dict[str, Stored] = {}
+        for start in range(0, len(keys), PAGE):
+            for change in self._scanned.rows([bytes.fromhex(key) for key in keys[start : start + PAGE]]):
+                found[document_id(change.row)] = self._stored(change)
+        return found
+
+    def written(self) -> int:
+        """The newest stamp of any batch or barrier."""
+        return self.joined.last_stamp()
+
+    def wait(self, positions: Mapping[str, str]) -> int | None:
+        """Until a barrier covers positions; its stamp, None once the patience is used up."""
+        began = time.monotonic()
+        while True:
+            barrier = self.joined.barrier()
+            if barrier is not None and not uncovered(positions, barrier.positions):
+                return barrier.stamp
+            if time.monotonic() - began > self._patience:
+                self._patience = 0.0
+                return None
+            time.sleep(_POLL)
+
+    def _stored(self, change: RowChange) -> Stored:
+        try:
+            return Stored(change.version, self._codec(layout_id_of(change.cells)).row(change.cells).values)
+        except (KeyError, ValueError, IndexError, struct.error) as error:
+            return Stored(change.version, None, f"not a whole row of its layout: {error!r}")
+        except Skippable as error:
+            return Stored(change.version, None, error.message)
+
+    def _codec(self, layout_id: int) -> RowCodec:
+        codec = self._codecs.get(layout_id)
+        if codec is None:
+            codec = self._codecs[layout_id] = RowCodec(self.layouts.layout(layout_id))
+        return codec

@@ -1,0 +1,131 @@
+"""`tailorbird verify --stage index` on the real servers: faults planted in HBase and in Solr, found and mended beside
+live writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import happybase
+import pytest
+import requests
+
+from cdc.stored.cells import RowCodec, document_id
+from tests.integration.test_index import TYPES, World, a_world, equal, row
+
+pytestmark = pytest.mark.integration
+
+KEPT = 400  # keys from here on are left alone by the traffic
+
+
+@contextmanager
+def live_writes(world: World, codec: RowCodec) -> Iterator[None]:
+    """Batches as the join writes them, one after the other: rows come, change and go."""
+    stop = threading.Event()
+
+    def write() -> None:
+        revision = 0
+        while not stop.wait(0.03):
+            revision += 1
+            some = [(revision * 37 + n * 11) % KEPT for n in range(12)]
+            world.write(codec, [row(n, revision) for n in some[:9]], deletes=some[9:])
+
+    with ThreadPoolExecutor(1, "writes") as pool:
+        writing = pool.submit(write)
+        try:
+            yield
+        finally:
+            stop.set()
+        writing.result()
+
+
+class Planting:
+    """Writes past everything: in HBase without a log, so that nothing is replicated; in Solr past the fence."""
+
+    def __init__(self, world: World, codec: RowCodec) -> None:
+        self._world, self._codec = world, codec
+        self._connection = happybase.Connection("127.0.0.1", int(os.environ["TAILORBIRD_PORT_THRIFT"]), timeout=30_000)
+        self._table = self._connection.table(f"{world.topology.name}:wide")
+        self._update = f"{world.url}/{world.topology.name}_wide/update?commit=true&update.chain=conditional"
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def id(self, key: int) -> str:
+        return document_id(self._codec.row_key({"id": key}))
+
+    def put(self, key: int, **changed: Any) -> None:
+        cells = self._codec.cells(row(key, **changed), batch=1, ts_ms=1)
+        values = {b"d:" + q: value for q, value in cells.items()}
+        self._table.put(self._codec.row_key({"id": key}), values, timestamp=time.time_ns() // 1_000_000, wal=False)
+
+    def delete(self, key: int) -> None:
+        with self._table.batch(timestamp=time.time_ns() // 1_000_000, wal=False) as batch:
+            batch.delete(self._codec.row_key({"id": key}))
+
+    def post(self, what: object) -> None:
+        requests.post(self._update, json=what, timeout=30).raise_for_status()
+
+    def document(self, key: int) -> dict[str, Any]:
+        return {name: value for name, value in self._world.documents()[key].items() if not name.startswith("_v")}
+
+
+def verify(world: World, *options: str) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code, and what it says."""
+    process = world.tailorbird("verify", "--stage", "index", "--json", *options)
+    output, errors = process.communicate(timeout=120)
+    assert "Traceback" not in errors, errors
+    return process.returncode, [json.loads(line) for line in output.splitlines()]
+
+
+def found(said: list[dict[str, Any]]) -> dict[Any, tuple[str, dict[str, Any]]]:
+    return {one["key"]["id"]: (one["difference"], one["columns"]) for one in said if one["kind"] == "difference"}
+
+
+def test_planted_faults_are_found_and_mended_beside_live_writes(stack: object, tmp_path: Path) -> None:
+    """Each by its key, column and both values, and no other row; --dry-run writes nothing; mended, it is clean."""
+    with a_world(tmp_path) as world:
+        codec = world.store_layout(1, **TYPES)
+        world.start()
+        world.write(codec, [row(n) for n in range(KEPT + 100)])
+        equal(world)
+        plant = Planting(world, codec)
+        with live_writes(world, codec):
+            plant.post([{**plant.document(KEPT + 1), "amount": "12.34"}])  # under its own fence
+            plant.post({"delete": {"id": plant.id(KEPT + 2)}})
+            plant.post([{**plant.document(KEPT + 3), "_id": plant.id(9_003), "id": 9_003}])
+            plant.put(KEPT + 4, name="written directly")
+            plant.put(9_005)
+            plant.delete(KEPT + 6)
+            code, said = verify(world, "--repair", "--dry-run")
+            verdict = said[-2]
+            assert (code, verdict["outcome"], verdict["untold"]) == (1, "different", []), said
+            different = found(said)
+            assert {key: kind for key, (kind, _) in different.items()} == {
+                KEPT + 1: "different", KEPT + 2: "missing", 9_003: "extra",
+                KEPT + 4: "different", 9_005: "missing", KEPT + 6: "extra",
+            }  # fmt: skip
+            assert different[KEPT + 1][1] == {"amount": {"near": f"{KEPT + 1}.00", "far": "12.34"}}
+            names = {"near": "written directly", "far": f"Ada {KEPT + 4} #0"}
+            assert different[KEPT + 4][1]["name"] == names
+            assert said[-1]["done"].startswith("would mend 6 documents")
+            code, said = verify(world, "--repair", "--yes")
+            assert (code, said[-1]["outcome"], said[-1]["rows"]) == (0, "equal", 6), said
+            assert said[-2]["done"] == "mended 6 of 6: 4 written, 2 removed"
+        equal(world)
+        code, said = verify(world)
+        assert (code, said[0]["outcome"], len(said)) == (0, "equal", 1)
+        assert said[0]["rows"] == len(world.documents()) > 400
+        assert said[0]["moving"] == 0
+        plant.close()
+        # what was mended is fenced as ever: later writes of those rows arrive
+        world.write(codec, [row(KEPT + 1, 5), row(9_003, 5)], deletes=[KEPT + 4])
+        equal(world)
+        world.stop()

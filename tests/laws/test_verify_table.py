@@ -1,0 +1,230 @@
+"""The table stage beside traffic on two sources: what is right is never called different, what is wrong and stays so is
+found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from console.verify.findings import Kind, Verdict
+from console.verify.table.table_stage import Answered, Row, Stored, TableStage
+
+LIVE = [f"b{n:02d}" for n in range(10)]
+STILL = [f"a{n}" for n in range(3)]
+NAMES = ["left", "right"]
+SEEDS = st.integers(0, 2**32)
+State = dict[str, str]
+
+
+class Joined:
+    """Two sources, each a log of changes of its rows, and the join of both by key, which follows them in batches.
+
+    A batch reads each log up to somewhere, writes the rows that differ, some steps in between, then its barrier: which
+    names at most where it has read to, often less.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.logs: dict[str, list[tuple[str, str | None]]] = {name: [] for name in NAMES}
+        self.read = dict.fromkeys(NAMES, 0)
+        self.told = dict.fromkeys(NAMES, 0)
+        self.table: dict[str, Stored] = {}
+        self.stamp = self.barrier = 1000
+        self.left: list[tuple[str, Row | None]] = []
+        self.target = dict(self.read)
+        self.under_way = False
+        for key in STILL:
+            for name in NAMES:
+                self.logs[name].append((key, f"{name} of {key}"))
+
+    def step(self) -> None:
+        """A change at a source, or the next thing that the join does."""
+        if self.random.random() < 0.3:
+            key = self.random.choice(LIVE)
+            self.logs[self.random.choice(NAMES)].append((key, self.random.choice([None, "x", "y"])))
+        else:
+            self.join()
+
+    def steps(self, most: int = 3) -> None:
+        for _ in range(self.random.randrange(most + 1)):
+            self.step()
+
+    def join(self) -> None:
+        if not self.under_way:
+            self.target = {name: self.random.randint(self.read[name], len(self.logs[name])) for name in NAMES}
+            wanted, now = self.answer(self.target), {key: one.values for key, one in self.table.items()}
+            self.left = [(k, wanted.get(k)) for k in wanted.keys() | now.keys() if wanted.get(k) != now.get(k)]
+            self.left = [one for one in self.left if one[0] not in self.spoiled]
+            self.stamp += 2
+            self.under_way = True
+        elif self.left:
+            key, row = self.left.pop()
+            if row is None:
+                self.table.pop(key, None)
+            else:
+                self.table[key] = Stored(2 * (self.stamp + 1), row)
+        else:
+            self.under_way, self.read = False, self.target
+            self.told = {name: self.random.randint(self.told[name], self.read[name]) for name in NAMES}
+            self.barrier = self.stamp
+
+    spoiled: frozenset[str] = frozenset()  # rows that were changed past the join, which has them as they were
+
+    def state(self, name: str, end: int) -> State:
+        found: State = {}
+        for key, value in self.logs[name][:end]:
+            if value is None:
+                found.pop(key, None)
+            else:
+                found[key] = value
+        return found
+
+    def answer(self, ends: Mapping[str, int]) -> dict[str, Row]:
+        """A LEFT JOIN of both."""
+        right = self.state("right", ends["right"])
+        return {
+            key: {"key": key, "left": value, "right": right.get(key)}
+            for key, value in self.state("left", ends["left"]).items()
+        }
+
+    # both ends, as the stage reads them
+    def ask(self) -> Answered:
+        ends: dict[str, int] = {}
+        for name in NAMES:
+            self.steps()
+            ends[name] = len(self.logs[name])
+        rows = self.answer(ends)
+        self.steps(5)
+        return Answered(rows, {name: str(end) for name, end in ends.items()})
+
+    def scan(self) -> Iterator[tuple[str, Stored]]:
+        last = ""
+        while True:
+            self.steps()
+            following = min((key for key in self.table if key > last), default=None)
+            if following is None:
+                return
+            last = following
+            yield following, self.table[following]
+
+    def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]:
+        found = {}
+        for key in keys:
+            self.steps()
+            if key in self.table:
+                found[key] = self.table[key]
+        return found
+
+    def written(self) -> int:
+        self.steps()
+        return self.stamp
+
+    def wait(self, positions: Mapping[str, str]) -> int | None:
+        for _ in range(20_000):
+            if all(self.told[name] >= int(position) for name, position in positions.items()):
+                return self.barrier
+            self.step()
+        return None
+
+
+def world(seed: int) -> Joined:
+    model = Joined(Random(seed))
+    for _ in range(300):
+        model.step()
+    while any(model.read[name] < len(STILL) for name in NAMES) or model.under_way:
+        model.join()
+    return model
+
+
+def stage(model: Joined) -> TableStage:
+    def pause(_: int) -> None:
+        model.steps(60)
+
+    return TableStage(
+        table="t",
+        row_key=("key",),
+        columns=("key", "left", "right"),
+        sources=model,
+        kept=model,
+        seconds=lambda: 0.0,
+        pause=pause,
+    )
+
+
+def kinds_of(verdict: Verdict) -> dict[str, Kind]:
+    return {str(finding.key["key"]): finding.kind for finding in verdict.findings}
+
+
+@given(seed=SEEDS)
+@settings(max_examples=100)
+def test_traffic_is_never_called_different(seed: int) -> None:
+    """Half-written batches, barriers that say less than was read, sources read one after the other."""
+    verdict = stage(world(seed)).compare()
+    assert (verdict.findings, verdict.differing, verdict.untold) == ((), 0, ())
+
+
+def changed(model: Joined, key: str) -> Kind:
+    known = model.table[key]
+    assert known.values is not None
+    model.table[key] = Stored(known.version, {**known.values, "left": "wrong"})
+    return "different"
+
+
+def rewritten(model: Joined, key: str) -> Kind:
+    """Under a stamp that is newer than the join's: a barrier covers it later."""
+    known = model.table[key]
+    assert known.values is not None
+    model.table[key] = Stored(2 * (model.stamp + 3), {**known.values, "right": None})
+    return "different"
+
+
+def removed(model: Joined, key: str) -> Kind:
+    del model.table[key]
+    return "missing"
+
+
+def unreadable(model: Joined, key: str) -> Kind:
+    model.table[key] = Stored(model.table[key].version, None, "no layout")
+    return "different"
+
+
+FAULTS: list[Callable[[Joined, str], Kind]] = [changed, rewritten, removed, unreadable]
+
+
+@given(seed=SEEDS, planted=st.dictionaries(st.sampled_from(STILL), st.sampled_from(FAULTS)), added=st.booleans())
+@settings(max_examples=100)
+def test_every_wrong_row_that_stays_is_found(
+    seed: int, planted: dict[str, Callable[[Joined, str], Kind]], added: bool
+) -> None:
+    """Exactly the planted rows, each as what it is, with all that differs."""
+    model = world(seed)
+    model.spoiled = frozenset([*planted, "zz"])
+    kinds = {key: fault(model, key) for key, fault in planted.items()}
+    if added:
+        model.table["zz"] = Stored(2 * 900, {"key": "zz", "left": "no", "right": None})
+        kinds["zz"] = "extra"
+    verdict = stage(model).compare()
+    assert kinds_of(verdict) == kinds
+    assert verdict.differing == len(kinds)
+
+
+def test_a_column_is_told_with_both_values() -> None:
+    """Near end first."""
+    model = world(5)
+    model.spoiled = frozenset(["a1"])
+    changed(model, "a1")
+    [finding] = stage(model).compare().findings
+    assert (dict(finding.key), dict(finding.columns)) == ({"key": "a1"}, {"left": ("left of a1", "wrong")})
+
+
+def test_a_join_that_stands_still_is_told() -> None:
+    """No barrier covers what the sources are: nothing is called wrong."""
+    model = world(6)
+    model.join = lambda: None  # type: ignore[method-assign]  # its process is gone
+    model.logs["left"].append(("a0", "changed"))
+    verdict = stage(model).compare()
+    assert (verdict.outcome, verdict.differing) == ("could not tell", 0)
+    assert "no barrier of the table covers left at" in verdict.untold[0]
