@@ -25,7 +25,7 @@ ROWS = 4000
 
 
 @contextmanager
-def traffic(captured: Any) -> Iterator[None]:
+def traffic(captured: Any, name: str) -> Iterator[None]:
     """Changes of both tables until the block ends: a few hundred a second."""
     done = threading.Event()
 
@@ -35,9 +35,9 @@ def traffic(captured: Any) -> Iterator[None]:
             while not done.is_set():
                 number += 1
                 cursor.execute("UPDATE t SET n = n + 1 WHERE id = %s", (number * 37 % ROWS + 5,))
-                cursor.execute("INSERT INTO k VALUES (%s, 'new', %s)", (f"live {number}", number))
+                cursor.execute("INSERT INTO k VALUES (%s, 'new', %s)", (f"{name} {number}", number))
                 if number % 3 == 0:
-                    cursor.execute("DELETE FROM k WHERE code = %s", (f"live {number - 1}",))
+                    cursor.execute("DELETE FROM k WHERE code = %s", (f"{name} {number - 1}",))
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -50,6 +50,7 @@ def traffic(captured: Any) -> Iterator[None]:
 
 def verdicts(file: Path) -> dict[str, Verdict]:
     """What verify says, by table."""
+    import time; b=time.time(); x= {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}; print("VERDICTS", time.time()-b, {k:(v.seconds, v.moving,v.rows, v.untold, v.leaves) for k,v in x.items()}); return x
     return {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}
 
 
@@ -78,7 +79,7 @@ def test_faults_are_found_and_traffic_is_none(
         cursor.execute(f"INSERT INTO k {numbers} CONCAT('k', i), 'old', i FROM s")
     process = captured.start()
     captured.streaming(process)
-    with traffic(captured):
+    with traffic(captured, "first"):
         found = verdicts(captured.file)
     assert {name: (one.outcome, one.findings, one.moving) for name, one in found.items()} == {
         "t": ("equal", (), 0), "k": ("equal", (), 0),
@@ -93,7 +94,7 @@ def test_faults_are_found_and_traffic_is_none(
         cursor.execute("INSERT INTO t VALUES (-9, 'hidden', 1, NULL, NULL, 1)")
         cursor.execute("DELETE FROM k WHERE code = 'k1'")
         cursor.execute("INSERT INTO k VALUES ('k 1', 'hidden', 1)")
-    with traffic(captured):
+    with traffic(captured, "second"):
         found = verdicts(captured.file)
     assert told(found["t"]) == [
         ("different", 1, {"name": ("other", "näme 1")}),

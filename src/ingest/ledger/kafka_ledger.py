@@ -85,8 +85,8 @@ class KafkaLedger:
         return found
 
     @property
-    def idle(self) -> bool:
-        """Whether everything that is committed now has been read."""
+    def caught_up(self) -> bool:
+        """Whether each partition has been read to its end once since it was taken up."""
         return all(self._at_end.values())
 
     def close(self) -> None:
@@ -108,7 +108,6 @@ class KafkaLedger:
                     raise KafkaException(error)
                 continue
             count += 1
-            self._at_end[topic, partition] = False
             ended.pop((topic, partition), None)
             if topic == self._schemas:
                 anew |= self._schema(message)

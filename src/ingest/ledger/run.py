@@ -120,7 +120,7 @@ def _keep(
             count += found
             CHANGES.inc(found)
             now = time.monotonic()
-            if ledger.reader.idle:
+            if ledger.reader.caught_up and not found:
                 AT_END.set_to_current_time()
                 if until_end:
                     break

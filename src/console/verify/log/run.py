@@ -29,7 +29,7 @@ def verify_log(
     that could not tell; Retriable where Kafka is away.
     """
     with ledger_of(topology) as ledger:
-        while not ledger.reader.idle and ledger.own:
+        while not ledger.reader.caught_up and ledger.own:
             ledger.poll(0.1)
         for source in topology.sources.values():
             wanted = sorted(
