@@ -50,7 +50,6 @@ def traffic(captured: Any, name: str) -> Iterator[None]:
 
 def verdicts(file: Path) -> dict[str, Verdict]:
     """What verify says, by table."""
-    import time; b=time.time(); x= {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}; print("VERDICTS", time.time()-b, {k:(v.seconds, v.moving,v.rows, v.untold, v.leaves) for k,v in x.items()}); return x
     return {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}
 
 

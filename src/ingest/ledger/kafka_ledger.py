@@ -19,6 +19,7 @@ from ingest.ledger.fold import LogRecord
 _BATCH = 10_000
 _POSITIONS = 2_000  # records of `…positions` that a start looks at: the last ones cover all before them
 _ASK = 20.0
+_SHORT = 0.05  # a batch that is not full takes all of its time
 _RUNNING = "is Kafka running? `tailorbird stack status`"
 _AWAY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE}
 
@@ -37,6 +38,7 @@ class KafkaLedger:
         self._topology, self._books, self._wanted, self._folding = topology, books, wanted, folding
         self._schemas, self._positions = schemas_topic(topology.name), positions_topic(topology.name)
         self._at_end: dict[Partition, bool] = {}
+        self._ended = False
         self._newest: dict[TableId, TableSchema] = {}
         self._consumer = Consumer(
             {
@@ -62,7 +64,7 @@ class KafkaLedger:
             self._at_end[self._schemas, 0] = False
             deadline = time.monotonic() + 3 * _ASK
             while not self._at_end[self._schemas, 0]:
-                self._poll(1.0, 0)
+                self._poll(_SHORT, 0)
                 if time.monotonic() > deadline:
                     raise Retriable("Kafka does not give the schemas", _RUNNING)
             for schema in self._newest.values():
@@ -88,6 +90,11 @@ class KafkaLedger:
     def caught_up(self) -> bool:
         """Whether each partition has been read to its end once since it was taken up."""
         return all(self._at_end.values())
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the last poll came to the end of a partition: the ledger keeps up."""
+        return self._ended
 
     def close(self) -> None:
         """Let go of Kafka."""
@@ -115,6 +122,7 @@ class KafkaLedger:
                 self._position(message)
             else:
                 records[topic, partition].append(LogRecord(offset, message.key() or b"", message.value()))
+        self._ended = bool(ended)
         for topic, partition in anew:  # what was fetched of them stands behind where they are read from now
             records.pop((topic, partition), None)
             ended.pop((topic, partition), None)

@@ -120,10 +120,10 @@ def _keep(
             count += found
             CHANGES.inc(found)
             now = time.monotonic()
-            if ledger.reader.caught_up and not found:
+            if ledger.reader.at_end:
                 AT_END.set_to_current_time()
-                if until_end:
-                    break
+            if until_end and ledger.reader.caught_up:
+                break
             if now - told >= _TELL and count > before:
                 log.info("kept", records=count, a_second=round((count - before) / (now - told)))
                 told, before = now, count

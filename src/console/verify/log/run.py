@@ -30,7 +30,7 @@ def verify_log(
     """
     with ledger_of(topology) as ledger:
         while not ledger.reader.caught_up and ledger.own:
-            ledger.poll(0.1)
+            ledger.poll(0.05)
         for source in topology.sources.values():
             wanted = sorted(
                 table
