@@ -3,13 +3,12 @@ live writes."""
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,10 @@ import pytest
 import requests
 
 from cdc.stored.cells import RowCodec, document_id
+from console.commands import cli_verify_index
+from console.commands.cli_verify_index import verified_indexes
+from console.verify.asked import Said, wanted
+from console.verify.findings import Verdict
 from tests.integration.test_index import TYPES, World, a_world, equal, row
 
 pytestmark = pytest.mark.integration
@@ -77,55 +80,62 @@ class Planting:
         return {name: value for name, value in self._world.documents()[key].items() if not name.startswith("_v")}
 
 
-def verify(world: World, *options: str) -> tuple[int, list[dict[str, Any]]]:
-    """Exit code, and what it says."""
-    process = world.tailorbird("verify", "--stage", "index", "--json", *options)
-    output, errors = process.communicate(timeout=120)
-    assert "Traceback" not in errors, errors
-    return process.returncode, [json.loads(line) for line in output.splitlines()]
+class Yes:
+    """A person without a terminal who agrees."""
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        yield lambda rows: None
+
+    def ask(self, question: str) -> bool:
+        return True
 
 
-def found(said: list[dict[str, Any]]) -> dict[Any, tuple[str, dict[str, Any]]]:
-    return {one["key"]["id"]: (one["difference"], one["columns"]) for one in said if one["kind"] == "difference"}
+def said(world: World, *, dry_run: bool = False) -> Said:
+    """What `verify --stage index` says; within this process, which saves its start."""
+    [one] = verified_indexes(wanted(world.topology, ["index"], None, repair=True, dry_run=dry_run), Yes())
+    return one
 
 
-def test_planted_faults_are_found_and_mended_beside_live_writes(stack: object, tmp_path: Path) -> None:
+def kinds(verdict: Verdict) -> dict[Any, str]:
+    return {finding.key["id"]: finding.kind for finding in verdict.findings}
+
+
+def test_planted_faults_are_found_and_mended_beside_live_writes(
+    stack: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each by its key, column and both values, and no other row; --dry-run writes nothing; mended, it is clean."""
+    monkeypatch.setattr(cli_verify_index, "_BETWEEN_LOOKS", 0.3)
     with a_world(tmp_path) as world:
         codec = world.store_layout(1, **TYPES)
         world.start()
         world.write(codec, [row(n) for n in range(KEPT + 100)])
         equal(world)
-        plant = Planting(world, codec)
-        with live_writes(world, codec):
+        with live_writes(world, codec), closing(Planting(world, codec)) as plant:
             plant.post([{**plant.document(KEPT + 1), "amount": "12.34"}])  # under its own fence
             plant.post({"delete": {"id": plant.id(KEPT + 2)}})
             plant.post([{**plant.document(KEPT + 3), "_id": plant.id(9_003), "id": 9_003}])
             plant.put(KEPT + 4, name="written directly")
             plant.put(9_005)
             plant.delete(KEPT + 6)
-            code, said = verify(world, "--repair", "--dry-run")
-            verdict = said[-2]
-            assert (code, verdict["outcome"], verdict["untold"]) == (1, "different", []), said
-            different = found(said)
-            assert {key: kind for key, (kind, _) in different.items()} == {
+            faults = {
                 KEPT + 1: "different", KEPT + 2: "missing", 9_003: "extra",
                 KEPT + 4: "different", 9_005: "missing", KEPT + 6: "extra",
             }  # fmt: skip
-            assert different[KEPT + 1][1] == {"amount": {"near": f"{KEPT + 1}.00", "far": "12.34"}}
-            names = {"near": "written directly", "far": f"Ada {KEPT + 4} #0"}
-            assert different[KEPT + 4][1]["name"] == names
-            assert said[-1]["done"].startswith("would mend 6 documents")
-            code, said = verify(world, "--repair", "--yes")
-            assert (code, said[-1]["outcome"], said[-1]["rows"]) == (0, "equal", 6), said
-            assert said[-2]["done"] == "mended 6 of 6: 4 written, 2 removed"
-        equal(world)
-        code, said = verify(world)
-        assert (code, said[0]["outcome"], len(said)) == (0, "equal", 1)
-        assert said[0]["rows"] == len(world.documents()) > 400
-        assert said[0]["moving"] == 0
-        plant.close()
+            rehearsed = said(world, dry_run=True)
+            assert (kinds(rehearsed.verdict), rehearsed.verdict.untold) == (faults, ())
+            columns = {finding.key["id"]: finding.columns for finding in rehearsed.verdict.findings}
+            assert columns[KEPT + 1] == {"amount": (f"{KEPT + 1}.00", "12.34")}
+            assert columns[KEPT + 4]["name"] == ("written directly", f"Ada {KEPT + 4} #0")
+            assert rehearsed.repair.startswith("would mend 6 documents")
+            done = said(world)
+            assert (kinds(done.verdict), done.repair) == (faults, "mended 6 of 6: 4 written, 2 removed")
+            assert (done.last.outcome, done.last.rows) == ("equal", 6)
         # what was mended is fenced as ever: later writes of those rows arrive
         world.write(codec, [row(KEPT + 1, 5), row(9_003, 5)], deletes=[KEPT + 4])
         equal(world)
-        world.stop()
+        verdict = world.told("verify", "--stage", "index", "--json")
+        assert (verdict["outcome"], verdict["differing"], verdict["moving"]) == ("equal", 0, 0)
+        assert verdict["rows"] == len(world.documents()) > 400
+        sampled = world.told("verify", "--stage", "index", "--sample", "1/8", "--json")
+        assert (sampled["outcome"], sampled["rows"]) == ("equal", verdict["rows"])
