@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 FAN = 4  # bits: sixteen children a node
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """How many rows, and the XOR of their 128-bit hashes; `+` adds rows or another digest of other rows, `-` takes."""
+class Digest(NamedTuple):
+    """How many rows, and the XOR of their 128-bit hashes; `+` adds rows or another digest of other rows, `-` takes.
+
+    A tuple, since a ledger makes one for every change.
+    """
 
     count: int = 0
     bits: int = 0
 
-    def __add__(self, other: Digest) -> Digest:
+    def __add__(self, other: Digest) -> Digest:  # type: ignore[override]  # not the sum of two tuples
         return Digest(self.count + other.count, self.bits ^ other.bits)
 
     def __sub__(self, other: Digest) -> Digest:

@@ -68,9 +68,11 @@ class Changes:
 
     def add(self, leaf: int, tag: str, change: Digest, *, keep: bool) -> None:
         """A leaf changed; `keep`: remember at which place."""
-        self.leaves[leaf] = self.leaves.get(leaf, NOTHING) + change
+        known = self.leaves.get(leaf)
+        self.leaves[leaf] = change if known is None else known + change
         if keep:
-            self.tagged[leaf, tag] = self.tagged.get((leaf, tag), NOTHING) + change
+            known = self.tagged.get((leaf, tag))
+            self.tagged[leaf, tag] = change if known is None else known + change
 
 
 class RowStore(Protocol):
@@ -126,9 +128,8 @@ class Fold:
             self._truncate(read, now_ms)
         return changed + self._rows(batch, next_offset, now_ms, unread)
 
-    def _rows(self, batch: Iterable[_Read], next_offset: int, now_ms: int, unread: int = 0) -> int:
-        batch = list(batch)
-        held: dict[RowPlace, HeldRow | None] = dict(self._store.held({read.place for read in batch if read.place}))
+    def _rows(self, batch: Sequence[_Read], next_offset: int, now_ms: int, unread: int = 0) -> int:
+        held: dict[RowPlace, HeldRow | None] = dict(self._store.held(read.place for read in batch if read.place))
         changes, changed = Changes(next_offset, unread=unread), 0
         since = now_ms - WINDOW_MS
         for place, after, sequence, offset, tag, again, ts_ms in batch:

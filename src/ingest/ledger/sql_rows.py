@@ -23,7 +23,8 @@ CREATE TABLE IF NOT EXISTS tagged (ms INTEGER, leaf INTEGER, tag TEXT, number IN
     PRIMARY KEY (ms, leaf, tag, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
-_CACHE_KIB = 16_384
+_CACHE_KIB = 32_768
+_LOG_PAGES = 8_192  # of sqlite's own log before its pages are moved into the file: 32 MiB
 _PATIENCE = 30.0  # seconds that one waits for another's transaction
 
 
@@ -41,6 +42,7 @@ class SqlRows:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             self._db.executescript(_TABLES)
             if writes and self._fact("shape") != shape:
                 self.begin_anew(shape)
@@ -76,8 +78,9 @@ class SqlRows:
         return int(self._db.execute("SELECT coalesce(sum(rows), 0) FROM leaves").fetchone()[0])
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
-        """See `fold.RowStore`."""
+        """See `fold.RowStore`; the transaction begins here, since each read would be one by itself."""
         found, execute = dict[RowPlace, HeldRow](), self._db.execute
+        self._begin()
         for place in set(places):
             row = execute("SELECT hash, sequence, at FROM held WHERE leaf = ? AND key = ?", place).fetchone()
             if row is not None:
