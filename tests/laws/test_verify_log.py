@@ -49,6 +49,10 @@ class Database:
         self.step()
         return low, shown, at(self.model.number)
 
+    def whole(self, span: Span) -> Glimpse:
+        seen = self.digests([span])
+        return Glimpse(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
+
     def digests(self, spans: Sequence[Span]) -> Glimpse:
         low, shown, high = self.look()
         found = Leaves()

@@ -15,7 +15,8 @@ A row's text is the parts of its covered columns, joined by commas, in the order
 Since no part but a text may hold a comma, and a text says how long it is, no two rows have one text. The precision is
 the column's, not the value's: the database prints it so, and a row that was written before an ALTER reads as after it.
 
-The hash is MD5, 128 bits: it guards against accidents, not against attackers, and every database has it. Columns whose
+The hash is the first half of SHA-256, 128 bits: every server has it, and it costs them hardly more than MD5, which
+MySQL left out in version 9.6 and machines in FIPS mode refuse. Columns whose
 text stores disagree about (FLOAT, DOUBLE, JSON, unusual character sets, masked ones) are left out of it; `left_out`
 says why. Whoever compares rows value by value compares these as well.
 """
@@ -27,7 +28,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from hashlib import md5
+from hashlib import sha256
 from typing import Any, Literal
 
 from cdc.words.schema import Column, TableSchema
@@ -138,6 +139,11 @@ def form_of(column: Column) -> Form:
     )  # fmt: skip
 
 
+def hash_of(text: str) -> int:
+    """The hash of a text: the first 128 bits of its SHA-256."""
+    return int.from_bytes(sha256(text.encode()).digest()[:16], "big")
+
+
 class RowText:
     """Rows of one shape → their texts and hashes. A row is a mapping of canonical values, as the envelope has it.
 
@@ -159,8 +165,8 @@ class RowText:
         return ",".join(found)
 
     def hash(self, row: Mapping[str, Canonical]) -> int:
-        """MD5 of the row's text, as a number of 128 bits."""
-        return int.from_bytes(md5(self(row).encode()).digest(), "big")
+        """The hash of the row's text, as a number of 128 bits."""
+        return hash_of(self(row))
 
     def whole(self, row: Mapping[str, Canonical]) -> bool:
         """Whether the row says all that its hash needs."""

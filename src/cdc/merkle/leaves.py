@@ -6,7 +6,7 @@ Nobody has to agree on leaves: processes that share a table, and the database, c
     an integer                  1,024 neighbouring numbers                  a range of the key
     a date                      one day                                     a range of the key
     a date and time             1,024 seconds                               a range of the key
-    anything else               16 bits of the key's MD5: 65,536 cells      one pass over the table
+    anything else               16 bits of the key's hash: 65,536 cells      one pass over the table
 
 Leaves keep the order of the key, and sixteen neighbours are a node of the next level, so that a node is a range too. A
 key of several columns whose first is one of these goes by the first alone: the rows of one order lie in one leaf.
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from hashlib import md5
 from typing import Literal, cast
 
 from cdc.merkle.canonical import Covered, RowText
@@ -84,7 +83,7 @@ class LeafOf:
         """The leaf; KeyError or ValueError for what is no key of the table."""
         kind, value = self._kind, row[self._column]
         if kind == "hash":
-            return int.from_bytes(md5(self._key(row).encode()).digest()[: HASH_BITS // 8], "big")
+            return self._key.hash(row) >> 128 - HASH_BITS
         if kind == "integer":
             return (cast("int", value) + MIDDLE) >> SHIFT
         if kind == "unsigned":

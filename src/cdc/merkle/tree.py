@@ -22,7 +22,7 @@ class Digest(NamedTuple):
     A tuple, since a ledger makes one for every change.
     """
 
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]  # nobody counts a tuple's members
     bits: int = 0
 
     def __add__(self, other: Digest) -> Digest:  # type: ignore[override]  # not the sum of two tuples

@@ -2,8 +2,8 @@
 
 The session must be `connected`'s: in UTC, with an empty sql_mode (else PAD_CHAR_TO_FULL_LENGTH pads CHAR), in utf8mb4.
 Values print themselves within CONCAT_WS wherever the server's text is the canonical one already, since each function
-costs as much as the hash. MySQL 8.0 XORs binary strings, so the whole MD5 at once; older ones and MariaDB know numbers
-of 64 bits only and XOR it in two halves.
+costs as much as the hash. MySQL 8.0 XORs binary strings, so the whole hash at once; older ones and MariaDB know
+numbers of 64 bits only and XOR it in two halves.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DigestSql:
                 return f"(TO_SECONDS({column}) >> {SHIFT})"
         forms = {form.name: form for form in self.covered.forms}
         key = self._joined([forms[name] for name in self.covered.key])
-        return f"CAST(CONV(LEFT(MD5({key}), {HASH_BITS // 4}), 16, 10) AS UNSIGNED)"
+        return f"CAST(CONV(LEFT(SHA2({key}, 256), {HASH_BITS // 4}), 16, 10) AS UNSIGNED)"
 
     def of_leaves(self, first: int, last: int) -> str:
         """Digests of the leaves `first` to `last` that have rows: leaf, count, then the hash in one part or two."""
@@ -100,8 +100,8 @@ class DigestSql:
     def _digest(self) -> str:
         # COUNT of what can not be NULL; a digest of no rows is NULL or zeros, by version
         if self.wide:
-            return f"COUNT(*), HEX(BIT_XOR(UNHEX(MD5({self.text()}))))"
-        halves = (f"CAST(CONV({side}(MD5({self.text()}), 16), 16, 10) AS UNSIGNED)" for side in ("LEFT", "RIGHT"))
+            return f"COUNT(*), HEX(BIT_XOR(UNHEX(LEFT(SHA2({self.text()}, 256), 32))))"
+        halves = (f"CAST(CONV(SUBSTRING(SHA2({self.text()}, 256), {at}, 16), 16, 10) AS UNSIGNED)" for at in (1, 17))
         return "COUNT(*), " + ", ".join(f"BIT_XOR({half})" for half in halves)
 
     def _name(self) -> str:

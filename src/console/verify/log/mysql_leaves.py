@@ -25,7 +25,7 @@ from ingest.facts.facts import Image
 from ingest.ledger.books import Book
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query, translated
-from ingest.mysql.mysql_digest import DigestSql, digest_sql, leaf_digests, leaf_rows
+from ingest.mysql.mysql_digest import DigestSql, digest_sql, leaf_digests, leaf_rows, range_digest
 
 _SETTLE = 0.2  # seconds between a place in the log and the moment that all of it can be seen
 _OWNED = 5.0  # seconds that somebody may own a GTID and neither commit nor let it go
@@ -67,6 +67,12 @@ class _Leaves:
 
     def __init__(self, source: Source, connection: Connection, sql: DigestSql, *, maria: bool, gtids: bool) -> None:
         self._source, self._connection, self._sql, self._maria, self._gtids = source, connection, sql, maria, gtids
+
+    def whole(self, span: Span) -> Glimpse:
+        """See `stage.NearTable`."""
+        with self._between() as (low, high):
+            found = range_digest(self._connection, self._source, self._sql, *span)
+        return Glimpse(low=low, high=high[0], whole=found)
 
     def digests(self, spans: Sequence[Span]) -> Glimpse:
         """See `stage.NearTable`."""

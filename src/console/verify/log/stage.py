@@ -28,7 +28,7 @@ from ingest.ledger.fold import HeldRow
 from ingest.ledger.places import Reach
 
 Span = tuple[int, int]  # first and last leaf
-GROUP_ROWS = 50_000  # rows that one transaction of the source looks at
+GROUP_ROWS = 16_384  # rows of which a source's transaction computes one digest
 _LOOKS = 4  # at a leaf's digest, and then at its rows
 _MOST_LEAVES = 500  # of a table without ranges, whose rows one pass reads
 _FEW = 256  # leaves looked at in one transaction
@@ -36,16 +36,20 @@ _FEW = 256  # leaves looked at in one transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glimpse:
-    """What one transaction of the source showed, between two positions."""
+    """What one transaction of the source showed, between two positions; `whole`: of all that was asked for."""
 
     low: Position
     high: Position
+    whole: Digest | None = None
     digests: Mapping[int, Digest] = field(default_factory=dict)
     images: Sequence[Image] = ()
 
 
 class NearTable(Protocol):
     """The table at its source. Retriable while the server is away."""
+
+    def whole(self, span: Span) -> Glimpse:
+        """The digest of all rows of a span: less work than that of each leaf."""
 
     def digests(self, spans: Sequence[Span]) -> Glimpse:
         """Digests of the leaves of these spans that have rows."""
@@ -105,18 +109,28 @@ class LogStage:
     def verdict(self) -> Verdict:
         """Compare all leaves."""
         began, suspects = self.clock(), set[int]()
-        waiting: list[tuple[Span, Glimpse]] = []
-        for span in spans_of(self.book):
-            waiting.append((span, self.source.digests([span])))
-            while waiting and self.log.covers(waiting[0][1].high, wait=False):
-                suspects |= self._compared(*waiting.pop(0))
-        for span, seen in waiting:
-            if not self._reached(seen):
-                break
-            suspects |= self._compared(span, seen)
+        spans = spans_of(self.book)
+        if self.book.grid.ranged:
+            spans = [span for span, seen in self._seen(spans, self.source.whole) if not self._agrees(span, seen)]
+        for span, seen in self._seen(spans, lambda span: self.source.digests([span])):
+            suspects |= self._unequal(span, seen)
+            if not self.book.grid.ranged:
+                self._covered(seen, sum(digest.count for digest in seen.digests.values()), len(seen.digests))
         if not self._untold:
             self._narrow(suspects)
         return self._told(self.clock() - began)
+
+    def _seen(self, spans: Iterable[Span], ask: Callable[[Span], Glimpse]) -> Iterator[tuple[Span, Glimpse]]:
+        """What the source shows of each span, once the ledger covers it; the source goes on meanwhile."""
+        waiting: list[tuple[Span, Glimpse]] = []
+        for span in spans:
+            waiting.append((span, ask(span)))
+            while waiting and self.log.covers(waiting[0][1].high, wait=False):
+                yield waiting.pop(0)
+        for span, seen in waiting:
+            if not self._reached(seen):
+                return
+            yield span, seen
 
     def _reached(self, seen: Glimpse) -> bool:
         if self.log.covers(seen.high, wait=True):
@@ -125,14 +139,18 @@ class LogStage:
             self._untold.append(f"the log does not come to {_place(seen.high)}: is the capture running?")
         return False
 
-    def _compared(self, span: Span, seen: Glimpse) -> set[int]:
-        """Count what a span's digests cover; its leaves that must be looked at again."""
-        again = self._unequal(span, seen)
-        self._rows += sum(digest.count for digest in seen.digests.values())
-        self._leaves += len(seen.digests)
+    def _agrees(self, span: Span, seen: Glimpse) -> bool:
+        """Whether a span's one digest settles it: nothing touched it meanwhile, and both sides have the same."""
+        ours, unsure = self.book.as_of(*span, seen.low, seen.high)
+        assert seen.whole is not None, "the digest of the whole span was asked for"
+        self._covered(seen, seen.whole.count, len(ours.digests))
+        return not unsure and ours.total() == seen.whole
+
+    def _covered(self, seen: Glimpse, rows: int, leaves: int) -> None:
+        self._rows += rows
+        self._leaves += leaves
         self._cut = _place(seen.low)
         self.told(self._rows)
-        return again
 
     def _unequal(self, span: Span, seen: Glimpse) -> set[int]:
         ours, unsure = self.book.as_of(*span, seen.low, seen.high)
