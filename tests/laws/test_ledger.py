@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import orjson
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc.merkle.canonical import RowText, covered
@@ -211,6 +211,8 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=14), st.integers(0, 2**32), st.integers(1, 3))
+@example([[(0, 0)], {0: None}, "set back"], 0, 1)  # what a marker took away is published once more
+@example([[(0, 0), (0, None), (0, 0)], {}, "set back"], 2, 1)  # a repeated delete's tombstone
 def test_whatever_a_log_may_hold(history: list[Any], seed: int, partitions: int) -> None:
     """Transactions, TRUNCATE, rows read again after changes that were hidden, replays, deaths of the ledger: at every
     position since the last of what no position tells, the leaves are the table's; at the end in any case."""

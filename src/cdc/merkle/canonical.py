@@ -93,7 +93,7 @@ class Covered:
         """What two digests must have been made of to be compared: another shape means other hashes."""
         forms = ",".join(f"{form.name!r}:{form.kind}{form.digits or ''}" for form in self.forms)
         defaults = ",".join(repr(form.default) for form in self.forms if form.default_known)
-        return f"1|{forms}|{','.join(map(repr, self.key))}|{defaults}"
+        return f"2|{forms}|{','.join(map(repr, self.key))}|{defaults}"
 
 
 def covered(schema: TableSchema, masked: Collection[str] = ()) -> Covered:

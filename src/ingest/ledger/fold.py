@@ -1,9 +1,10 @@
 """Records of one partition of a change topic → its rows' hashes and its leaves' digests; pure.
 
-For each key stands what its last record says, so nothing is counted twice: a row read again, a record that comes once
-more (a capture that was set back publishes the same numbers again, and what has a number that is not greater than the
-one held is such a record), a delete of what is gone. TRUNCATE, and the marker that ends a repeated snapshot, take away
-what has a smaller number. A tombstone takes its row away as well: compaction may have left nothing else of a delete.
+For each key stands what its last record says, so nothing is counted twice: a row read again, a delete of what is gone,
+a record that comes once more. A capture that was set back publishes the same numbers again: what is logged with a number
+that is not greater than the one held is such a record, and so is what has a smaller one than the newest marker. TRUNCATE,
+and the marker that ends a repeated snapshot, take away what has a smaller number. A tombstone says nothing behind its
+delete; without it, it takes its row away: compaction has left nothing else of a delete.
 
 Each change of a leaf is kept for a while with its place at the source (`Tagged`), so that the leaf can be told as of
 any position of that time (`ingest.ledger.places`). Offsets are part of what a store commits: it resumes exactly.
@@ -22,6 +23,7 @@ from cdc.merkle.leaves import Grid, LeafOf
 from cdc.merkle.tree import NOTHING, Digest, delta
 from cdc.words.naming import TRUNCATE_KEY
 
+_ENDLESS = 2**62  # the number of a marker that has none
 WINDOW_MS = 600_000  # how long changes are kept by their places
 
 
@@ -65,6 +67,8 @@ class Changes:
     leaves: dict[int, Digest] = field(default_factory=dict)
     tagged: dict[tuple[int, str], Digest] = field(default_factory=dict)
     unread: int = 0
+    floor: int | None = None
+    deleted: bytes | None = None
 
     def add(self, leaf: int, tag: str, change: Digest, *, keep: bool) -> None:
         """A leaf changed; `keep`: remember at which place."""
@@ -77,6 +81,14 @@ class Changes:
 
 class RowStore(Protocol):
     """What is kept of one partition."""
+
+    @property
+    def floor(self) -> int:
+        """The number of the newest marker: rows with smaller ones are gone, or were read again."""
+
+    @property
+    def deleted(self) -> bytes | None:
+        """The key of the last record, where that deletes a row: its tombstone comes next."""
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
         """What is held of these rows; those that it does not hold are not in the answer."""
@@ -113,27 +125,40 @@ class Fold:
         """Fold records in order and commit; `next_offset` is what is read next. How many changed a row."""
         changed = 0
         batch: list[_Read] = []
-        unread = 0
+        unread, deleted = 0, self._store.deleted
         for record in records:
+            tombstone = record.value is None and record.key == deleted
+            deleted = None
+            if tombstone:
+                continue
             try:
                 read = self._read(record)
             except (ValueError, KeyError, TypeError):  # no envelope of this table: told, and not comparable
                 unread += 1
                 continue
+            if read.hash is None and not read.again:
+                deleted = record.key
             if read.place is not None:
                 batch.append(read)
                 continue
             changed += self._rows(batch, read.offset, now_ms)
             batch = []
             self._truncate(read, now_ms)
-        return changed + self._rows(batch, next_offset, now_ms, unread)
+        return changed + self._rows(batch, next_offset, now_ms, unread, deleted)
 
-    def _rows(self, batch: Sequence[_Read], next_offset: int, now_ms: int, unread: int = 0) -> int:
+    def _rows(
+        self, batch: Sequence[_Read], next_offset: int, now_ms: int, unread: int = 0, deleted: bytes | None = None
+    ) -> int:
         held: dict[RowPlace, HeldRow | None] = dict(self._store.held(read.place for read in batch if read.place))
-        changes, changed = Changes(next_offset, unread=unread), 0
-        since = now_ms - WINDOW_MS
+        changes, changed = Changes(next_offset, unread=unread, deleted=deleted), 0
+        since, floor = now_ms - WINDOW_MS, self._store.floor
         for place, after, sequence, offset, tag, again, ts_ms in batch:
             assert place is not None, "markers are folded by themselves"
+            if sequence < floor:
+                if not again:
+                    continue  # published once more
+                if after is not None:  # read, under a number that was given before: they were begun anew
+                    floor = changes.floor = 0
             known = held.get(place)
             if known is None:
                 if after is None:
@@ -153,6 +178,8 @@ class Fold:
 
     def _truncate(self, read: _Read, now_ms: int) -> None:
         changes = Changes(read.offset + 1)
+        if read.sequence < _ENDLESS:
+            changes.floor = max(read.sequence, self._store.floor)
         for leaf, lost in self._store.remove_older(read.sequence).items():
             changes.add(leaf, read.tag, NOTHING - lost, keep=bool(read.tag) and read.ts_ms >= now_ms - WINDOW_MS)
         self._store.commit(changes, now_ms)
@@ -169,7 +196,7 @@ class Fold:
         sequence = sequence if isinstance(sequence, int) else 0
         tag, ts_ms = self._tag_of(source), envelope.get("ts_ms") or 0
         if op == "t":
-            return _Read(None, None, sequence or 2**62, offset, tag, False, ts_ms)
+            return _Read(None, None, sequence or _ENDLESS, offset, tag, False, ts_ms)
         place = RowPlace(self._leaf(orjson.loads(key)), key)
         if op == "d":
             return _Read(place, None, sequence, offset, tag, False, ts_ms)

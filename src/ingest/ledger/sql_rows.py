@@ -46,18 +46,23 @@ class SqlRows:
             self._db.executescript(_TABLES)
             if writes and self._fact("shape") != shape:
                 self.begin_anew(shape)
-            self._next = int(self._fact("next") or 0)
+            self._next, self._floor = int(self._fact("next") or 0), int(self._fact("floor") or 0)
+            found = self._db.execute("SELECT value FROM facts WHERE name = 'deleted'").fetchone()
+            self._deleted: bytes | None = found[0] if found else None
 
     def begin_anew(self, shape: str) -> None:
         """Forget everything: the partition is read again from its beginning."""
-        self._shape, self._next = shape, 0
+        self._shape, self._next, self._floor, self._deleted = shape, 0, 0, None
         if not self._writes:
             return
         with _understood(self._file):
             self._begin()
             for table in ("held", "leaves", "tagged", "facts"):
                 self._db.execute(f"DELETE FROM {table}")
-            self._db.execute("INSERT INTO facts VALUES ('shape', ?), ('next', 0), ('unread', 0)", (shape,))
+            self._db.execute(
+                "INSERT INTO facts VALUES ('shape', ?), ('next', 0), ('unread', 0), ('floor', 0), ('deleted', NULL)",
+                (shape,),
+            )
             self._db.execute("COMMIT")
 
     @property
@@ -66,6 +71,16 @@ class SqlRows:
         if not self._writes:
             self._next = int(self._fact("next") or 0) if self._fact("shape") == self._shape else 0
         return self._next
+
+    @property
+    def floor(self) -> int:
+        """See `fold.RowStore`."""
+        return self._floor
+
+    @property
+    def deleted(self) -> bytes | None:
+        """See `fold.RowStore`."""
+        return self._deleted
 
     @property
     def unread(self) -> int:
@@ -121,13 +136,18 @@ class SqlRows:
         self._db.execute("UPDATE facts SET value = ? WHERE name = 'next'", (changes.next_offset,))
         if changes.unread:
             self._db.execute("UPDATE facts SET value = value + ? WHERE name = 'unread'", (changes.unread,))
+        if changes.floor is not None:
+            self._db.execute("UPDATE facts SET value = ? WHERE name = 'floor'", (changes.floor,))
+        if changes.deleted != self._deleted:
+            self._db.execute("UPDATE facts SET value = ? WHERE name = 'deleted'", (changes.deleted,))
         self._db.execute("COMMIT")
-        self._next = changes.next_offset
+        self._deleted = changes.deleted
+        self._next, self._floor = changes.next_offset, self._floor if changes.floor is None else changes.floor
 
     def seen(self, next_offset: int) -> None:
         """Nothing but marks of commits was there: read on behind them."""
         if self._writes and next_offset > self._next:
-            self.commit(Changes(next_offset), 0)
+            self.commit(Changes(next_offset, deleted=self._deleted), 0)
 
     def leaves(self, first: int, last: int) -> tuple[Leaves, list[Tagged]]:
         """The leaves from `first` to `last` as they are now, and what changed them lately: both of one moment."""
