@@ -20,19 +20,29 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import happybase
 import pytest
 
 from cdc.process.file_topology import load_topology
+from cdc.stored.cells import RowCodec
 from cdc.topology.topology import Topology
+from console.commands import cli_verify_index, cli_verify_table
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
-from console.commands.cli_demo_verdict import verdicts
+from console.commands.cli_demo_verdict import Silent, verdicts
+from console.commands.cli_verify_index import verified_indexes
+from console.commands.cli_verify_table import verified_tables
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Server, Shop, ShopStatement, ShopTransaction
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
+from console.verify.asked import wanted
+from console.verify.findings import Verdict
+from indexer.index.collapse import RowChange
 from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_scan import TableScan
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -128,6 +138,48 @@ def test_live_changes_arrive(thread: Thread) -> None:
     with thread.live_traffic() as more:
         more(300)
     thread.must_be_equal()
+
+
+def test_verify_names_a_row_that_is_wrong_beside_live_traffic(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row written directly into HBase, past replication: both stages name it, by column and both values, and nothing
+    else, while orders come, move and go; once it is gone, all is equal."""
+    for stage in (cli_verify_index, cli_verify_table):
+        monkeypatch.setattr(stage, "_BETWEEN_LOOKS", 0.3)
+    beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+    table, thrift, order = thread.topology.tables["orders_wide"], thread.topology.hbase.thrift, 10**13
+    layout = StoredLayouts(thrift, topology=thread.topology.name, table=table.name).newest()
+    assert layout is not None
+    key = RowCodec(layout).row_key({"id": order})
+
+    def execute(sql: str) -> None:
+        statement = ShopStatement(server="shop", sql=sql, values=(order,))
+        beside.apply(ShopTransaction(kind="order changed", statement=statement))
+
+    def stored() -> list[RowChange]:
+        return TableScan(thread.topology, table).rows([key])
+
+    def write_status(value: bytes) -> None:
+        host, _, port = thrift.rpartition(":")
+        cells = {b"d:" + q: value if q == b"status" else kept for q, kept in stored()[0].cells.items()}
+        with closing(happybase.Connection(host, int(port), timeout=30_000)) as connection:
+            rows = connection.table(f"{thread.topology.name}:orders_wide")
+            rows.put(key, cells, timestamp=time.time_ns() // 1_000_000, wal=False)
+
+    def verified() -> list[Verdict]:
+        asked = wanted(thread.topology, None, ["orders_wide"])
+        return [one.verdict for stage in (verified_tables, verified_indexes) for one in stage(asked, Silent())]
+
+    columns = "id, status, quantity, amount, created_at, revision"
+    with thread.live_traffic() as more, closing(beside):
+        execute(f"INSERT INTO shop.orders ({columns}) VALUES (%s, 'new', 1, 9.99, '2026-11-23', 1)")
+        wait_for(lambda: stored() != [], "the order is not joined", 120)
+        write_status(b"paid")
+        found = [(v.stage, f.key, f.columns["status"], len(v.findings)) for v in verified() for f in v.findings]
+        assert found == [("table", {"id": order}, ("new", "paid"), 1), ("index", {"id": order}, ("paid", "new"), 1)]
+        execute("DELETE FROM shop.orders WHERE id = %s")
+        more(10)
+        wait_for(lambda: stored() == [], "the order is not taken away", 120)
+        assert [(verdict.outcome, verdict.rows > 1_000) for verdict in verified()] == [("equal", True)] * 2
 
 
 def test_status_names_what_stands_still(thread: Thread) -> None:

@@ -54,7 +54,7 @@ class Proof:
 
 def proved(topology: Topology) -> Proof:
     """`verify` of every table and index. What it can not tell is compared as below, which needs the pipeline quiet."""
-    asked, terminal = wanted(topology, None, None), _Silent()
+    asked, terminal = wanted(topology, None, None), Silent()
     said = [*verified_tables(asked, terminal), *verified_indexes(asked, terminal)]
     found: dict[str, Comparison] = {}
     lines: list[str] = []
@@ -81,14 +81,16 @@ def _difference(verdict: Verdict) -> Difference:
     )
 
 
-class _Silent:
-    """The demo has bars of its own, and mends nothing."""
+class Silent:
+    """No terminal: nothing is shown, and nothing mended."""
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """A listener that does nothing."""
         yield lambda rows: None
 
     def ask(self, question: str) -> bool:
+        """No."""
         return False
 
 
