@@ -2,9 +2,9 @@
 
 For each key stands what its last record says, so nothing is counted twice: a row read again, a delete of what is gone,
 a record that comes once more. A capture that was set back publishes the same numbers again: what is logged with a
-number that is not greater than the one held is such a record, and so is what has a smaller one than the newest marker. TRUNCATE,
-and the marker that ends a repeated snapshot, take away what has a smaller number. A tombstone says nothing behind its
-delete; without it, it takes its row away: compaction has left nothing else of a delete.
+number that is not greater than the one held is such a record, and so is what has a smaller one than the newest marker.
+TRUNCATE, and the marker that ends a repeated snapshot, take away what has a smaller number. A tombstone says nothing
+behind its delete; without it, it takes its row away: compaction has left nothing else of a delete.
 
 Each change of a leaf is kept for a while with its place at the source (`Tagged`), so that the leaf can be told as of
 any position of that time (`ingest.ledger.places`). Offsets are part of what a store commits: it resumes exactly.
