@@ -24,7 +24,7 @@ SYSTEMS: dict[str, set[str]] = {
     "mysql": {"pymysql", "pymysqlreplication", "socket", "ssl"},
     "maria": {"pymysql", "pymysqlreplication", "socket", "ssl"},
     "pg": {"socket", "ssl"},
-    "sql": {"duckdb", "sqlalchemy"},
+    "sql": {"duckdb", "sqlalchemy", "sqlite3"},
     "kafka": {"confluent_kafka", "kafka"},
     "grpc": {"grpc"},
     "hbase": {"happybase", "thriftpy2", "socket"},

@@ -11,16 +11,17 @@ from console.commands import (
     cli_demo,
     cli_doctor,
     cli_init,
+    cli_ledger,
     cli_run,
     cli_stack,
     cli_status,
     cli_validate,
-    cli_verify,
     cli_wait,
 )
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
 from console.commands.index import cli_index
 from console.commands.join import cli_explain, cli_join, cli_state, cli_submit
+from console.commands.verify import cli_verify
 
 app = typer.Typer(
     name="tailorbird",
@@ -55,4 +56,5 @@ app.command("demo")(cli_demo.demo)
 app.command("ddl")(cli_ddl.ddl)
 app.command("doctor")(cli_doctor.doctor)
 app.command("init")(cli_init.init)
+app.command("ledger")(cli_ledger.ledger)
 app.command("verify")(cli_verify.verify)

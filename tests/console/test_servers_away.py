@@ -19,7 +19,7 @@ COMMANDS = {
     "apply": "ZooKeeper at {away} does not answer; is HBase running? `tailorbird stack status`",
     "dead-letters list": "Kafka at {away}: the dead letters are not told: ",
     "explain-plan": "no schema of shop.shop.orders in the log at {away}, nor can its server tell; ",
-    "verify": "HBase at {away}: ",
+    "verify": "Kafka at {away}: ",
     "state inspect": "Kafka at {away} does not tell the schema of shop.shop.orders; is it running, ",
 }
 

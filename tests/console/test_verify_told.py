@@ -88,11 +88,14 @@ def test_tables_and_stages_are_chosen() -> None:
     """All that are kept in HBase, or those that are named; in the order of the data's flow."""
     topology = read_topology(SHOP.read_text(), file="shop.yml", environ={})
     assert (wanted(topology, None, None).tables, wanted(topology, None, None).stages) == (
-        ("orders_wide",), ("table", "index"),
+        ("orders_wide",), ("log", "table", "index"),
     )  # fmt: skip
     assert wanted(topology, ["index"], ["orders_wide"]).stages == ("index",)
+    assert [str(one) for one in wanted(topology, None, ["shop.orders"]).captured] == ["shop.shop.orders"]
+    with pytest.raises(UsageError, match="no table orders to compare"):
+        wanted(topology, ["index"], ["orders"])
     for stages, tables, words in (
-        (["fish"], None, "no stage fish; there is table, index"),
+        (["fish"], None, "no stage fish; there is log, table, index"),
         (None, ["fish"], "shop.yml: no table fish to compare; it has orders_wide"),
     ):
         with pytest.raises(UsageError, match=words):
@@ -105,7 +108,7 @@ def test_tables_and_stages_are_chosen() -> None:
     ("words", "told"),
     [
         (["--table", "fish"], "no table fish to compare; it has orders_wide"),
-        (["--stage", "fish"], "no stage fish; there is table, index"),
+        (["--stage", "fish"], "no stage fish; there is log, table, index"),
         (["--sample", "64"], "--sample 64: no part of a whole; write e.g. --sample 1/64"),
         (["--sample", "1/64", "--all"], "--sample and --all exclude one another"),
         (["--dry-run"], "--dry-run says what --repair would do; add --repair"),

@@ -28,12 +28,12 @@ import requests
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import RowCodec
 from cdc.topology.topology import Topology
-from console.commands import cli_verify_index, cli_verify_table
 from console.commands.cli_apply import provision
 from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
 from console.commands.cli_demo_verdict import Silent, verdicts
-from console.commands.cli_verify_index import verified_indexes
-from console.commands.cli_verify_table import verified_tables
+from console.commands.verify import cli_verify_index, cli_verify_table
+from console.commands.verify.cli_verify_index import verified_indexes
+from console.commands.verify.cli_verify_table import verified_tables
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Server, Shop, ShopStatement, ShopTransaction
 from console.pipeline.proc_pipeline import Pipeline

@@ -17,8 +17,8 @@ import pytest
 import requests
 
 from cdc.stored.cells import RowCodec, document_id
-from console.commands import cli_verify_index
-from console.commands.cli_verify_index import verified_indexes
+from console.commands.verify import cli_verify_index
+from console.commands.verify.cli_verify_index import verified_indexes
 from console.verify.asked import Said, wanted
 from console.verify.findings import Verdict
 from tests.integration.test_index import TYPES, World, a_world, equal, row

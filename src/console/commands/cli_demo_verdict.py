@@ -11,8 +11,8 @@ from typing import Any
 from cdc.topology.topology import Index, Table, Topology
 from cdc.words.schema import TableId
 from cdc.words.types import LogicalType
-from console.commands.cli_verify_index import verified_indexes
-from console.commands.cli_verify_table import verified_tables
+from console.commands.verify.cli_verify_index import verified_indexes
+from console.commands.verify.cli_verify_table import verified_tables
 from console.verify.asked import wanted
 from console.verify.compare import Difference, Key, Row, compare, keyed
 from console.verify.findings import Verdict

@@ -10,21 +10,24 @@ from typing import Protocol
 
 from cdc.topology.topology import Topology
 from cdc.words.errors import UsageError
+from cdc.words.schema import TableId
 from console.verify.findings import Stage, Verdict
 
-STAGES: tuple[Stage, ...] = ("table", "index")  # those that there are, in the order of the data's flow
+STAGES: tuple[Stage, ...] = ("log", "table", "index")  # those that there are, in the order of the data's flow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What is to be compared, and whether differences are mended; `everything` where the person named no table;
-    `sample`: of how many rows one is compared by value, where a stage can do so.
+    `captured`: source tables that were named, for the log stage alone; `sample`: of how many rows one is compared by
+    value, where a stage can do so.
     """
 
     topology: Topology
     tables: tuple[str, ...]
     stages: tuple[Stage, ...] = STAGES
     everything: bool = True
+    captured: tuple[TableId, ...] = ()
     sample: int = 1
     repair: bool = False
     dry_run: bool = False
@@ -67,8 +70,11 @@ def wanted(
         if name not in STAGES:
             raise UsageError(f"no stage {name}", f"there is {', '.join(STAGES)}")
     kept = [name for name, one in topology.tables.items() if one.sink == "hbase"]
+    captured = list[TableId]()
     for name in tables or ():
-        if name not in kept:
+        if name not in kept and (meant := topology.tables_meant(name) if "log" in (stages or STAGES) else []):
+            captured += meant
+        elif name not in kept:
             told = ", ".join(kept) or "none that is kept in HBase"
             raise UsageError(f"{topology.file}: no table {name} to compare", f"it has {told}")
     return Request(
@@ -76,6 +82,7 @@ def wanted(
         tables=tuple(name for name in kept if not tables or name in tables),
         stages=tuple(one for one in STAGES if not stages or one in stages),
         everything=not tables,
+        captured=tuple(captured),
         sample=_sample(sample) if sample else 1,
         repair=repair,
         dry_run=dry_run,

@@ -25,7 +25,9 @@ def verify(
     stage: Annotated[
         list[str] | None, typer.Option("--stage", help=f"Only this stage, of: {', '.join(STAGES)}. May be repeated.")
     ] = None,
-    table: Annotated[list[str] | None, typer.Option("--table", help="Only this table. May be repeated.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="Only this table, or source table of the log.")
+    ] = None,
     sample: Annotated[
         str,
         typer.Option(
@@ -67,10 +69,13 @@ def verify(
 
 def _said(asked: Request, terminal: _Terminal) -> Iterator[Said]:
     # imported here: the clients of the servers cost what `--help` should not
-    from console.commands.cli_verify_index import verified_indexes
-    from console.commands.cli_verify_table import verified_tables
+    from console.commands.verify.cli_verify_index import verified_indexes
+    from console.commands.verify.cli_verify_log import verified_log
+    from console.commands.verify.cli_verify_table import verified_tables
 
     log_lines("logfmt")  # on standard error: what is asked for goes to the other one
+    if "log" in asked.stages:
+        yield from verified_log(asked, terminal)
     if "table" in asked.stages:
         yield from verified_tables(asked, terminal)
     if "index" in asked.stages:

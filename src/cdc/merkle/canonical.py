@@ -1,0 +1,226 @@
+"""One text per row that a database's SQL and our Python make alike, and the row's hash.
+
+A row's text is the parts of its covered columns, joined by commas, in the order of the table's columns:
+
+    form of a column       part of a value                             part of NULL
+    number                 its decimal digits                          nothing
+    bits                   the same of BIT(n), read as a number        nothing
+    decimal, scale s       "-12.30": exactly s fractional digits       nothing
+    day                    "2017-09-15"                                nothing
+    moment, n digits       "2017-09-15 10:12:00.500": exactly n of them, UTC
+    clock, n digits        "-12:30:00.250": likewise
+    text                   "5:héllo": its length in characters in front
+    bytes                  "x00FF": x, then hex in capitals
+
+Since no part but a text may hold a comma, and a text says how long it is, no two rows have one text. The precision is
+the column's, not the value's: the database prints it so, and a row that was written before an ALTER reads as after it.
+
+The hash is the first half of SHA-256, 128 bits: every server has it, and it costs them hardly more than MD5, which
+MySQL left out in version 9.6 and machines in FIPS mode refuse. Columns whose
+text stores disagree about (FLOAT, DOUBLE, JSON, unusual character sets, masked ones) are left out of it; `left_out`
+says why. Whoever compares rows value by value compares these as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from hashlib import sha256
+from typing import Any, Literal
+
+from cdc.words.schema import Column, TableSchema
+from cdc.words.types import Canonical, Kind
+
+FormKind = Literal["number", "bits", "decimal", "day", "moment", "clock", "text", "bytes"]
+Part = Callable[[Any], str]
+_FORMS: dict[Kind, FormKind] = {
+    "bool": "number", "int8": "number", "int16": "number", "int32": "number", "int64": "number", "uint64": "number",
+    "decimal": "decimal", "date": "day", "datetime": "moment", "timestamp": "moment", "time": "clock",
+    "string": "text", "bytes": "bytes",
+}  # fmt: skip
+# Those of which tests have compared the servers' conversion to UTF-8 with that of the log's decoder.
+CHARSETS = frozenset(
+    "armscii8 ascii big5 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 cp932 dec8 eucjpms euckr gb18030 gb2312 gbk"
+    " geostd8 greek hebrew hp8 keybcs2 koi8r koi8u latin1 latin2 latin5 latin7 macce macroman sjis swe7 tis620 ucs2"
+    " ujis utf16 utf16le utf32 utf8 utf8mb3 utf8mb4".split()
+)
+_DIGITS = re.compile(r"^(?:datetime|timestamp|time)\((\d)\)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How the values of one column are written into a row's text; `digits` of a fraction, where there is one."""
+
+    name: str
+    kind: FormKind
+    digits: int = 0
+    default: Canonical = None
+    default_known: bool = False
+
+    def part(self) -> Part:
+        """The function canonical value, never NULL → its part of the row's text."""
+        if self.kind == "number":
+            return _number
+        if self.kind in ("moment", "clock"):
+            return _moment(self.digits) if self.kind == "moment" else _clock(self.digits)
+        if self.kind == "decimal":
+            return _decimal(self.digits)
+        return {"bits": _bits, "day": _day, "text": _text, "bytes": _bytes}[self.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """The columns of a table that its digest covers, its key's columns, and why others are left out.
+
+    `without_grid`: why the table has no digest at all, empty where it has one.
+    """
+
+    forms: tuple[Form, ...]
+    key: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+    without_grid: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The covered columns."""
+        return tuple(form.name for form in self.forms)
+
+    @property
+    def shape(self) -> str:
+        """What two digests must have been made of to be compared: another shape means other hashes."""
+        forms = ",".join(f"{form.name!r}:{form.kind}{form.digits or ''}" for form in self.forms)
+        defaults = ",".join(repr(form.default) for form in self.forms if form.default_known)
+        return f"2|{forms}|{','.join(map(repr, self.key))}|{defaults}"
+
+
+def covered(schema: TableSchema, masked: Collection[str] = ()) -> Covered:
+    """What a digest of a published table covers; `masked` columns leave their database as something else."""
+    forms, out = list[Form](), list[tuple[str, str]]()
+    for column in schema.columns:
+        why = "it is masked" if column.name in masked else left_out(column)
+        if why:
+            out.append((column.name, why))
+        else:
+            forms.append(form_of(column))
+    lost = [name for name in schema.primary_key if name in dict(out)]
+    why = f"column {lost[0]} of its key is left out: {dict(out)[lost[0]]}" if lost else ""
+    if not schema.primary_key:
+        why = "it has no key"
+    return Covered(forms=tuple(forms), key=schema.primary_key, left_out=tuple(out), without_grid=why)
+
+
+def left_out(column: Column) -> str:
+    """Why a column is not in digests; empty where it is."""
+    kind = column.type.kind
+    if kind in ("float32", "float64"):
+        return "stores print floating-point numbers in different ways"
+    if kind == "json":
+        return "stores print JSON in different ways"
+    if kind not in _FORMS:
+        return f"its type {column.column_type} has no text that every store makes"
+    if kind == "string" and (column.charset or "utf8mb4").lower() not in CHARSETS:
+        return f"its character set {column.charset} was not compared between stores"
+    return ""
+
+
+def form_of(column: Column) -> Form:
+    """The form of a column that is not left out."""
+    type_, digits = column.type, 0
+    kind = "bits" if column.column_type.lower().startswith("bit") and type_.kind == "bytes" else _FORMS[type_.kind]
+    if kind == "decimal":
+        digits = type_.scale
+    elif kind in ("moment", "clock") and (match := _DIGITS.match(column.column_type)):
+        digits = int(match[1])
+    return Form(
+        name=column.name, kind=kind, digits=digits, default=column.default, default_known=column.default_known
+    )  # fmt: skip
+
+
+def hash_of(text: str) -> int:
+    """The hash of a text: the first 128 bits of its SHA-256."""
+    return int.from_bytes(sha256(text.encode()).digest()[:16], "big")
+
+
+class RowText:
+    """Rows of one shape → their texts and hashes. A row is a mapping of canonical values, as the envelope has it.
+
+    A column that a row does not have reads as its default; `whole` says whether that is known wherever it is needed.
+    """
+
+    def __init__(self, forms: Iterable[Form]) -> None:
+        self._forms = tuple(forms)
+        self._parts = tuple((form.name, form.part()) for form in self._forms)
+        self._missing = {form.name: form.default if form.default_known else None for form in self._forms}
+        self._untold = frozenset(form.name for form in self._forms if not form.default_known)
+
+    def __call__(self, row: Mapping[str, Canonical]) -> str:
+        """The row's text; ValueError for a value that is none of its column's."""
+        found = []
+        for name, part in self._parts:
+            value = row[name] if name in row else self._missing[name]
+            found.append("" if value is None else part(value))
+        return ",".join(found)
+
+    def hash(self, row: Mapping[str, Canonical]) -> int:
+        """The hash of the row's text, as a number of 128 bits."""
+        return hash_of(self(row))
+
+    def whole(self, row: Mapping[str, Canonical]) -> bool:
+        """Whether the row says all that its hash needs."""
+        return not any(name not in row for name in self._untold)
+
+
+def _number(value: int) -> str:
+    return str(int(value))
+
+
+def _bits(value: str) -> str:
+    return str(int.from_bytes(base64.b64decode(value), "little"))
+
+
+def _day(value: str) -> str:
+    return value.removesuffix("Z")
+
+
+def _text(value: str) -> str:
+    return f"{len(value)}:{value}"
+
+
+def _bytes(value: str) -> str:
+    return "x" + base64.b64decode(value).hex().upper()
+
+
+def _decimal(scale: int) -> Part:
+    def part(value: str) -> str:
+        if len(value.partition(".")[2]) == scale:
+            return value
+        try:
+            exact = Decimal(value)
+            scaled = round(exact, scale)
+        except (InvalidOperation, OverflowError) as error:
+            raise ValueError(f"{value!r} is no decimal number of {scale} fractional digits") from error
+        return f"{scaled if scaled == exact else exact:f}"
+
+    return part
+
+
+def _padded(text: str, digits: int) -> str:
+    """A time with its fraction written to so many digits; what it has beyond them stays."""
+    whole, dot, fraction = text.partition(".")
+    fraction = fraction.ljust(digits, "0")
+    return f"{whole}.{fraction}" if dot or digits else whole
+
+
+def _moment(digits: int) -> Part:
+    def part(value: str) -> str:
+        text = f"{value[:10]} {value[11:].removesuffix('Z')}"
+        return _padded(text, digits) if digits or len(text) > 19 else text
+
+    return part
+
+
+def _clock(digits: int) -> Part:
+    return lambda value: _padded(value, digits)

@@ -1,0 +1,119 @@
+"""Which leaf of its table's digest a row belongs to: a fixed grid over primary keys, the same for everyone.
+
+Nobody has to agree on leaves: processes that share a table, and the database, compute them from the key alone.
+
+    first column of the key     leaf                                        leaf as SQL can ask for it
+    an integer                  1,024 neighbouring numbers                  a range of the key
+    a date                      one day                                     a range of the key
+    a date and time             1,024 seconds                               a range of the key
+    anything else               16 bits of the key's hash: 65,536 cells      one pass over the table
+
+Leaves keep the order of the key, and sixteen neighbours are a node of the next level, so that a node is a range too. A
+key of several columns whose first is one of these goes by the first alone: the rows of one order lie in one leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, cast
+
+from cdc.merkle.canonical import Covered, RowText
+from cdc.words.schema import TableSchema
+from cdc.words.types import Canonical
+
+GridKind = Literal["integer", "unsigned", "day", "second", "hash"]
+SHIFT = 10  # an integer leaf has 2^10 numbers, one of times so many seconds
+HASH_BITS = 16
+MIDDLE = 2**63  # added to signed numbers, so that leaves keep their order
+YEAR_ZERO = 365  # MySQL's TO_DAYS counts from the year 0, Python from the year 1
+_FIRST_DAY = "'0001-01-01'"
+_SIGNED = {"int8", "int16", "int32", "int64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The grid of one table: its kind, and the column that ranges are made of (the first of the key)."""
+
+    kind: GridKind
+    column: str
+
+    @property
+    def ranged(self) -> bool:
+        """Whether a leaf is a range of the key."""
+        return self.kind != "hash"
+
+    @property
+    def last(self) -> int:
+        """The greatest leaf."""
+        if self.kind == "hash":
+            return (1 << HASH_BITS) - 1
+        if self.kind in ("integer", "unsigned"):
+            return (1 << 64 - SHIFT) - 1
+        days = date.max.toordinal() + YEAR_ZERO
+        return days if self.kind == "day" else ((days + 1) * 86_400 - 1) >> SHIFT
+
+
+def grid_of(schema: TableSchema) -> Grid:
+    """The grid of a table that has one."""
+    column = schema.column(schema.primary_key[0])
+    assert column is not None, "a key's columns are columns"
+    kind: GridKind = "hash"
+    if column.type.kind in _SIGNED and not column.column_type.lower().startswith("year"):  # it compares as no number
+        kind = "integer"
+    elif column.type.kind == "uint64":
+        kind = "unsigned"
+    elif column.type.kind == "date":
+        kind = "day"
+    elif column.type.kind in ("datetime", "timestamp"):
+        kind = "second"
+    return Grid(kind=kind, column=column.name)
+
+
+class LeafOf:
+    """Rows, or keys, of one table → their leaves; the values are canonical."""
+
+    def __init__(self, grid: Grid, covered: Covered) -> None:
+        self._kind, self._column = grid.kind, grid.column
+        forms = {form.name: form for form in covered.forms}
+        self._key = RowText([forms[name] for name in covered.key])
+
+    def __call__(self, row: Mapping[str, Canonical]) -> int:
+        """The leaf; KeyError or ValueError for what is no key of the table."""
+        kind, value = self._kind, row[self._column]
+        if kind == "hash":
+            return self._key.hash(row) >> 128 - HASH_BITS
+        if kind == "integer":
+            return (cast("int", value) + MIDDLE) >> SHIFT
+        if kind == "unsigned":
+            return cast("int", value) >> SHIFT
+        text = str(value)
+        days = date.fromisoformat(text[:10]).toordinal() + YEAR_ZERO
+        if kind == "day":
+            return days
+        return (days * 86_400 + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + int(text[17:19])) >> SHIFT
+
+
+def bounds(grid: Grid, first: int, last: int) -> tuple[str, str] | None:
+    """The least value of the leaf `first` and the first value behind `last`, as SQL literals; "" where there is no end.
+
+    None where the grid has no ranges.
+    """
+    if not grid.ranged:
+        return None
+    low = _edge(grid, first) if first > 0 else ""
+    high = _edge(grid, last + 1) if last < grid.last else ""
+    return "" if low == _FIRST_DAY else low, high
+
+
+def _edge(grid: Grid, leaf: int) -> str:
+    if grid.kind in ("integer", "unsigned"):
+        return str((leaf << SHIFT) - (MIDDLE if grid.kind == "integer" else 0))
+    days, seconds = (leaf, 0) if grid.kind == "day" else divmod(leaf << SHIFT, 86_400)
+    if days <= YEAR_ZERO:  # Python has no date before the year 1, and the log tells none
+        return _FIRST_DAY
+    day = date.fromordinal(days - YEAR_ZERO).isoformat()
+    if grid.kind == "day":
+        return f"'{day}'"
+    return f"'{day} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}'"

@@ -1,0 +1,124 @@
+"""Digests of sets of rows, and the tree of a table's leaves.
+
+A digest is how many rows there are and the XOR of their hashes, so that a row that comes, changes or goes is one XOR
+whatever the order, shards of a table merge by XOR, and a node's digest is that of all its leaves. A row's hash covers
+its key: the same rows under other keys are other rows. Two sets of rows that differ have one digest with a chance of
+2^-128.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+FAN = 4  # bits: sixteen children a node
+
+
+class Digest(NamedTuple):
+    """How many rows, and the XOR of their 128-bit hashes; `+` adds rows or another digest of other rows, `-` takes.
+
+    A tuple, since a ledger makes one for every change.
+    """
+
+    count: int = 0  # type: ignore[assignment]  # nobody counts a tuple's members
+    bits: int = 0
+
+    def __add__(self, other: Digest) -> Digest:  # type: ignore[override]  # not the sum of two tuples
+        return Digest(self.count + other.count, self.bits ^ other.bits)
+
+    def __sub__(self, other: Digest) -> Digest:
+        return Digest(self.count - other.count, self.bits ^ other.bits)
+
+    def __bool__(self) -> bool:
+        return bool(self.count or self.bits)
+
+
+NOTHING = Digest()
+
+
+def delta(before: int | None, after: int | None) -> Digest:
+    """What a row's change adds to its leaf: by its hash before and after, None where it was not, or is no more."""
+    return Digest((after is not None) - (before is not None), (before or 0) ^ (after or 0))
+
+
+@dataclass(slots=True)
+class Leaves:
+    """A table's leaves that hold rows, by number; the others' digests are `NOTHING`."""
+
+    digests: dict[int, Digest] = field(default_factory=dict)
+
+    def __getitem__(self, leaf: int) -> Digest:
+        return self.digests.get(leaf, NOTHING)
+
+    def add(self, leaf: int, change: Digest) -> None:
+        """Add a row's `delta`, or a shard's leaf."""
+        found = self[leaf] + change
+        if found:
+            self.digests[leaf] = found
+        else:
+            self.digests.pop(leaf, None)
+
+    def take(self, leaf: int, change: Digest) -> None:
+        """Undo an `add`."""
+        self.add(leaf, NOTHING - change)
+
+    def merge(self, other: Leaves) -> None:
+        """Add a shard that holds other rows."""
+        for leaf, digest in other.digests.items():
+            self.add(leaf, digest)
+
+    def total(self) -> Digest:
+        """The digest of the whole table: the tree's root."""
+        return _sum(self.digests.values())
+
+
+class Nodes:
+    """The tree over leaves as they are now: level 0 are the leaves, each node above has sixteen children.
+
+    Built once, in one pass per level; `asked` counts the nodes that a comparison looked at.
+    """
+
+    def __init__(self, leaves: Leaves, bits: int) -> None:
+        self.height = -(-bits // FAN)
+        self._levels: list[Mapping[int, Digest]] = [leaves.digests]
+        for _ in range(self.height):
+            above: dict[int, Digest] = defaultdict(Digest)
+            for number, digest in self._levels[-1].items():
+                above[number >> FAN] += digest
+            self._levels.append(above)
+        self.asked = 0
+
+    def node(self, level: int, number: int) -> Digest:
+        """A node's digest: that of all rows below it."""
+        self.asked += 1
+        return self._levels[level].get(number, NOTHING)
+
+    def children(self, level: int, number: int) -> set[int]:
+        """Numbers of the nodes one level below that hold rows."""
+        below = self._levels[level - 1]
+        return {child for child in range(number << FAN, (number + 1) << FAN) if child in below}
+
+
+def differing(left: Nodes, right: Nodes) -> Iterator[int]:
+    """The leaves whose digests differ, in order: looks only below nodes that differ. Both have one height."""
+    assert left.height == right.height, "trees of one grid"
+    yield from _below(left, right, left.height, 0)
+
+
+def _below(left: Nodes, right: Nodes, level: int, number: int) -> Iterator[int]:
+    if left.node(level, number) == right.node(level, number):
+        return
+    if level == 0:
+        yield number
+        return
+    for child in sorted(left.children(level, number) | right.children(level, number)):
+        yield from _below(left, right, level - 1, child)
+
+
+def _sum(digests: Iterable[Digest]) -> Digest:
+    count = bits = 0
+    for digest in digests:
+        count, bits = count + digest.count, bits ^ digest.bits
+    return Digest(count, bits)

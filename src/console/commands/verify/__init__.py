@@ -1,0 +1,1 @@
+"""`tailorbird verify`: a file for each stage."""

@@ -1,0 +1,189 @@
+"""Reads what captures commit, in order and once it is committed, and tells it the books of a ledger."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from cdc.topology.topology import Topology
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.naming import change_topic, positions_topic, schemas_topic
+from cdc.words.schema import TableId, TableSchema, schema_from_json
+from ingest.ledger.books import Books, Partition, read_reach
+from ingest.ledger.fold import LogRecord
+
+_BATCH = 10_000
+_POSITIONS = 2_000  # records of `…positions` that a start looks at: the last ones cover all before them
+_ASK = 20.0
+_SHORT = 0.05  # a batch that is not full takes all of its time
+_RUNNING = "is Kafka running? `tailorbird stack status`"
+_AWAY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE}
+
+
+class KafkaLedger:
+    """Feeds a topology's books; `poll` again and again. Every method raises Retriable while Kafka is away.
+
+    Read committed. A record is folded at least once and kept exactly once: offsets are part of what the stores commit.
+    `wanted` says which tables are kept; a table that is captured later joins by itself. Where another process keeps the
+    books (not `folding`), only schemas and positions are read.
+    """
+
+    def __init__(
+        self, topology: Topology, books: Books, wanted: Callable[[TableId], bool], *, folding: bool = True
+    ) -> None:
+        self._topology, self._books, self._wanted, self._folding = topology, books, wanted, folding
+        self._schemas, self._positions = schemas_topic(topology.name), positions_topic(topology.name)
+        self._at_end: dict[Partition, bool] = {}
+        self._ended = False
+        self._newest: dict[TableId, TableSchema] = {}
+        self._consumer = Consumer(
+            {
+                **topology.log.brokers.librdkafka(),
+                "group.id": "tailorbird-ledger",  # required by the client; nothing is ever committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+                "queued.max.messages.kbytes": 65_536,
+                "log_level": 0,  # librdkafka would write to stderr by itself
+            }
+        )
+
+    def begin(self) -> None:
+        """Read all schemas, then take up every table where it was left; Fatal where nothing was captured yet."""
+        try:
+            known = self._consumer.list_topics(timeout=_ASK).topics
+            if missing := [name for name in (self._schemas, self._positions) if name not in known]:
+                raise Fatal(f"there is no topic {missing[0]}", f"tailorbird capture {self._topology.file}")
+            self._consumer.assign([TopicPartition(self._schemas, 0, OFFSET_BEGINNING)])
+            self._at_end[self._schemas, 0] = False
+            deadline = time.monotonic() + 3 * _ASK
+            while not self._at_end[self._schemas, 0]:
+                self._poll(_SHORT, 0)
+                if time.monotonic() > deadline:
+                    raise Retriable("Kafka does not give the schemas", _RUNNING)
+            for schema in self._newest.values():
+                self._take_up(schema)
+            self._assign(
+                (self._positions, number, max(low, high - _POSITIONS))
+                for number in known[self._positions].partitions
+                for low, high in (self._ends(self._positions, number),)
+            )
+        except KafkaException as error:
+            raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", _RUNNING) from error
+
+    def poll(self, seconds: float, now_ms: int) -> int:
+        """Wait so long for records and fold what is there; how many were read."""
+        try:
+            found = self._poll(seconds, now_ms)
+        except KafkaException as error:
+            raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", _RUNNING) from error
+        self._books.settle()
+        return found
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether each partition has been read to its end once since it was taken up."""
+        return all(self._at_end.values())
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the last poll came to the end of a partition: the ledger keeps up."""
+        return self._ended
+
+    def close(self) -> None:
+        """Let go of Kafka."""
+        self._consumer.close()
+
+    def _poll(self, seconds: float, now_ms: int) -> int:
+        records: dict[Partition, list[LogRecord]] = defaultdict(list)
+        ended: dict[Partition, int] = {}
+        count, anew = 0, set[Partition]()
+        for message in self._consumer.consume(_BATCH, seconds):
+            topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    ended[topic, partition] = offset
+                    self._at_end[topic, partition] = True
+                elif error.code() in _AWAY or not error.retriable():
+                    raise KafkaException(error)
+                continue
+            count += 1
+            ended.pop((topic, partition), None)
+            if topic == self._schemas:
+                anew |= self._schema(message)
+            elif topic == self._positions:
+                self._position(message)
+            else:
+                records[topic, partition].append(LogRecord(offset, message.key() or b"", message.value()))
+        self._ended = bool(ended)
+        for topic, partition in anew:  # what was fetched of them stands behind where they are read from now
+            records.pop((topic, partition), None)
+            ended.pop((topic, partition), None)
+            self._at_end[topic, partition] = False
+        for (topic, partition), found in records.items():
+            self._books.records(topic, partition, found, found[-1].offset + 1, now_ms)
+        for (topic, partition), offset in ended.items():
+            self._at_end[topic, partition] = True
+            self._books.ended(topic, partition, offset)
+        return count
+
+    def _schema(self, message: Message) -> set[Partition]:
+        """Take a schema; partitions that are read anew because of it."""
+        value = message.value()
+        if value is None:
+            return set()
+        try:
+            schema = schema_from_json(json.loads(value))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Fatal(f"{self._schemas} holds what is no schema: {error}", "was a newer version here?") from error
+        if not self._wanted(schema.table_id):
+            return set()
+        self._newest[schema.table_id] = schema
+        # while schemas are read for the first time, only the last one of a table counts
+        return self._take_up(schema) if len(self._at_end) > 1 else set()
+
+    def _take_up(self, schema: TableSchema) -> set[Partition]:
+        topic, known = change_topic(self._topology.name, schema.table_id), schema.table_id in self._books.tables
+        anew = self._books.schema(schema, topic)
+        if anew and self._folding:
+            self._consumer.incremental_unassign([TopicPartition(*one) for one in anew])
+            self._assign((*one, OFFSET_BEGINNING) for one in anew)
+        if known or schema.table_id in self._books.without:
+            return set(anew)
+        starts = []
+        for number in self._consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions:
+            begin, (_, high) = self._books.assigned(topic, number), self._ends(topic, number)
+            if begin > high and self._folding:
+                self._books.lost(topic, number)
+                begin = 0
+            starts.append((topic, number, begin or OFFSET_BEGINNING))
+        if self._folding:
+            self._assign(starts)
+        return set(anew)
+
+    def _ends(self, topic: str, partition: int) -> tuple[int, int]:
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ASK)
+        return int(low), int(high)
+
+    def _assign(self, starts: Iterable[tuple[str, int, int]]) -> None:
+        added = [TopicPartition(*start) for start in starts]
+        self._at_end |= {(one.topic, one.partition): False for one in added}
+        if added:
+            self._consumer.incremental_assign(added)
+
+    def _position(self, message: Message) -> None:
+        value = message.value()
+        if value is None:
+            return
+        try:
+            self._books.position(read_reach(json.loads(value)))
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"{self._positions}, offset {message.offset()}: no position: {error}"
+            raise Fatal(what, "was it written by a newer version?") from error

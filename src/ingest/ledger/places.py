@@ -1,0 +1,93 @@
+"""Which changes a position of a source covers, and a table's leaves as they were at one; pure.
+
+A change is tagged with its place at the source: its GTID; its file and position where it has none; nothing where it was
+not logged but read (a snapshot's row), which every position covers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cdc.merkle.tree import Leaves
+from cdc.words.event import Position
+from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet, parse_gtid_set
+from ingest.ledger.fold import Tagged
+
+READ = ""  # the tag of what was read, not logged
+_MARIA = re.compile(r"(\d+)-(\d+)-(\d+)")
+
+
+class Identity(NamedTuple):
+    """A transaction as GTID sets ask for it; MariaDB's has its domain in front."""
+
+    source: str | int
+    tag: str | int
+    number: int
+
+
+def tag_of(source: Mapping[str, Any]) -> str:
+    """The tag of a change, from the `source` block of its envelope."""
+    if source.get("gtid"):
+        return str(source["gtid"])
+    if source.get("snapshot") not in (None, False, "false") or not source.get("file"):
+        return READ
+    return f"{source['file']}:{source['pos']}"
+
+
+@dataclass(slots=True)
+class Reach:
+    """What a position of a source covers; the answer for each tag is remembered."""
+
+    position: Position
+    _gtids: AnyGtidSet | None = None
+    _known: dict[str, bool] = field(default_factory=lambda: {READ: True})
+
+    def __post_init__(self) -> None:
+        self._gtids = parse_gtid_set(self.position.gtid_set) if self.position.gtid_set else None
+
+    def covers(self, tag: str) -> bool:
+        """Whether the change with this tag is committed at the position."""
+        found = self._known.get(tag)
+        if found is None:
+            found = self._known[tag] = self._covers(tag)
+        return found
+
+    def includes(self, other: Position) -> bool:
+        """Whether everything that another position covers is covered here, too."""
+        if self._gtids is not None and other.gtid_set:
+            theirs = parse_gtid_set(other.gtid_set)
+            if isinstance(theirs, GtidSet):
+                return isinstance(self._gtids, GtidSet) and self._gtids.covers(theirs)
+            return isinstance(self._gtids, MariaGtidSet) and all(
+                self._gtids.domains.get(domain, (0, -1))[1] >= number for domain, (_, number) in theirs.domains.items()
+            )
+        return place(other.file, other.pos) <= place(self.position.file, self.position.pos)
+
+    def _covers(self, tag: str) -> bool:
+        file, _, number = tag.rpartition(":")
+        if match := _MARIA.fullmatch(tag):
+            domain, server, sequence = map(int, match.groups())
+            return self._gtids is not None and self._gtids.holds((domain, server, sequence))
+        if self._gtids is not None and "-" in file:
+            uuid, _, name = file.partition(":")
+            return self._gtids.holds((uuid.lower(), name.lower(), int(number)))
+        return place(file, int(number)) < place(self.position.file, self.position.pos)
+
+
+def place(file: str, pos: int) -> tuple[int, str, int]:
+    """A place that compares as the log is written: `binlog.1000000` stands behind `binlog.999999`."""
+    return len(file), file, pos
+
+
+def as_of(leaves: Leaves, deltas: Iterable[Tagged], low: Reach, high: Reach) -> tuple[Leaves, frozenset[int]]:
+    """Leaves as they are now → as they were at `low`, and those that a change behind it up to `high` touches."""
+    unsure = set[int]()
+    for one in deltas:
+        if not low.covers(one.tag):
+            leaves.take(one.leaf, one.change)
+            if high.covers(one.tag):
+                unsure.add(one.leaf)
+    return leaves, frozenset(unsure)

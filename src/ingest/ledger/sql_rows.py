@@ -1,0 +1,224 @@
+"""One partition's ledger in an sqlite file: what `fold.RowStore` commits, and what `verify` reads beside it.
+
+A commit is one transaction, offsets and all. After a crash of the process, or of the machine, the file holds some whole
+commit, perhaps not the last one: the records behind it are folded again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cdc.merkle.tree import Digest, Leaves
+from cdc.words.errors import Fatal
+from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, Tagged
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS held (leaf INTEGER, key BLOB, hash BLOB, sequence INTEGER, at INTEGER,
+    PRIMARY KEY (leaf, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leaves (leaf INTEGER PRIMARY KEY, rows INTEGER, bits BLOB);
+CREATE TABLE IF NOT EXISTS tagged (ms INTEGER, leaf INTEGER, tag TEXT, number INTEGER, rows INTEGER, bits BLOB,
+    PRIMARY KEY (ms, leaf, tag, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+_CACHE_KIB = 32_768
+_LOG_PAGES = 8_192  # of sqlite's own log before its pages are moved into the file: 32 MiB
+_PATIENCE = 30.0  # seconds that one waits for another's transaction
+
+
+class SqlRows:
+    """Implements `fold.RowStore`, and the reads of a comparison. One thread; Fatal for a file that is none of ours."""
+
+    def __init__(self, file: Path, shape: str, *, writes: bool = True) -> None:
+        """Open or make the file; one whose digests were made of another `shape` begins anew.
+
+        Where another process writes it (not `writes`), one of another shape is as if nothing was read yet.
+        """
+        self._file, self._writes, self._shape, self._next, self._number = file, writes, shape, 0, 0
+        with _understood(file):
+            self._db = sqlite3.connect(file, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+            self._db.executescript(_TABLES)
+            if writes and self._fact("shape") != shape:
+                self.begin_anew(shape)
+            self._next, self._floor = int(self._fact("next") or 0), int(self._fact("floor") or 0)
+            found = self._db.execute("SELECT value FROM facts WHERE name = 'deleted'").fetchone()
+            self._deleted: bytes | None = found[0] if found else None
+
+    def begin_anew(self, shape: str) -> None:
+        """Forget everything: the partition is read again from its beginning."""
+        self._shape, self._next, self._floor, self._deleted = shape, 0, 0, None
+        if not self._writes:
+            return
+        with _understood(self._file):
+            self._begin()
+            for table in ("held", "leaves", "tagged", "facts"):
+                self._db.execute(f"DELETE FROM {table}")
+            self._db.execute(
+                "INSERT INTO facts VALUES ('shape', ?), ('next', 0), ('unread', 0), ('floor', 0), ('deleted', NULL)",
+                (shape,),
+            )
+            self._db.execute("COMMIT")
+
+    @property
+    def next_offset(self) -> int:
+        """The offset to read next; 0 where nothing was read."""
+        if not self._writes:
+            self._next = int(self._fact("next") or 0) if self._fact("shape") == self._shape else 0
+        return self._next
+
+    @property
+    def floor(self) -> int:
+        """See `fold.RowStore`."""
+        return self._floor
+
+    @property
+    def deleted(self) -> bytes | None:
+        """See `fold.RowStore`."""
+        return self._deleted
+
+    @property
+    def unread(self) -> int:
+        """Records that were no envelopes of this table."""
+        return int(self._fact("unread") or 0)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are held."""
+        return int(self._db.execute("SELECT coalesce(sum(rows), 0) FROM leaves").fetchone()[0])
+
+    def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
+        """See `fold.RowStore`; the transaction begins here, since each read would be one by itself."""
+        found, execute = dict[RowPlace, HeldRow](), self._db.execute
+        self._begin()
+        for place in set(places):
+            row = execute("SELECT hash, sequence, at FROM held WHERE leaf = ? AND key = ?", place).fetchone()
+            if row is not None:
+                found[place] = HeldRow(int.from_bytes(row[0], "big"), row[1], row[2])
+        return found
+
+    def remove_older(self, sequence: int) -> Mapping[int, Digest]:
+        """See `fold.RowStore`; the transaction stays open until the commit."""
+        self._begin()
+        lost: dict[int, Digest] = {}
+        for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
+            lost[leaf] = lost.get(leaf, Digest()) + Digest(1, int.from_bytes(bits, "big"))
+        self._db.execute("DELETE FROM held WHERE sequence < ?", (sequence,))
+        return lost
+
+    def commit(self, changes: Changes, now_ms: int) -> None:
+        """See `fold.RowStore`."""
+        self._begin()
+        many = self._db.executemany
+        gone = [place for place, held in changes.rows.items() if held is None]
+        kept = [
+            (place.leaf, place.key, held.hash.to_bytes(16, "big"), held.sequence, held.offset)
+            for place, held in changes.rows.items()
+            if held is not None
+        ]
+        kept.sort()  # neighbours of one page, one after the other
+        many("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)", kept)
+        many("DELETE FROM held WHERE leaf = ? AND key = ?", gone)
+        self._richer(changes.leaves)
+        if changes.tagged:
+            self._number += 1
+            tagged = (
+                (now_ms, leaf, tag, self._number, change.count, change.bits.to_bytes(16, "big"))
+                for (leaf, tag), change in changes.tagged.items()
+            )
+            many("INSERT INTO tagged VALUES (?, ?, ?, ?, ?, ?)", tagged)
+        self._db.execute("DELETE FROM tagged WHERE ms < ?", (now_ms - WINDOW_MS,))
+        self._db.execute("UPDATE facts SET value = ? WHERE name = 'next'", (changes.next_offset,))
+        if changes.unread:
+            self._db.execute("UPDATE facts SET value = value + ? WHERE name = 'unread'", (changes.unread,))
+        if changes.floor is not None:
+            self._db.execute("UPDATE facts SET value = ? WHERE name = 'floor'", (changes.floor,))
+        if changes.deleted != self._deleted:
+            self._db.execute("UPDATE facts SET value = ? WHERE name = 'deleted'", (changes.deleted,))
+        self._db.execute("COMMIT")
+        self._deleted = changes.deleted
+        self._next, self._floor = changes.next_offset, self._floor if changes.floor is None else changes.floor
+
+    def seen(self, next_offset: int) -> None:
+        """Nothing but marks of commits was there: read on behind them."""
+        if self._writes and next_offset > self._next:
+            self.commit(Changes(next_offset, deleted=self._deleted), 0)
+
+    def leaves(self, first: int, last: int) -> tuple[Leaves, list[Tagged]]:
+        """The leaves from `first` to `last` as they are now, and what changed them lately: both of one moment."""
+        with self._moment():
+            found = Leaves(
+                {
+                    leaf: Digest(rows, int.from_bytes(bits, "big"))
+                    for leaf, rows, bits in self._db.execute(
+                        "SELECT leaf, rows, bits FROM leaves WHERE leaf BETWEEN ? AND ?", (first, last)
+                    )
+                }
+            )
+            return found, self._tagged(first, last)
+
+    def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[Tagged]]:
+        """A leaf's rows by their records' keys, and what changed the leaf lately: both of one moment."""
+        with self._moment():
+            found = self._db.execute("SELECT key, hash, sequence, at FROM held WHERE leaf = ?", (leaf,)).fetchall()
+            tagged = self._tagged(leaf, leaf)
+        return [(key, HeldRow(int.from_bytes(bits, "big"), sequence, at)) for key, bits, sequence, at in found], tagged
+
+    def _tagged(self, first: int, last: int) -> list[Tagged]:
+        return [
+            Tagged(leaf, tag, Digest(rows, int.from_bytes(bits, "big")))
+            for leaf, tag, rows, bits in self._db.execute(
+                "SELECT leaf, tag, rows, bits FROM tagged WHERE leaf BETWEEN ? AND ?", (first, last)
+            )
+        ]
+
+    @contextmanager
+    def _moment(self) -> Iterator[None]:
+        """Reads that see one commit."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        """Give up what is not committed."""
+        self._db.close()
+
+    def _richer(self, leaves: Mapping[int, Digest]) -> None:
+        """Add digests to leaves; an empty leaf is not kept."""
+        now = []
+        for leaf, change in leaves.items():
+            row = self._db.execute("SELECT rows, bits FROM leaves WHERE leaf = ?", (leaf,)).fetchone()
+            found = change if row is None else Digest(row[0], int.from_bytes(row[1], "big")) + change
+            now.append((leaf, found.count, found.bits.to_bytes(16, "big")))
+        self._db.executemany("INSERT OR REPLACE INTO leaves VALUES (?, ?, ?)", [one for one in now if one[1]])
+        self._db.executemany("DELETE FROM leaves WHERE leaf = ?", [one[:1] for one in now if not one[1]])
+
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN IMMEDIATE")
+
+    def _fact(self, name: str) -> str | int | None:
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
+
+class _understood:
+    """Turns what sqlite says of a file into Fatal."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            remedy = "remove it: the ledger reads the topic again"
+            raise Fatal(f"{self._file}: {error}", remedy) from error

@@ -1,0 +1,177 @@
+"""Digests that a MySQL or MariaDB server computes by SQL, equal to those of `cdc.merkle` over the same rows.
+
+The session must be `connected`'s: in UTC, with an empty sql_mode (else PAD_CHAR_TO_FULL_LENGTH pads CHAR), in utf8mb4.
+Values print themselves within CONCAT_WS wherever the server's text is the canonical one already, since each function
+costs as much as the hash. MySQL 8.0 XORs binary strings, so the whole hash at once; older ones and MariaDB know
+numbers of 64 bits only and XOR it in two halves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymysql.cursors import SSCursor
+
+from cdc.merkle.canonical import Covered, Form
+from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
+from cdc.merkle.tree import Digest
+from cdc.topology.topology import Source
+from cdc.words.errors import Fatal
+from cdc.words.schema import Column, TableSchema
+from ingest.facts.facts import Image
+from ingest.facts.values import from_text
+from ingest.mysql.mysql_connection import Connection, query, translated
+from ingest.mysql.mysql_snapshot import image_of
+from ingest.records import chunks
+
+_WIDE_XOR = (8, 0)  # MySQL's version from which BIT_XOR takes binary strings
+_MASK = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestSql:
+    """Makes the statements of one table for one server; `schema` has the columns' types as the server has them now."""
+
+    schema: TableSchema
+    covered: Covered
+    grid: Grid
+    wide: bool
+
+    def text(self) -> str:
+        """The expression of a row's text."""
+        return self._joined(self.covered.forms)
+
+    def leaf(self) -> str:
+        """The expression of a row's leaf."""
+        column = chunks.quoted(self.grid.column)
+        match self.grid.kind:
+            case "integer":
+                return f"(({column} ^ {MIDDLE}) >> {SHIFT})"
+            case "unsigned":
+                return f"({column} >> {SHIFT})"
+            case "day":
+                return f"TO_DAYS({column})"
+            case "second":
+                return f"(TO_SECONDS({column}) >> {SHIFT})"
+        forms = {form.name: form for form in self.covered.forms}
+        key = self._joined([forms[name] for name in self.covered.key])
+        return f"CAST(CONV(LEFT(SHA2({key}, 256), {HASH_BITS // 4}), 16, 10) AS UNSIGNED)"
+
+    def of_leaves(self, first: int, last: int) -> str:
+        """Digests of the leaves `first` to `last` that have rows: leaf, count, then the hash in one part or two."""
+        return (
+            f"SELECT {self.leaf()} AS leaf, {self._digest()} FROM {self._name()}{self.where(first, last)} GROUP BY leaf"
+        )
+
+    def of_range(self, first: int, last: int) -> str:
+        """One digest of all rows of these leaves: count, hash. Half as much work for the server as by leaf."""
+        return f"SELECT {self._digest()} FROM {self._name()}{self.where(first, last)}"
+
+    def rows(self, first: int, last: int, among: Sequence[int] = ()) -> str:
+        """The rows of these leaves, or of those `among` them, as a snapshot reads them."""
+        condition = self.where(first, last).removeprefix(" WHERE ")
+        if among:
+            condition = f"{self.leaf()} IN ({', '.join(map(str, among))})"
+        return chunks.select_all(self.schema, condition)
+
+    def where(self, first: int, last: int) -> str:
+        """The condition that a row belongs to these leaves; empty for all of them."""
+        edges = bounds(self.grid, first, last)
+        if edges is None:
+            if (first, last) == (0, self.grid.last):
+                return ""
+            return f" WHERE {self.leaf()} BETWEEN {first} AND {last}"
+        column = chunks.quoted(self.grid.column)
+        parts = [f"{column} {sign} {edge}" for sign, edge in zip((">=", "<"), edges, strict=True) if edge]
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _joined(self, forms: Sequence[Form]) -> str:
+        parts = []
+        for form in forms:
+            column = self.schema.column(form.name)
+            assert column is not None, "what is covered is a column"
+            part = _part(form, column)
+            parts.append(f"IFNULL({part}, '')" if column.nullable else part)
+        return f"CONCAT_WS(',', {', '.join(parts)})"
+
+    def _digest(self) -> str:
+        # COUNT of what can not be NULL; a digest of no rows is NULL or zeros, by version
+        if self.wide:
+            return f"COUNT(*), HEX(BIT_XOR(UNHEX(LEFT(SHA2({self.text()}, 256), 32))))"
+        halves = (f"CAST(CONV(SUBSTRING(SHA2({self.text()}, 256), {at}, 16), 16, 10) AS UNSIGNED)" for at in (1, 17))
+        return "COUNT(*), " + ", ".join(f"BIT_XOR({half})" for half in halves)
+
+    def _name(self) -> str:
+        return f"{chunks.quoted(self.schema.table_id.database)}.{chunks.quoted(self.schema.table_id.table)}"
+
+
+def digest_sql(connection: Connection, schema: TableSchema, covered: Covered, grid: Grid) -> DigestSql:
+    """The statements for the server that a connection leads to."""
+    version = str(query(connection, "SELECT VERSION()")[0][0])
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    wide = "mariadb" not in version.lower() and numbers >= _WIDE_XOR
+    return DigestSql(schema=schema, covered=covered, grid=grid, wide=wide)
+
+
+def leaf_digests(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> dict[int, Digest]:
+    """The digest of each leaf from `first` to `last` that has rows, as the connection's transaction sees them."""
+    with translated(source, f"compute digests of {sql.schema.table_id}"):
+        found = query(connection, sql.of_leaves(first, last).replace("%", "%%"))
+    return {_leaf(row[0], sql): _digest(row[1:]) for row in found}
+
+
+def range_digest(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> Digest:
+    """The digest of all rows of the leaves from `first` to `last`."""
+    with translated(source, f"compute a digest of {sql.schema.table_id}"):
+        return _digest(query(connection, sql.of_range(first, last).replace("%", "%%"))[0])
+
+
+def leaf_rows(
+    connection: Connection, source: Source, sql: DigestSql, first: int, last: int, among: Sequence[int] = ()
+) -> Iterator[Image]:
+    """The rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
+    readers = [(column.name, from_text(column)) for column in sql.schema.columns]
+    cursor = connection.cursor(SSCursor)
+    with translated(source, f"read rows of {sql.schema.table_id}"):
+        cursor.execute(sql.rows(first, last, among))
+        while rows := cursor.fetchmany(1000):
+            for row in rows:
+                yield image_of(readers, row)
+        cursor.close()
+
+
+def _leaf(value: Any, sql: DigestSql) -> int:
+    if value is None:
+        raise Fatal(f"table {sql.schema.table_id}: the key of a row is no date: it has no leaf", "correct it")
+    return int(value)
+
+
+def _digest(row: Sequence[Any]) -> Digest:
+    count, *parts = row
+    if not int(count):
+        return Digest()
+    if len(parts) == 1:
+        return Digest(int(count), int(parts[0], 16))
+    high, low = (int(part) & _MASK for part in parts)
+    return Digest(int(count), high << 64 | low)
+
+
+def _part(form: Form, column: Column) -> str:
+    """A column's part of a row's text, NULL for NULL."""
+    name = chunks.quoted(form.name)
+    zerofill = "zerofill" in column.column_type.lower()
+    match form.kind:
+        case "number" | "bits" if column.column_type.lower().startswith("bit"):
+            return f"CAST({name} AS UNSIGNED)"
+        case "number" | "decimal":
+            return f"{name} + 0" if zerofill or column.column_type.lower().startswith("year") else name
+        case "text":
+            plain = column.charset == "utf8mb4" and not column.column_type.lower().startswith(("enum", "set"))
+            text = name if plain else f"CONVERT({name} USING utf8mb4)"
+            return f"CONCAT(CHAR_LENGTH({name}), ':', {text})"
+        case "bytes":
+            return f"CONCAT('x', HEX({name}))"
+    return name

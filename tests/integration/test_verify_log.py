@@ -1,0 +1,234 @@
+"""`verify` of the log stage on real MySQL and Kafka: planted faults are found, each with its values, and nothing else;
+traffic alone raises no alarm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from cdc.process.file_topology import load_topology
+from cdc.words.naming import positions_topic, schemas_topic
+from console.verify.findings import Verdict
+from console.verify.log.run import verify_log
+from tests.integration.conftest import servers
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop")]
+ROWS = 4000
+
+
+@contextmanager
+def traffic(captured: Any, name: str) -> Iterator[None]:
+    """Changes of both tables until the block ends: a few hundred a second."""
+    done = threading.Event()
+
+    def run() -> None:
+        with captured.connection() as connected, connected.cursor() as cursor:
+            number = 0
+            while not done.is_set():
+                number += 1
+                cursor.execute("UPDATE t SET n = n + 1 WHERE id = %s", (number * 37 % ROWS + 5,))
+                cursor.execute("INSERT INTO k VALUES (%s, 'new', %s)", (f"{name} {number}", number))
+                if number % 3 == 0:
+                    cursor.execute("DELETE FROM k WHERE code = %s", (f"{name} {number - 1}",))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def verdicts(file: Path) -> dict[str, Verdict]:
+    """What verify says, by table."""
+    return {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}
+
+
+def told(verdict: Verdict) -> list[tuple[Any, ...]]:
+    """Kind, key and differing values of its findings, in order."""
+    return sorted((one.kind, *one.key.values(), dict(one.columns)) for one in verdict.findings)
+
+
+def test_faults_are_found_and_traffic_is_none(
+    capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Updates, inserts and deletes that the log never saw, a flipped digit, a record altered and one dropped: each is
+    named with its key and both values. Rows that change meanwhile are no faults."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    captured = capture("t", "k")
+    captured.sql(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(40), amount DECIMAL(12,2), at DATETIME(3), f FLOAT,"
+        " n INT)",
+        "CREATE TABLE k (code VARCHAR(40) PRIMARY KEY, what VARCHAR(9), n INT)",
+    )
+    with captured.connection() as connected, connected.cursor() as cursor:
+        cursor.execute("SET SESSION cte_max_recursion_depth = 10000")
+        numbers = f"WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < {ROWS}) SELECT"
+        values = "i, CONCAT('näme ', i), i / 3, '2024-01-01' + INTERVAL i SECOND, i / 7, 0"
+        cursor.execute(f"INSERT INTO t {numbers} {values} FROM s")
+        cursor.execute(f"INSERT INTO k {numbers} CONCAT('k', i), 'old', i FROM s")
+    process = captured.start()
+    captured.streaming(process)
+    with traffic(captured, "first"):
+        found = verdicts(captured.file)
+    assert {name: (one.outcome, one.findings, one.moving) for name, one in found.items()} == {
+        "t": ("equal", (), 0), "k": ("equal", (), 0),
+    }  # fmt: skip
+    assert found["t"].rows == ROWS
+    assert found["t"].columns == ("id", "name", "amount", "at", "n")
+    with captured.connection() as connected, connected.cursor() as cursor:
+        cursor.execute("SET sql_log_bin = 0")
+        cursor.execute("UPDATE t SET name = 'other' WHERE id = 1")
+        cursor.execute("UPDATE t SET amount = amount + 0.01 WHERE id = 2")
+        cursor.execute("DELETE FROM t WHERE id = 3")
+        cursor.execute("INSERT INTO t VALUES (-9, 'hidden', 1, NULL, NULL, 1)")
+        cursor.execute("DELETE FROM k WHERE code = 'k1'")
+        cursor.execute("INSERT INTO k VALUES ('k 1', 'hidden', 1)")
+    with traffic(captured, "second"):
+        found = verdicts(captured.file)
+    assert told(found["t"]) == [
+        ("different", 1, {"name": ("other", "näme 1")}),
+        ("different", 2, {"amount": ("0.68", "0.67")}),
+        ("extra", 3, {}),
+        ("missing", -9, {}),
+    ]
+    assert told(found["k"]) == [("extra", "k1", {}), ("missing", "k 1", {})]
+    assert {name: (one.outcome, one.differing) for name, one in found.items()} == {
+        "t": ("different", 4), "k": ("different", 2),
+    }  # fmt: skip
+    assert all("offset" in one.position for one in found["t"].findings if one.kind != "missing")
+    with captured.connection() as connected, connected.cursor() as cursor:
+        cursor.execute("SET sql_log_bin = 0")
+        cursor.execute("UPDATE t SET name = 'näme 1' WHERE id = 1")
+        cursor.execute("UPDATE t SET amount = amount - 0.01 WHERE id = 2")
+        cursor.execute("DELETE FROM t WHERE id = -9")
+        cursor.execute("INSERT INTO t VALUES (3, 'näme 3', 1, '2024-01-01 00:00:03', 3 / 7, 0)")
+    captured.caught_up()
+    assert verdicts(captured.file)["t"].outcome == "equal"
+    copy = copied(captured, tmp_path)
+    found = verdicts(copy)
+    assert told(found["t"]) == [
+        ("different", 10, {"amount": ("3.33", "3.34")}),
+        ("missing", 11, {}),
+    ]
+
+
+def copied(captured: Any, folder: Path) -> Path:
+    """The topology's topics copied under another name; one record of `t` is altered by a digit, another is dropped."""
+    name = f"{captured.name}_copy"
+    names = {captured.topic(table): captured.topic(table).replace(captured.name, name, 1) for table in captured.tables}
+    admin = AdminClient({"bootstrap.servers": servers()})
+    topics = [*((topic, 2) for topic in names.values()), (schemas_topic(name), 1), (positions_topic(name), 1)]
+    for made in admin.create_topics([NewTopic(topic, count, 1) for topic, count in topics]).values():
+        made.result(30)
+    producer, ends = Producer({"bootstrap.servers": servers()}), {topic: {"0": 0, "1": 0} for topic in names.values()}
+    for topic, copy in names.items():
+        for partition, key, value in captured.read(topic):
+            envelope = json.loads(value) if value else {}
+            after = envelope.get("after") or {}
+            if after.get("id") == 11:
+                continue
+            if after.get("id") == 10:
+                after["amount"] = "3.34"
+                value = json.dumps(envelope).encode()
+            producer.produce(copy, value, key, partition)
+            ends[copy][str(partition)] += 1
+    for _, key, value in captured.read(schemas_topic(captured.name), 1):
+        producer.produce(schemas_topic(name), value, key)
+    position = {**captured.position(), "end_offsets": ends}
+    producer.produce(positions_topic(name), json.dumps(position).encode(), b"position")
+    assert producer.flush(30) == 0
+    file = folder / "copy.yml"
+    text: str = captured.file.read_text()
+    file.write_text(text.replace(f"name: {captured.name}", f"name: {name}", 1))
+    return file
+
+
+def test_a_capture_that_does_not_run_is_told(
+    capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the log has not come to is no difference: could not tell, with the reason."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    monkeypatch.setattr("console.verify.log.kafka_records._PATIENCE", 0.3)
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    process = captured.start()
+    captured.streaming(process)
+    process.terminate()
+    captured.end_of(process)
+    captured.sql("UPDATE t SET v = 2")
+    (verdict,) = verdicts(captured.file).values()
+    assert (verdict.outcome, verdict.differing) == ("could not tell", 0)
+    assert "is the capture running?" in verdict.untold[0]
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1500)
+def test_no_false_alarm_in_fifty_runs(
+    capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a few hundred changes a second, a ledger in a process of its own, captures and ledgers that are killed, a
+    column that comes and rows that are truncated: never a difference, and hardly a row that moves at every look."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    captured = capture("t", "k")
+    captured.sql(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(40), n INT)",
+        "CREATE TABLE k (code VARCHAR(40) PRIMARY KEY, what VARCHAR(9), n INT)",
+    )
+    with captured.connection() as connected, connected.cursor() as cursor:
+        cursor.execute("SET SESSION cte_max_recursion_depth = 100000")
+        numbers = "WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 50000) SELECT"
+        cursor.execute(f"INSERT INTO t {numbers} i, CONCAT('näme ', i), 0 FROM s")
+    process, kept = captured.start(), ledger(captured)
+    captured.streaming(process)
+    rows = moving = untold = changed = 0
+    try:
+        for number in range(50):
+            if number % 10 == 5:
+                process.kill()
+                process = captured.start()
+            if number % 10 == 8:
+                kept.kill()
+                kept = ledger(captured)
+            if number == 20:
+                captured.sql("ALTER TABLE t ADD w INT DEFAULT 7")
+            if number == 30:
+                captured.sql("TRUNCATE TABLE k")
+            before = changes(captured)
+            with traffic(captured, f"a{number}"), traffic(captured, f"b{number}"):
+                found = verdicts(captured.file)
+            changed += changes(captured) - before
+            assert [one.findings for one in found.values()] == [(), ()], number
+            rows += sum(one.rows for one in found.values())
+            moving += sum(one.moving for one in found.values())
+            untold += sum(one.outcome == "could not tell" for one in found.values())
+        print(f"{rows} rows compared, {moving} moving, {untold} could not tell, {changed} changes")
+    finally:
+        kept.kill()
+        kept.communicate()
+    assert moving < rows / 1000
+    assert untold <= 4
+    captured.caught_up()
+    assert {one.outcome for one in verdicts(captured.file).values()} == {"equal"}
+
+
+def ledger(captured: Any) -> subprocess.Popen[str]:
+    """A process that keeps the ledger."""
+    command = [sys.executable, "-m", "console", "ledger", str(captured.file)]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)
+
+
+def changes(captured: Any) -> int:
+    """How many transactions the server has committed."""
+    return int(captured.sql("SELECT @@GLOBAL.gtid_executed")[0][0].rpartition("-")[2])

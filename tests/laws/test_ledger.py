@@ -1,0 +1,271 @@
+"""The ledger under random histories: as of any position of the source that it covers, its leaves are those of the table
+as it was there; whatever is read again, repeated, truncated or cut off in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cdc.merkle.canonical import RowText, covered
+from cdc.merkle.leaves import LeafOf, grid_of
+from cdc.merkle.tree import Digest, Leaves, delta
+from cdc.words.event import Position
+from cdc.words.naming import TRUNCATE_KEY
+from cdc.words.schema import Column, TableId, TableSchema
+from ingest.ledger.books import Books
+from ingest.ledger.fold import WINDOW_MS, LogRecord
+from ingest.ledger.sql_rows import SqlRows
+from tests.laws.test_capture import TOPIC, UUID, History, capture_all, histories, numbers
+
+SCHEMA = TableSchema(
+    table_id=TableId(source="s", database="d", table="t"),
+    version=1,
+    columns=(Column(name="id", column_type="int"), Column(name="v", column_type="int")),
+    primary_key=("id",),
+)
+COVERED = covered(SCHEMA)
+TEXT, LEAF = RowText(COVERED.forms), LeafOf(grid_of(SCHEMA), COVERED)
+State = dict[int, int]
+
+
+def leaves_of(state: State) -> dict[int, Digest]:
+    """The leaves of a table as it is."""
+    found = Leaves()
+    for key, value in state.items():
+        row = {"id": key, "v": value}
+        found.add(LEAF(row), delta(None, TEXT.hash(row)))
+    return found.digests
+
+
+def at(number: int) -> Position:
+    """The position behind so many transactions."""
+    return Position(file="f", pos=number + 1, gtid_set=f"{UUID}:1-{number}" if number else "", sequence=0)
+
+
+@dataclass
+class Kept:
+    """A ledger of one table whose process may be killed: then the stores are opened again, and read on where they
+    were."""
+
+    partitions: int
+    stores: dict[int, SqlRows] = field(default_factory=dict)
+    books: Books = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.books = Books(self._open, lambda table: ())
+        self.books.schema(SCHEMA, "topic")
+        for number in range(self.partitions):
+            self.books.assigned("topic", number)
+
+    def _open(self, topic: str, partition: int, shape: str) -> SqlRows:
+        if partition not in self.stores:
+            self.stores[partition] = SqlRows(Path(":memory:"), shape)
+        return self.stores[partition]
+
+    def read(self, logs: list[list[LogRecord]], random: Random, now_ms: int = 0) -> None:
+        """Read all that the partitions hold, in batches, some of them more than once, dying now and then."""
+        waiting = list(range(self.partitions))
+        while waiting:
+            partition = random.choice(waiting)
+            log, begin = logs[partition], self.stores[partition].next_offset
+            if begin >= len(log):
+                waiting.remove(partition)
+                continue
+            batch = log[begin : begin + random.randint(1, 6)]
+            self.books.records("topic", partition, batch, begin + len(batch), now_ms)
+            if random.random() < 0.2:
+                self.begin()
+
+    def leaves(self, position: Position) -> dict[int, Digest]:
+        """As `verify` asks."""
+        book = self.books.tables[SCHEMA.table_id]
+        return book.as_of(0, book.grid.last, position, position)[0].digests
+
+
+@given(histories, st.integers(0, 2**32), st.sampled_from([0.0, 0.05, 0.2]), st.sampled_from([1, 2, 1000]))
+def test_what_capture_writes(history: History, seed: int, crash: float, largest: int) -> None:
+    """A capture that dies, with a snapshot beside the traffic: from where the snapshot is whole on, every position."""
+    server, broker = capture_all(history, seed, crash, 3, largest)
+    log = [
+        LogRecord(number, record.key, record.value)
+        for number, record in enumerate(one for one in broker.records if one.topic == TOPIC)
+    ]
+    ledger = Kept(1)
+    ledger.read([log], Random(seed))
+    whole = next(
+        numbers(one) for one in broker.checkpoints if one.snapshot == "done" and not one.state.get("partial")
+    )  # fmt: skip
+    for number in range(whole, len(history) + 1):
+        assert ledger.leaves(at(number)) == leaves_of(server.states[number]), number
+
+
+@dataclass
+class Model:
+    """A source and the log that a capture of it writes, with all that may stand in one; `states` by transaction."""
+
+    random: Random
+    partitions: int = 2
+    states: list[State] = field(default_factory=lambda: [{}])
+    logs: list[list[LogRecord]] = field(init=False)
+    told: list[tuple[int, bytes, bytes | None, int]] = field(default_factory=list)
+    sequence: int = 0
+    since: int = 0  # before this position a row was hidden, or a replay stood elsewhere
+
+    def __post_init__(self) -> None:
+        self.logs = [[] for _ in range(self.partitions)]
+
+    @property
+    def number(self) -> int:
+        return len(self.states) - 1
+
+    def transaction(self, operations: list[tuple[int, int | None]]) -> None:
+        state = dict(self.states[-1])
+        for key, value in operations:
+            before = {"id": key, "v": state[key]} if key in state else None
+            after = None if value is None else {"id": key, "v": value}
+            if before is None and after is None:
+                continue
+            state.pop(key, None)
+            if value is not None:
+                state[key] = value
+            self._tell(key, "d" if after is None else "u" if before else "c", before, after)
+            if after is None:
+                self._append(key, self._key(key), None, self.number + 1)
+        self.states.append(state)
+
+    def truncate(self) -> None:
+        self.sequence += 1
+        for partition in range(self.partitions):
+            self._append(partition, TRUNCATE_KEY, self._value("t", None, None, self.number + 1), self.number + 1)
+        self.states.append({})
+
+    def read_again(self, hidden: dict[int, int | None]) -> None:
+        """Rows change without the log's telling, then a snapshot reads all of them, beside a change of another."""
+        state = dict(self.states[-1])
+        state.update({key: value for key, value in hidden.items() if value is not None})
+        for key, value in hidden.items():
+            if value is None:
+                state.pop(key, None)
+        self.states[-1] = state
+        self.sequence += 1
+        marker = self.sequence
+        for key, value in sorted(state.items()):
+            if self.random.random() < 0.3:  # changed within the chunk's window: what was read is not published
+                self.transaction([(key, value + 1)])
+            else:
+                self._read(key, {"id": key, "v": value})
+        self.since = self.number
+        for partition in range(self.partitions):
+            self._append(partition, TRUNCATE_KEY, self._value("t", None, None, 0, sequence=marker), 0)
+
+    def set_back(self) -> None:
+        """The capture publishes once more what it had published behind a transaction, the same in every respect."""
+        behind = self.random.randint(0, self.number)
+        self.since = self.number
+        for partition, key, value, number in list(self.told):
+            if number > behind:
+                self._append(partition, key, value, number, again=True)
+
+    def _read(self, key: int, row: dict[str, int]) -> None:
+        self._append(key, self._key(key), self._value("r", None, row, 0), 0)
+
+    def _tell(self, key: int, op: str, before: Any, after: Any) -> None:
+        self.sequence += 1
+        self._append(key, self._key(key), self._value(op, before, after, self.number + 1), self.number + 1)
+
+    def _append(self, key: int, name: bytes, value: bytes | None, number: int, *, again: bool = False) -> None:
+        log = self.logs[key % self.partitions]
+        log.append(LogRecord(len(log), name, value))
+        if number and not again:
+            self.told.append((key % self.partitions, name, value, number))
+
+    def _value(self, op: str, before: Any, after: Any, number: int, sequence: int | None = None) -> bytes:
+        source = {
+            "gtid": f"{UUID}:{number}" if number else None, "file": "f", "pos": number,
+            "snapshot": "false" if number else "true", "sequence": self.sequence if sequence is None else sequence,
+        }  # fmt: skip
+        return orjson.dumps({"op": op, "before": before, "after": after, "source": source, "ts_ms": 1})
+
+    @staticmethod
+    def _key(key: int) -> bytes:
+        return orjson.dumps({"id": key})
+
+
+keys = st.integers(-2, 2).map(lambda key: key * 700)
+values = st.one_of(st.none(), st.integers(0, 9))
+steps = st.one_of(
+    st.lists(st.tuples(keys, values), max_size=4),
+    st.just("truncate"),
+    st.dictionaries(keys, values, max_size=2),
+    st.just("set back"),
+)
+
+
+@given(st.lists(steps, max_size=14), st.integers(0, 2**32), st.integers(1, 3))
+@example([[(0, 0)], {0: None}, "set back"], 0, 1)  # what a marker took away is published once more
+@example([[(0, 0), (0, None), (0, 0)], {}, "set back"], 2, 1)  # a repeated delete's tombstone
+def test_whatever_a_log_may_hold(history: list[Any], seed: int, partitions: int) -> None:
+    """Transactions, TRUNCATE, rows read again after changes that were hidden, replays, deaths of the ledger: at every
+    position since the last of what no position tells, the leaves are the table's; at the end in any case."""
+    random = Random(seed)
+    model = Model(random, partitions)
+    ledger = Kept(partitions)
+    for step in history:
+        if step == "truncate":
+            model.truncate()
+        elif step == "set back":
+            model.set_back()
+        elif isinstance(step, dict):
+            model.read_again(step)
+        else:
+            model.transaction(step)
+        if random.random() < 0.4:
+            ledger.read(model.logs, random)
+            assert ledger.leaves(at(model.number)) == leaves_of(model.states[-1])
+    ledger.read(model.logs, random)
+    for number in range(model.since, model.number + 1):
+        assert ledger.leaves(at(number)) == leaves_of(model.states[number]), number
+    assert ledger.leaves(at(10**9)) == leaves_of(model.states[-1])
+
+
+def test_places_are_forgotten_and_digests_stay() -> None:
+    """Behind ten minutes a change is no longer told apart; what the leaf holds does not change by that."""
+    model, ledger = Model(Random(0), 1), Kept(1)
+    model.transaction([(0, 1)])
+    ledger.read(model.logs, Random(0), now_ms=1)
+    assert ledger.leaves(at(0)) == {}
+    model.transaction([(700, 1)])
+    ledger.read(model.logs, Random(0), now_ms=2 + WINDOW_MS)
+    assert ledger.leaves(at(0)) == ledger.leaves(at(2)) == leaves_of({0: 1, 700: 1})
+
+
+def test_a_schema_that_changes_the_text_reads_all_again() -> None:
+    """ADD COLUMN … DEFAULT changes every row at the source without a row's event: all rows are hashed anew."""
+    model, ledger = Model(Random(0), 2), Kept(2)
+    model.transaction([(0, 1), (701, 2)])
+    ledger.read(model.logs, Random(0))
+    wider = TableSchema(
+        table_id=SCHEMA.table_id,
+        version=2,
+        columns=(*SCHEMA.columns, Column(name="n", column_type="int", default=5, default_known=True)),
+        primary_key=("id",),
+    )
+    assert sorted(ledger.books.schema(wider, "topic")) == [("topic", 0), ("topic", 1)]
+    assert {store.next_offset for store in ledger.stores.values()} == {0}
+    text = RowText(covered(wider).forms)
+    for partition, log in enumerate(model.logs):
+        ledger.books.records("topic", partition, log, len(log), 0)
+    found = ledger.books.tables[SCHEMA.table_id].total()
+    assert found == delta(None, text.hash({"id": 0, "v": 1, "n": 5})) + delta(
+        None, text.hash({"id": 701, "v": 2, "n": 5})
+    )
+    assert ledger.books.schema(wider, "topic") == []

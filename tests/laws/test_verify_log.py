@@ -1,0 +1,184 @@
+"""The comparison of a source with its log under random traffic: what was planted is found and nothing else ever is,
+although transactions commit between every two looks and the ledger comes behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.merkle.tree import Leaves, delta
+from cdc.words.event import Position
+from console.verify.findings import Verdict
+from console.verify.log.stage import Glimpse, LogImage, LogStage, Span
+from ingest.ledger.fold import LogRecord
+from ingest.ledger.places import tag_of
+from tests.laws.test_ledger import LEAF, SCHEMA, TEXT, Kept, Model, at
+
+Operations = list[tuple[int, int | None]]
+Row = dict[str, Any]
+
+
+@dataclass
+class Database:
+    """A source where transactions commit whenever somebody looks; `hidden` are changes that its log does not know."""
+
+    model: Model
+    random: Random
+    waiting: list[Operations]
+    hidden: dict[int, int | None] = field(default_factory=dict)
+
+    def step(self) -> None:
+        while self.waiting and self.random.random() < 0.5:
+            self.model.transaction(self.waiting.pop(0))
+
+    def state(self) -> dict[int, int]:
+        found = {**self.model.states[-1], **self.hidden}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def look(self) -> tuple[Position, dict[int, int], Position]:
+        low = at(self.model.number)
+        self.step()
+        shown = self.state()
+        self.step()
+        return low, shown, at(self.model.number)
+
+    def whole(self, span: Span) -> Glimpse:
+        seen = self.digests([span])
+        return Glimpse(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
+
+    def digests(self, spans: Sequence[Span]) -> Glimpse:
+        low, shown, high = self.look()
+        found = Leaves()
+        for key, value in shown.items():
+            row = {"id": key, "v": value}
+            if any(first <= LEAF(row) <= last for first, last in spans):
+                found.add(LEAF(row), delta(None, TEXT.hash(row)))
+        return Glimpse(low=low, high=high, digests=found.digests)
+
+    def rows(self, leaves: Sequence[int]) -> Glimpse:
+        low, shown, high = self.look()
+        rows: list[Row] = [{"id": key, "v": value} for key, value in shown.items()]
+        return Glimpse(low=low, high=high, images=[row for row in rows if LEAF(row) in leaves])
+
+
+@dataclass
+class Log:
+    """What the model's log holds; `altered` says otherwise of some rows. The ledger reads it up when it must."""
+
+    model: Model
+    ledger: Kept
+    random: Random
+
+    def covers(self, position: Position, *, wait: bool) -> bool:
+        if not wait and self.random.random() < 0.5:
+            return False
+        self.ledger.read(self.model.logs, self.random)
+        return True
+
+    def record(self, partition: int, offset: int) -> LogImage | None:
+        envelope = orjson.loads(self.model.logs[partition][offset].value or b"null")
+        return LogImage(row=envelope["after"], tag=tag_of(envelope["source"]), told=f"{partition}:{offset}")
+
+
+def compared(database: Database, log: Log) -> Verdict:
+    ticks = count()
+    book = log.ledger.books.tables[SCHEMA.table_id]
+    return LogStage(
+        book=book, source=database, log=log, pause=lambda: database.step(), clock=lambda: float(next(ticks))
+    ).verdict()
+
+
+busy = st.integers(-2, 2).map(lambda key: key * 700)
+still = st.integers(-2, 2).map(lambda key: key * 700 + 1)  # in the same leaves
+traffic = st.lists(
+    st.lists(st.tuples(busy, st.one_of(st.none(), st.integers(0, 9))), min_size=1, max_size=3), max_size=12
+)
+rows = st.dictionaries(st.one_of(busy, still), st.integers(0, 9), max_size=8)
+
+
+faults = st.dictionaries(still, st.one_of(st.none(), st.integers(0, 9)), max_size=3)
+
+
+@given(rows, traffic, faults, st.integers(0, 2**32))
+def test_what_was_planted_and_nothing_else(
+    before: dict[int, int], history: list[Operations], hidden: dict[int, int | None], seed: int
+) -> None:
+    """Each row that the log does not have as its source does is told with its values; rows that traffic changes never
+    are. What stayed undecided is counted as moving."""
+    random = Random(seed)
+    model = Model(random, 2)
+    model.transaction(list(before.items()))
+    ledger = Kept(2)
+    database = Database(model, random, [list(one) for one in history], hidden)
+    verdict = compared(database, Log(model, ledger, random))
+    logged = model.states[-1]
+    expected: dict[int, tuple[str, dict[str, Any]]] = {}
+    for key, value in hidden.items():
+        held = logged.get(key)
+        if value == held:
+            continue
+        if held is None:
+            expected[key] = "missing", {}
+        elif value is None:
+            expected[key] = "extra", {}
+        else:
+            expected[key] = "different", {"v": (value, held)}
+    found = {one.key["id"]: (one.kind, dict(one.columns)) for one in verdict.findings}
+    assert verdict.untold == ()
+    assert found.items() <= expected.items()
+    assert len(found) == verdict.differing
+    assert len(expected) <= len(found) + verdict.moving
+    if not history:
+        assert (found, verdict.moving, verdict.rows) == (expected, 0, len(database.state()))
+
+
+@given(rows, st.integers(0, 2**32))
+def test_what_the_log_says_otherwise(before: dict[int, int], seed: int) -> None:
+    """A record that was altered on its way is told with both values, and where it stands; one that was dropped is a row
+    that is missing."""
+    random = Random(seed)
+    model = Model(random, 2)
+    model.transaction(list(before.items()))
+    expected: dict[int, str] = {}
+    for partition, log in enumerate(model.logs):
+        kept: list[LogRecord] = []
+        for record in log:
+            key, fault = orjson.loads(record.key)["id"], random.choice(["none", "alter", "drop"])
+            if fault == "drop":
+                expected[key] = "missing"
+                continue
+            if fault == "alter":
+                expected[key] = "different"
+                envelope = orjson.loads(record.value or b"")
+                envelope["after"]["v"] += 1
+                record = record._replace(value=orjson.dumps(envelope))
+            kept.append(record._replace(offset=len(kept)))
+        model.logs[partition] = kept
+    verdict = compared(Database(model, random, []), Log(model, Kept(2), random))
+    assert {one.key["id"]: one.kind for one in verdict.findings} == expected
+    for one in verdict.findings:
+        if one.kind == "different":
+            value = before[int(str(one.key["id"]))]
+            assert dict(one.columns) == {"v": (value, value + 1)}
+            assert ":" in one.position
+
+
+def test_rows_that_move_at_every_look_are_no_difference() -> None:
+    """A hot row is equal, or moving; in no case different."""
+    random = Random(0)
+    model = Model(random, 1)
+    model.transaction([(0, 0)])
+
+    class Hot(Database):
+        def step(self) -> None:
+            self.model.transaction([(0, self.model.number % 9)])
+
+    verdict = compared(Hot(model, random, []), Log(model, Kept(1), random))
+    assert (verdict.differing, verdict.moving, verdict.outcome) == (0, 1, "equal")
