@@ -17,14 +17,15 @@ from console.verify.index.hbase_rows_seen import RowsSeen
 from console.verify.index.index_stage import Compared, IndexStage, Sample
 from console.verify.index.mending import Mended, mend
 from console.verify.index.solr_shown import DocumentsShown
+from console.verify.patience import Patience
 from indexer.index.mapping import Document
 from indexer.peer.zk_registration import session
 from indexer.rebuild.targets import checked
 from indexer.rebuild.zk_state import Generations, StoredTargets
 from indexer.solr.solr_collection import SolrCollection
 
-# How long an index may lag behind its table, over all looks, before it counts as one that shows no later cut.
-_PATIENCE = 60.0
+# Seconds: for a far end that does not come nearer, and in all.
+_STANDSTILL, _MOST = 60.0, 600.0
 _BETWEEN_LOOKS = 1.0
 _TURN_SECONDS = 3600
 
@@ -49,7 +50,7 @@ def _foreign(index: Index) -> Verdict:
 
 def _verified(wanted: Request, table: Table, index: Index, terminal: Terminal) -> Said:
     topology = wanted.topology
-    with closing(DocumentsShown(topology, index, patience=_PATIENCE)) as shown:
+    with closing(DocumentsShown(topology, index, patience=Patience(standstill=_STANDSTILL, most=_MOST))) as shown:
         collection = shown.collection
         rows = RowsSeen(topology, table, index, know=collection.know_fields, fit=collection.converted)
         rows.check(topology.file)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from cdc.topology.topology import Table
 from console.verify.asked import Request, Said, Terminal
 from console.verify.findings import Verdict
+from console.verify.patience import Patience
 from console.verify.table.expected import Expected, obstacle
 from console.verify.table.hbase_kept import StoredRows
 from console.verify.table.table_stage import TableStage
 from console.verify.telling import stamp_told
 
-# How long a table may lag behind its sources, over all looks, before it counts as one that no barrier covers.
-_PATIENCE = 60.0
+# Seconds: for a far end that does not come nearer, and in all.
+_STANDSTILL, _MOST = 60.0, 600.0
 _BETWEEN_LOOKS = 1.0
 
 
@@ -29,7 +30,7 @@ def verified_tables(wanted: Request, terminal: Terminal) -> Iterator[Said]:
 
 def _verified(wanted: Request, table: Table, terminal: Terminal) -> Verdict:
     topology = wanted.topology
-    kept = StoredRows(topology, table, patience=_PATIENCE)
+    kept = StoredRows(topology, table, patience=Patience(standstill=_STANDSTILL, most=_MOST))
     kept.joined.check(topology.file)
     layout, barrier = kept.layouts.newest(), kept.joined.barrier()
     why = obstacle(topology, table, layout, barrier)

@@ -9,6 +9,7 @@ from typing import Any
 from cdc.stored import fields
 from cdc.topology.topology import Index, Topology
 from cdc.words.errors import Retriable
+from console.verify.patience import Patience
 from console.verify.proc_ahead import ahead
 from indexer.index.mapping import Document
 from indexer.solr.solr_collection import SolrCollection
@@ -25,12 +26,9 @@ _OURS = frozenset({fields.INDEXED_AT, "_version_"})
 
 
 class DocumentsShown:
-    """One collection, read as queries see it; never writes. Retriable while Solr is away or has no such collection.
+    """One collection, read as queries see it; never writes. Retriable while Solr is away or has no such collection."""
 
-    `patience` (seconds) is how long all waits together may take that end without what they wait for.
-    """
-
-    def __init__(self, topology: Topology, index: Index, *, patience: float) -> None:
+    def __init__(self, topology: Topology, index: Index, *, patience: Patience) -> None:
         self._url = topology.solr.url
         self._path = f"/{index.collection}/select"
         self._name = index.collection
@@ -79,10 +77,9 @@ class DocumentsShown:
 
     def wait(self, stamp: int) -> bool:
         """Until a cut of this stamp is visible; False once the patience is used up."""
-        began = time.monotonic()
+        self._patience.begin(time.monotonic())
         while (visible := self.visible()) is None or visible < stamp:
-            if time.monotonic() - began > self._patience:
-                self._patience = 0.0
+            if self._patience.used_up(visible, time.monotonic()):
                 return False
             time.sleep(_POLL)
         return True

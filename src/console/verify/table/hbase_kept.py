@@ -10,6 +10,7 @@ from cdc.stored.cells import RowCodec, document_id, layout_id_of
 from cdc.topology.topology import Table, Topology
 from cdc.words.errors import Skippable
 from cdc.words.naming import hbase_table, layouts_table
+from console.verify.patience import Patience
 from console.verify.proc_ahead import ahead
 from console.verify.table.covering import uncovered
 from console.verify.table.table_stage import Stored
@@ -24,11 +25,9 @@ _POLL = 0.1
 class StoredRows:
     """Rows by their keys in hexadecimal; for one thread. Errors: Retriable while HBase is away, UsageError for a table
     that is missing.
-
-    `patience` (seconds) is how long all waits together may take that end without what they wait for.
     """
 
-    def __init__(self, topology: Topology, table: Table, *, patience: float) -> None:
+    def __init__(self, topology: Topology, table: Table, *, patience: Patience) -> None:
         self._buckets, self._patience = table.salt_buckets, patience
         self._scanned = TableScan(topology, table)
         self.layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
@@ -64,13 +63,12 @@ class StoredRows:
 
     def wait(self, positions: Mapping[str, str]) -> int | None:
         """Until a barrier covers positions; its stamp, None once the patience is used up."""
-        began = time.monotonic()
+        self._patience.begin(time.monotonic())
         while True:
             barrier = self.joined.barrier()
             if barrier is not None and not uncovered(positions, barrier.positions):
                 return barrier.stamp
-            if time.monotonic() - began > self._patience:
-                self._patience = 0.0
+            if self._patience.used_up(barrier and barrier.stamp, time.monotonic()):
                 return None
             time.sleep(_POLL)
 
