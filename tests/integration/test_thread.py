@@ -166,9 +166,9 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
         thread.live_traffic(),
         Waiter(thread.topology) as waiter,
     ):
-        for number in range(6):
+        for number in range(3):
             cursor.execute("UPDATE shop.products SET title = %s WHERE id = 1", (f"number {number}",))
-            waiter.wait(waiter.now("shop"), timeout=120)
+            waiter.wait(waiter.now("shop"), table="orders_wide", timeout=120)
             assert shown() == {f"number {number}"}
         cursor.execute("UPDATE shop.products SET title = 'by command' WHERE id = 1")
         command = [sys.executable, "-m", "console", "wait", thread.topology.file, "--source", "shop", "--now", "--json"]

@@ -18,7 +18,6 @@ from starlette.responses import JSONResponse
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
 from console.waiting.goal import UNTIL, NotYet, Until, goal_of
-from console.waiting.run import Waiter
 
 _AT_ONCE = 16
 LONGEST = 60.0  # seconds: what a wait may ask for
@@ -43,6 +42,9 @@ def answer(
     topology: Topology, source: str, gtid: str, *, until: str, table: str, timeout: str
 ) -> tuple[dict[str, Any], int]:
     """The JSON and the HTTP status for a question."""
+    # imported here: whoever serves pages alone may have no clients of the log and the tables
+    from console.waiting.run import Waiter
+
     try:
         stage, seconds = _stage(until), _seconds(timeout)
         with Waiter(topology) as waiter:
