@@ -15,6 +15,9 @@ from console.status.captured_position import CapturedPosition
 from console.status.proc_watch import Watch
 from ingest.facts.kept import kept_of
 
+# whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
+_PATIENCE_MS = 3_000
+
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
     """Newest position by source; a source that has none yet is absent. Reads the compacted topic's ends. Retriable."""
@@ -54,6 +57,7 @@ class PositionsReader:
                     isolation_level="read_committed",
                     enable_auto_commit=False,
                     consumer_timeout_ms=1000,
+                    bootstrap_timeout_ms=_PATIENCE_MS,
                 )
             return self._read(self._consumer)
         except KafkaError as error:

@@ -56,15 +56,15 @@ class Verdict:
 
     stage: Stage
     table: str
-    rows: int
-    leaves: int
     cut: str
-    columns: tuple[str, ...]
-    findings: tuple[Finding, ...]
-    differing: int
-    moving: int
-    untold: tuple[str, ...]
-    seconds: float
+    rows: int = 0
+    leaves: int = 0
+    columns: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    differing: int = 0
+    moving: int = 0
+    untold: tuple[str, ...] = ()
+    seconds: float = 0.0
 
     @property
     def outcome(self) -> Literal["equal", "different", "could not tell"]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Page = TypeVar("Page")
+Row = TypeVar("Row")
 
 
 def ahead(pages: Iterator[Page]) -> Iterator[Page]:
@@ -19,3 +20,14 @@ def ahead(pages: Iterator[Page]) -> Iterator[Page]:
         while (page := waiting.result()) is not None:
             waiting = pool.submit(next, pages, None)
             yield page
+
+
+def rows_in_order(buckets: int, pages: Callable[[int, bool], Iterator[Sequence[Row]]]) -> Iterator[Row]:
+    """Every row of a salted table, bucket by bucket, so in the order of the keys.
+
+    `pages` gives a bucket's; its second argument says that the bucket is the last one: then all behind it, too, where
+    only others can have written.
+    """
+    for bucket in range(buckets):
+        for page in ahead(pages(bucket, bucket == buckets - 1)):
+            yield from page

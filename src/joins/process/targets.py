@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cdc.topology.topology import Table, Topology
-from cdc.words.naming import hbase_table, layouts_table, upsert_topic
+from cdc.words.naming import upsert_topic
 from joins.stores.hbase_sink import HBaseTarget
-from joins.stores.hbase_table import HBaseConnection, JoinedTable
+from joins.stores.hbase_table import joined_table
 from joins.stores.kafka_sink import KafkaTarget
 from joins.stores.kafka_table import UpsertTopic
 from joins.stores.seams import Target
@@ -19,12 +19,4 @@ def target_of(topology: Topology, table: Table) -> Target:
         return KafkaTarget(
             UpsertTopic(log.brokers, topic, partitions=log.partitions, replication=log.replication_factor)
         )
-    joined = JoinedTable(
-        HBaseConnection(topology.hbase.thrift),
-        table=hbase_table(topology.name, table.name),
-        layouts=layouts_table(topology.name),
-        name=table.name,
-        family=table.family,
-        buckets=table.salt_buckets,
-    )
-    return HBaseTarget(joined, topology.log.brokers)
+    return HBaseTarget(joined_table(topology, table), topology.log.brokers)

@@ -29,8 +29,9 @@ from cdc.stored.layout import (
     load_layout,
 )
 from cdc.stored.layout import stamp_row as stamp_row_of
-from cdc.topology.topology import SchemaChangeBehavior
+from cdc.topology.topology import SchemaChangeBehavior, Table, Topology
 from cdc.words.errors import Fatal, Retriable, UsageError
+from cdc.words.naming import hbase_table, layouts_table
 from joins.steps.cuts import Positions
 from joins.steps.sink import Cells
 from joins.stores.evolution import evolved
@@ -252,3 +253,15 @@ class JoinedTable:
 
     def _stamps(self) -> bytes:
         return stamp_row_of(self.name, "", 0).split(b"//")[0] + b"/"
+
+
+def joined_table(topology: Topology, table: Table) -> JoinedTable:
+    """A topology's table, over a connection of its own."""
+    return JoinedTable(
+        HBaseConnection(topology.hbase.thrift),
+        table=hbase_table(topology.name, table.name),
+        layouts=layouts_table(topology.name),
+        name=table.name,
+        family=table.family,
+        buckets=table.salt_buckets,
+    )

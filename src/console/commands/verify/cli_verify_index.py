@@ -42,10 +42,7 @@ def verified_indexes(wanted: Request, terminal: Terminal) -> Iterator[Said]:
 
 def _foreign(index: Index) -> Verdict:
     why = f"index {index.name} is over a table that others write: it has neither barriers nor a layout of ours"
-    return Verdict(
-        stage="index", table=index.table, rows=0, leaves=0, cut="no cut", columns=(), findings=(), differing=0,
-        moving=0, untold=(why,), seconds=0.0,
-    )  # fmt: skip
+    return Verdict(stage="index", table=index.table, cut="no cut", untold=(why,))
 
 
 def _verified(wanted: Request, table: Table, index: Index, terminal: Terminal) -> Said:

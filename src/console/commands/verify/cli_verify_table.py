@@ -35,10 +35,8 @@ def _verified(wanted: Request, table: Table, terminal: Terminal) -> Verdict:
     layout, barrier = kept.layouts.newest(), kept.joined.barrier()
     why = obstacle(topology, table, layout, barrier)
     if why or layout is None:
-        return Verdict(
-            stage="table", table=table.name, rows=0, leaves=0, cut=stamp_told(barrier.stamp if barrier else None),
-            columns=(), findings=(), differing=0, moving=0, untold=(why,), seconds=0.0,
-        )  # fmt: skip
+        cut = stamp_told(barrier.stamp if barrier else None)
+        return Verdict(stage="table", table=table.name, cut=cut, untold=(why,))
     with terminal.progress(f"table {table.name}", None) as told:
         return TableStage(
             table=table.name,

@@ -10,14 +10,13 @@ from cdc.stored.cells import document_id, layout_id_of
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Index, Table, Topology
 from cdc.words.errors import Skippable
-from cdc.words.naming import hbase_table, layouts_table
 from console.verify.index.index_stage import RowSeen
-from console.verify.proc_ahead import ahead
+from console.verify.proc_ahead import rows_in_order
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Document, Field, Mapper
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
-from joins.stores.hbase_table import HBaseConnection, JoinedTable
+from joins.stores.hbase_table import joined_table
 
 # When the indexer posted a document says nothing of the row; Solr's own version of it is Solr's affair.
 UNCOMPARED = frozenset({fields.INDEXED_AT, "_version_"})
@@ -38,14 +37,7 @@ class RowsSeen:
         self._table, self._search = table, index.search
         self._scanned = TableScan(topology, table)
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
-        self._joined = JoinedTable(
-            HBaseConnection(topology.hbase.thrift),
-            table=hbase_table(topology.name, table.name),
-            layouts=layouts_table(topology.name),
-            name=table.name,
-            family=table.family,
-            buckets=table.salt_buckets,
-        )
+        self._joined = joined_table(topology, table)
         self._know, self._fit = know, fit
         self._mappers: dict[int, Mapper | Skippable] = {}
         self._hidden: frozenset[str] = UNCOMPARED
@@ -59,20 +51,18 @@ class RowsSeen:
         return self._layouts.newest()
 
     def scan(self) -> Iterator[tuple[str, RowSeen]]:
-        """Every row, bucket by bucket, so in the order of the ids."""
-        last = self._table.salt_buckets - 1
-        for bucket in range(self._table.salt_buckets):
-            for page in ahead(self._scanned.pages(bucket, None, to_the_end=bucket == last)):
-                for change in page:
-                    yield document_id(change.row), self._seen(change)
+        """Every row, in the order of the ids."""
+        scanned = self._scanned
+        found = rows_in_order(self._table.salt_buckets, lambda at, last: scanned.pages(at, None, to_the_end=last))
+        for change in found:
+            yield document_id(change.row), self._seen(change)
 
     def versions(self) -> Iterator[tuple[str, int]]:
         """The same rows' versions alone, which costs a fraction."""
-        last = self._table.salt_buckets - 1
-        for bucket in range(self._table.salt_buckets):
-            for page in ahead(self._scanned.versions(bucket, to_the_end=bucket == last)):
-                for key, version in page:
-                    yield document_id(key), version
+        scanned = self._scanned
+        found = rows_in_order(self._table.salt_buckets, lambda at, last: scanned.versions(at, to_the_end=last))
+        for key, version in found:
+            yield document_id(key), version
 
     def rows(self, ids: Sequence[str]) -> Mapping[str, RowSeen]:
         """Those of some rows that exist; an id that no row can have has none."""

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from cdc.stored.cells import RowCodec, document_id, layout_id_of
 from cdc.topology.topology import Table, Topology
 from cdc.words.errors import Skippable
-from cdc.words.naming import hbase_table, layouts_table
 from console.verify.patience import Patience
-from console.verify.proc_ahead import ahead
+from console.verify.proc_ahead import rows_in_order
 from console.verify.table.covering import uncovered
 from console.verify.table.table_stage import Stored
 from indexer.index.collapse import RowChange
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
-from joins.stores.hbase_table import HBaseConnection, JoinedTable
+from joins.stores.hbase_table import joined_table
 
 _POLL = 0.1
 
@@ -31,23 +30,15 @@ class StoredRows:
         self._buckets, self._patience = table.salt_buckets, patience
         self._scanned = TableScan(topology, table)
         self.layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
-        self.joined = JoinedTable(
-            HBaseConnection(topology.hbase.thrift),
-            table=hbase_table(topology.name, table.name),
-            layouts=layouts_table(topology.name),
-            name=table.name,
-            family=table.family,
-            buckets=table.salt_buckets,
-        )
+        self.joined = joined_table(topology, table)
         self._codecs: dict[int, RowCodec] = {}
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
-        """Every row, in pages."""
-        last = self._buckets - 1
-        for bucket in range(self._buckets):
-            for page in ahead(self._scanned.pages(bucket, None, to_the_end=bucket == last)):
-                for change in page:
-                    yield document_id(change.row), self._stored(change)
+        """Every row, in the order of the keys."""
+        scanned = self._scanned
+        found = rows_in_order(self._buckets, lambda at, last: scanned.pages(at, None, to_the_end=last))
+        for change in found:
+            yield document_id(change.row), self._stored(change)
 
     def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]:
         """Those of some rows that exist."""
