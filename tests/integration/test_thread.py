@@ -147,7 +147,6 @@ def test_live_changes_arrive(thread: Thread) -> None:
     thread.must_be_equal()
 
 
-@pytest.mark.matrix  # with groups behind the table, a loaded machine shows a write after half a minute
 def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
     """`wait`, by its class, the command and the page: a query behind it shows what was committed before it in all rows
     that it changes, beside other traffic; a place that is not reached ends it in time."""
@@ -183,7 +182,6 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
     assert (late.status_code, late.json()["reached"]) == (504, False)
 
 
-@pytest.mark.matrix  # its parts: tests/integration/test_verify_index.py, tests/laws/test_verify_table.py
 def test_verify_names_a_row_that_is_wrong_beside_live_traffic(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row written directly into HBase, past replication: both stages name it, by column and both values, and nothing
     else, while orders come, move and go; once it is gone, all is equal."""
