@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc.topology.reader import read_topology
-from cdc.words.errors import UsageError
+from cdc.words.errors import Retriable, UsageError
 from console.cli import app
-from console.verify.asked import wanted
+from console.commands.verify import cli_verify
+from console.verify.asked import Said, wanted
 from console.verify.findings import Finding, Verdict, exit_code
 from console.verify.telling import lines_of
 
@@ -121,3 +123,15 @@ def test_bad_input_is_one_line_and_exit_3(words: list[str], told: str) -> None:
     assert (result.exit_code, result.stdout) == (3, "")
     assert len(result.stderr.splitlines()) == 1
     assert told in result.stderr
+
+
+def test_a_proved_difference_outlives_a_server_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found before is told, and is the exit code."""
+
+    def said(*_: object) -> Iterator[Said]:
+        yield Said(verdict=WRONG)
+        raise Retriable("HBase is away")
+
+    monkeypatch.setattr(cli_verify, "_said", said)
+    result = CliRunner().invoke(app, ["verify", str(SHOP)])
+    assert (result.exit_code, "amount" in result.stdout, result.stderr) == (1, True, "tailorbird: HBase is away\n")

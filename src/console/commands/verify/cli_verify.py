@@ -16,7 +16,7 @@ from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
 from cdc.words.errors import TailorbirdError, UsageError
 from console.verify.asked import STAGES, Request, Said, wanted
-from console.verify.findings import UNTOLD, Verdict, exit_code
+from console.verify.findings import DIFFERENT, UNTOLD, Verdict, exit_code
 from console.verify.telling import lines_of
 
 
@@ -63,7 +63,7 @@ def verify(
             raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
     except TailorbirdError as error:
         typer.echo(f"tailorbird: {error}", err=True)
-        raise typer.Exit(UNTOLD) from error
+        raise typer.Exit(DIFFERENT if any(one.last.differing for one in said) else UNTOLD) from error
     raise typer.Exit(exit_code(one.last for one in said))
 
 
