@@ -152,6 +152,14 @@ tables:
         ports = self._join.serves.values()
         return all(read_metrics(port).get("tailorbird_joined_rows_total", 0) for port in ports)
 
+    def must_join(self) -> None:
+        """Wait until it has; AssertionError with the end of its log where it does not."""
+        try:
+            wait_for(self.joining, "no row was joined", 450)
+        except AssertionError as error:
+            error.add_note(self._join.log.read_text(errors="replace")[-4_000:])
+            raise
+
     @property
     def _join(self) -> Part:
         (join,) = [part for part in self.pipeline.parts if part.stage == "join"]

@@ -14,7 +14,7 @@ from ingest.log.kafka_signals import send
 from tests.integration.alive import Alive
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 FAST, SLOW = 600.0, 150.0  # changes per second
 
@@ -33,7 +33,7 @@ def test_a_first_start_beside_live_traffic(
             wait_for(one.planned, "the join does not begin", 300)
             more(2_000)
         with one.traffic(SLOW) as more:
-            wait_for(one.joining, "no row was joined", 300)
+            one.must_join()
             more(100)
         assert one.settled() == {}
     finally:
@@ -47,7 +47,7 @@ def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=3_000, mode="never")
     with one.traffic(SLOW) as more:
         one.pipeline.start()
-        wait_for(one.joining, "no row was joined", 300)
+        one.must_join()
         more(300)
     yield one
     one.close()

@@ -10,7 +10,7 @@ from console.status.http_metrics import read_metrics
 from tests.integration.alive import Alive
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @pytest.mark.matrix  # its parts: tests/integration/test_alive.py, tests/cases/joins/column-*.case
@@ -34,7 +34,7 @@ def test_columns_come_change_and_go_under_traffic(
         one.declare()
         with one.traffic(60) as more:
             one.pipeline.start()
-            wait_for(one.joining, "no row was joined", 300)
+            one.must_join()
             more(200)
             one.sql("shop", "ALTER TABLE orders ADD COLUMN channel VARCHAR(9) NOT NULL DEFAULT 'web'")
             one.sql(

@@ -24,7 +24,7 @@ from tests.integration.alive import Alive
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 SLOW = 100.0
 
 
@@ -52,7 +52,7 @@ def test_capture_joins_and_index_over_secured_links(
     try:
         with one.traffic(SLOW) as more:
             one.pipeline.start()
-            wait_for(one.joining, "no row was joined", 300)
+            one.must_join()
             more(100)
         assert one.settled() == {}
         spoken = command_lines()

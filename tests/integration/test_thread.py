@@ -227,6 +227,7 @@ def test_verify_names_a_row_that_is_wrong_beside_live_traffic(thread: Thread, mo
 def test_status_names_what_stands_still(thread: Thread) -> None:
     """All moves: exit 0, and complete however long nothing has happened. A process of each kind stopped by a signal,
     one that was killed: exit 1, named with its remedy; all go on where they were."""
+    thread.must_be_equal()  # what an earlier test has written has arrived
     found, code = thread.status()
     assert code == 0, found
     assert {one["state"] for one in found.values()} == {"moving", "serving"}

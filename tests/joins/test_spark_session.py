@@ -40,6 +40,34 @@ def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(engine: str, 
     assert "java.lang.OutOfMemoryError" in done.stdout
 
 
+STANDING = """
+import os
+import signal
+import sys
+from pathlib import Path
+from joins.engine.spark_session import close_session, jvm_exit_code, open_session
+
+spark = open_session("stands", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
+process = spark.sparkContext._gateway.proc
+os.kill(process.pid, signal.SIGSTOP)
+close_session(spark, patience=1.0)
+print("exit code", process.wait(30))
+again = open_session("anew", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
+print(again.range(7).count())
+close_session(again)
+print("exit code", jvm_exit_code(again))
+"""
+
+
+@pytest.mark.long
+def test_a_session_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    """A join ends in time whatever Spark waits for; what was killed is in no next session's way."""
+    command = [sys.executable, "-c", STANDING, str(tmp_path / "scratch")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["exit code -9", "7", "exit code None"], done.stdout + done.stderr
+
+
 CTRL_C = """
 import os
 import signal

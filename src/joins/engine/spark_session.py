@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pyspark
@@ -149,14 +150,28 @@ def jvm_options(engine: Engine) -> str:
     return _JVM[engine]
 
 
-def close_session(session: SparkSession) -> None:
+def close_session(session: SparkSession, patience: float = 30.0) -> None:
     """Stop a session, and first the state stores of a local one; nothing where its JVM has ended.
 
     A JVM that ends while RocksDB compacts may wait for ever: it takes down RocksDB's threads only once it no longer
-    lets any thread in, and one of them that wants to log something stands at the door.
+    lets any thread in, and one of them that wants to log something stands at the door. One that we started and that is
+    not done after `patience` seconds is killed: behind a query whose workers did not start, Spark stops for minutes,
+    and a join begins anew behind a kill as behind any other end.
     """
     if jvm_exit_code(session) is not None:
         return
+    with ThreadPoolExecutor(1, "spark's end") as thread:
+        stopping = thread.submit(_stop, session)
+        process = getattr(session.sparkContext._gateway, "proc", None)
+        if process is None or wait([stopping], patience).done:
+            stopping.result()
+            return
+        process.kill()  # whatever it is asked now fails
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _stop(session: SparkSession) -> None:
     context = session.sparkContext
     if is_local(str(context.master)):
         assert context._jvm is not None, "an open session has its JVM"
