@@ -40,6 +40,7 @@ def test_executors_work_and_one_of_them_dies(joined: Joined) -> None:
         settles(joined, history)
 
 
+@pytest.mark.matrix
 def test_executors_that_can_not_work_are_named(joined: Joined) -> None:
     """Workers whose Python has none of our packages: one line says which are missing where, and what helps."""
     with spark_cluster(joined.folder / "cluster", workers=1) as cluster:

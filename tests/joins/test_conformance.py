@@ -46,11 +46,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(90
 
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = {"jvm": 3, "python": 2}  # a Python one takes seconds
-# twenty and more in all of each engine, of joins, of pairs and of groups; `make matrix` has hundreds of each
+# of joins, of pairs and of groups; `make matrix` has hundreds of each
 JOINS, PAIRS, GROUPS = (
-    {"jvm": 8, "python": 8},
-    {"jvm": 5, "python": 5},
-    {"jvm": range(0, 26, 2), "python": range(0, 26, 4)},
+    {"jvm": 6, "python": 4},
+    {"jvm": 4, "python": 2},
+    {"jvm": range(0, 26, 3), "python": range(0, 26, 8)},
 )
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
