@@ -12,6 +12,7 @@ from cdc.words.errors import Retriable
 
 _ANSWER = 20.0  # seconds
 _RUNNING = "is Kafka running? `tailorbird stack status`"
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class Taken(NamedTuple):
@@ -45,9 +46,6 @@ class ChangeLog(contextlib.AbstractContextManager["ChangeLog"]):
         """Key and value of a record, or why it is not there. Retriable while Kafka is away."""
         place = f"{topic}, partition {partition}, offset {offset}"
         try:
-            known = self._consumer.list_topics(timeout=_ANSWER).topics
-            if topic not in known or partition not in known[topic].partitions:
-                return Taken("the topic, or its partition, is not there")
             low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
             if not low <= offset < high:
                 begins = "the log begins at" if offset < low else "the topic was made anew: it ends at"
@@ -55,6 +53,8 @@ class ChangeLog(contextlib.AbstractContextManager["ChangeLog"]):
             self._consumer.assign([TopicPartition(topic, partition, offset)])
             message: Any = self._consumer.poll(_ANSWER)
         except KafkaException as error:
+            if error.args[0].code() in _UNKNOWN:
+                return Taken("the topic, or its partition, is not there")
             raise Retriable(f"Kafka at {self._brokers}: {error.args[0].str()}", _RUNNING) from error
         if message is None:
             raise Retriable(f"Kafka does not give {place}", _RUNNING)
