@@ -10,11 +10,10 @@ from dataclasses import replace
 import pytest
 
 from cdc.stored.cells import FROM
-from cdc.stored.traces import NOWHERE, Origin, entries_of
+from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from console.explain.events import named, read
-from console.explain.explaining import Event, Explanation, StoredRow, explained
+from console.explain.explaining import Explanation, TracedRow, Witness, explained
 from console.explain.lineage import lineages
-from joins.steps import route
 from tests.joins.aggrandom import random_aggregate
 from tests.joins.alterrandom import random_altered_case
 from tests.joins.joincase import Case, Run, prepared
@@ -35,11 +34,11 @@ def explanations(case: Case, seed: int) -> Iterator[tuple[Explanation, int]]:
     simulation, plan = run.simulation, run.plan
     for row_key, cells in simulation.table.live().items():
         stored = simulation.codec.row(cells)
-        row = StoredRow(
+        row = TracedRow(
             row_key=row_key, timestamp=2, values=stored.values, layout_id=stored.layout_id, batch=stored.batch,
             trace=tuple(entries_of(cells[FROM])),
         )  # fmt: skip
-        events: list[Event] = []
+        events: list[Witness] = []
         for origin in row.trace or ():
             if isinstance(origin, Origin):
                 event = named(plan, origin)
@@ -90,8 +89,7 @@ def test_so_it_is_again_and_again(kind: str) -> None:
 @pytest.mark.parametrize("wrong", [lambda partition, offset: offset - 1, lambda *_: NOWHERE])
 def test_the_laws_notice_a_wrong_place(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int, int], int]) -> None:
     """The record in front of the right one, or none: a cell's value is not what is said of it."""
-    right_place = route.place_of
-    monkeypatch.setattr(route, "place_of", lambda p, o: right_place(p, wrong(p, o)) if wrong(p, o) >= 0 else NOWHERE)
+    monkeypatch.setattr("joins.steps.route.place_of", lambda partition, offset: place_of(0, wrong(partition, offset)))
     with pytest.raises((AssertionError, KeyError)):
         test_the_events_that_are_named_say_what_the_row_does("joins")
 

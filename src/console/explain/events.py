@@ -10,7 +10,7 @@ import orjson
 
 from cdc.stored.traces import Origin
 from cdc.words.schema import TableId, TableSchema
-from console.explain.explaining import OTHER, Event
+from console.explain.explaining import OTHER, Witness
 from joins.query.nodes import PlanSource
 from joins.query.plan import Plan
 from joins.steps.route import Changed, LogReader
@@ -18,19 +18,19 @@ from joins.steps.route import Changed, LogReader
 Versions = Mapping[TableId, Sequence[TableSchema]]
 
 
-def named(plan: Plan, origin: Origin) -> Event | None:
+def named(plan: Plan, origin: Origin) -> Witness | None:
     """Where the event of an origin stands, not read yet; None where the plan reads no table at its node."""
     nodes = plan.nodes()
     node = nodes[origin.node] if origin.node < len(nodes) else None
     if node is None or not isinstance(node.source, PlanSource):
         return None
-    return Event(
+    return Witness(
         node=origin.node, alias=node.alias, table=str(node.source.table_id), topic=node.source.topic,
         partition=origin.partition, offset=origin.offset,
     )  # fmt: skip
 
 
-def read(plan: Plan, event: Event, key: bytes | None, value: bytes | None, versions: Versions) -> Event:
+def read(plan: Plan, event: Witness, key: bytes | None, value: bytes | None, versions: Versions) -> Witness:
     """The event with what its record says, read as the join reads it; `other` where that puts no row."""
     source = plan.nodes()[event.node].captured
     # columns that came later, or went, may be lacking

@@ -22,7 +22,7 @@ OTHER = "it is of another row: the topic may have been made anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Witness:
     """A record that a trace names: `found`; `gone`, the log does not hold it any more; `other`, it is not what was
     read. `why` says it in words.
 
@@ -46,7 +46,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRow:
+class TracedRow:
     """A row as HBase has it: `timestamp` (ms) of its cells, and what its trace says, None where it has none."""
 
     row_key: bytes
@@ -58,7 +58,7 @@ class StoredRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ExplainedCell:
     """A cell: what the query says of it, the events (nodes) that its value comes from, and what they say.
 
     `agrees`: whether the event has the very value; None where that can not be compared (it was computed, or is a
@@ -81,9 +81,9 @@ class Explanation:
     """
 
     table: str
-    row: StoredRow
-    events: tuple[Event, ...]
-    cells: tuple[Cell, ...]
+    row: TracedRow
+    events: tuple[Witness, ...]
+    cells: tuple[ExplainedCell, ...]
     groups: Mapping[int, int]
     untold: str = ""
 
@@ -109,7 +109,7 @@ class Explanation:
 
 
 def explained(
-    plan: Plan, row: StoredRow, events: Sequence[Event], columns: Sequence[str] = (), *, untold: str = ""
+    plan: Plan, row: TracedRow, events: Sequence[Witness], columns: Sequence[str] = (), *, untold: str = ""
 ) -> Explanation:
     """Where a row's cells come from, only those of `columns` if there are any. `events`: those of its trace."""
     numbered = {event.node: event for event in events}
@@ -129,13 +129,13 @@ def explained(
     )
 
 
-def _cell(lineage: Lineage, row: StoredRow, events: Mapping[int, Event]) -> Cell:
+def _cell(lineage: Lineage, row: TracedRow, events: Mapping[int, Witness]) -> ExplainedCell:
     value, inputs = row.values[lineage.column], [one for one in lineage.inputs if one.node in events]
     said = {f"{events[one.node].alias}.{one.column}": _said(events, one) for one in inputs if _is_found(events, one)}
     agrees = None
     if len(inputs) == 1 and inputs[0].plain and not inputs[0].grouped and said:
         agrees = _said(events, inputs[0]) == value
-    return Cell(
+    return ExplainedCell(
         column=lineage.column,
         value=value,
         expression=lineage.expression,
@@ -145,18 +145,18 @@ def _cell(lineage: Lineage, row: StoredRow, events: Mapping[int, Event]) -> Cell
     )
 
 
-def _is_found(events: Mapping[int, Event], one: Input) -> bool:
+def _is_found(events: Mapping[int, Witness], one: Input) -> bool:
     event = events[one.node]
     return event.state == "found" and one.column in (event.values or {})
 
 
-def _said(events: Mapping[int, Event], one: Input) -> Canonical:
+def _said(events: Mapping[int, Witness], one: Input) -> Canonical:
     return (events[one.node].values or {}).get(one.column)
 
 
 def _checked(
-    plan: Plan, events: Mapping[int, Event], row: StoredRow, lineage: Sequence[Lineage]
-) -> Iterator[tuple[int, Event]]:
+    plan: Plan, events: Mapping[int, Witness], row: TracedRow, lineage: Sequence[Lineage]
+) -> Iterator[tuple[int, Witness]]:
     """The events that are of other rows than the stored one shows."""
     others: set[int] = set()
     for one in lineage:
@@ -170,7 +170,7 @@ def _checked(
         yield number, replace(events[number], state="other", why=OTHER)
 
 
-def _strangers(node: Node, number: int, events: Mapping[int, Event]) -> Iterator[int]:
+def _strangers(node: Node, number: int, events: Mapping[int, Witness]) -> Iterator[int]:
     """The nodes below whose event is not of the row that the event above names."""
     below = number + 1
     for hop in node.hops:
@@ -183,5 +183,5 @@ def _strangers(node: Node, number: int, events: Mapping[int, Event]) -> Iterator
         below += sum(1 for _ in hop.child.walk())
 
 
-def _values(event: Event | None) -> Mapping[str, Canonical] | None:
+def _values(event: Witness | None) -> Mapping[str, Canonical] | None:
     return None if event is None or event.state != "found" else event.values

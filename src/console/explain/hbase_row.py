@@ -13,7 +13,7 @@ from cdc.topology.topology import Table, Topology
 from cdc.words.errors import UsageError
 from cdc.words.naming import hbase_table
 from cdc.words.types import Canonical
-from console.explain.explaining import StoredRow
+from console.explain.explaining import TracedRow
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.stores.hbase_table import HBaseConnection
 
@@ -30,7 +30,7 @@ class JoinedRows:
             raise UsageError(f"table {table.name} has no layout yet", "has its join run? `tailorbird run`")
         self.layout = newest
 
-    def row(self, key: Mapping[str, Canonical]) -> StoredRow | None:
+    def row(self, key: Mapping[str, Canonical]) -> TracedRow | None:
         """The row that has this key, None if there is none; UsageError for what is no key of the table."""
         try:
             row_key = RowCodec(self.layout).row_key(key)
@@ -48,7 +48,7 @@ class JoinedRows:
         with contextlib.closing(HBaseConnection(self._thrift)) as hbase:
             return hbase.call(read)
 
-    def _decoded(self, row_key: bytes, found: Mapping[bytes, tuple[bytes, int]]) -> StoredRow:
+    def _decoded(self, row_key: bytes, found: Mapping[bytes, tuple[bytes, int]]) -> TracedRow:
         cells, timestamp = {name: value for name, (value, _) in found.items()}, max(at for _, at in found.values())
         layout = self.layout
         try:
@@ -61,7 +61,7 @@ class JoinedRows:
         except (KeyError, ValueError, IndexError, struct.error) as error:
             remedy = f"`tailorbird verify … --table {self._table.name}` compares it"
             raise UsageError(f"row {row_key.hex()} is not whole: {error!r}", remedy) from error
-        return StoredRow(
+        return TracedRow(
             row_key=row_key, timestamp=timestamp, values=row.values, layout_id=row.layout_id, batch=row.batch,
             trace=trace,
         )  # fmt: skip

@@ -21,7 +21,7 @@ class Taken(NamedTuple):
     why: str
 
 
-class ChangeLog(contextlib.AbstractContextManager["ChangeLog"]):
+class RecordsAt(contextlib.AbstractContextManager["RecordsAt"]):
     """Reads committed records one by one; leaving the context lets go of Kafka."""
 
     def __init__(self, brokers: Brokers) -> None:

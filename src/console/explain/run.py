@@ -15,9 +15,9 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, UsageError
 from cdc.words.types import Canonical
 from console.explain.events import Versions, named, read
-from console.explain.explaining import Event, Explanation, explained
+from console.explain.explaining import Explanation, Witness, explained
 from console.explain.hbase_row import JoinedRows
-from console.explain.kafka_event import ChangeLog, Taken
+from console.explain.kafka_event import RecordsAt, Taken
 from joins.query.drift import remembering
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
@@ -40,7 +40,7 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         self._versions = _versions(topology, table)
         schemas = {table_id: remembering(list(some)) for table_id, some in self._versions.items()}
         self.plan = compile_plan(topology, self.table, schemas)
-        self._log = ChangeLog(topology.log.brokers)
+        self._log = RecordsAt(topology.log.brokers)
 
     def __exit__(self, *exc: object) -> None:
         self._log.__exit__(*exc)
@@ -68,7 +68,7 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         events = [self._read(event) for one in origins if (event := named(self.plan, one)) is not None]
         return explained(self.plan, row, events, columns, untold=untold)
 
-    def _read(self, event: Event) -> Event:
+    def _read(self, event: Witness) -> Witness:
         record = self._log.record(event.topic, event.partition, event.offset)
         if isinstance(record, Taken):
             return replace(event, state="gone", why=record.why)

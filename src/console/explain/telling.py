@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from console.explain.explaining import Cell, Event, Explanation
+from console.explain.explaining import ExplainedCell, Explanation, Witness
 
 _OPS = {"c": "inserted", "u": "updated", "d": "deleted", "r": "read"}
 
@@ -32,7 +32,7 @@ def lines_of(found: Explanation) -> Iterator[str]:
         yield from _event(event, numbers[event.node])
 
 
-def _from(cell: Cell, numbers: dict[int, int]) -> str:
+def _from(cell: ExplainedCell, numbers: dict[int, int]) -> str:
     events = ", ".join(f"[{numbers[node]}]" for node in cell.events if node in numbers)
     told = f"{cell.expression}  {events}".rstrip()
     if cell.agrees is False:
@@ -42,7 +42,7 @@ def _from(cell: Cell, numbers: dict[int, int]) -> str:
     return told
 
 
-def _event(event: Event, number: int) -> Iterator[str]:
+def _event(event: Witness, number: int) -> Iterator[str]:
     named = f"{event.alias} {event.table}" if event.alias and event.alias != event.table else event.table
     yield f"  [{number}] {named}  topic {event.topic}, partition {event.partition}, offset {event.offset}"
     if event.state != "found":
@@ -74,14 +74,14 @@ def json_of(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _json_of_cell(cell: Cell) -> dict[str, Any]:
+def _json_of_cell(cell: ExplainedCell) -> dict[str, Any]:
     return {
         "column": cell.column, "value": cell.value, "expression": cell.expression,
         "events": list(cell.events), "said": dict(cell.said), "agrees": cell.agrees,
     }  # fmt: skip
 
 
-def _json_of_event(event: Event) -> dict[str, Any]:
+def _json_of_event(event: Witness) -> dict[str, Any]:
     source = event.source or {}
     return {
         "event": event.node, "alias": event.alias, "table": event.table,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cdc.stored.traces import NOWHERE, place_of
+from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from joins.query.nodes import Expression, Node, PlanSource
 from joins.query.plan import Fragment, Plan
 from joins.steps.envelope import Columns, as_text, read_envelope
@@ -32,6 +32,7 @@ from joins.steps.records import (
     payload,
     seen,
     text_of,
+    trace_of,
 )
 
 # End offsets per topic and partition, noted when the query started.
@@ -124,6 +125,12 @@ def latest_message(change: Changed) -> Message:
     key = text_of([values[change.source.columns.index(name)] for name in change.source.key])
     p = b"" if change.after is None else payload(change.after, change.ts_ms, seen(0, change.place))
     return Message(key, GONE if change.after is None else PUT, b"", change.v, p)
+
+
+def place_told(p: bytes | None) -> int:
+    """The place of the change whose payload has come through `latest`."""
+    found = [one for one in entries_of(b"" if p is None else trace_of(p)[2:]) if isinstance(one, Origin)]
+    return place_of(found[0].partition, found[0].offset) if found else NOWHERE
 
 
 class Read(NamedTuple):

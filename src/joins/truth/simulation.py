@@ -13,7 +13,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from cdc.stored.cells import RowCodec
-from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from cdc.words.types import Canonical
 from joins.query.group import Grouping
 from joins.query.nodes import Expression, Node, Pair
@@ -47,7 +46,7 @@ from joins.steps.records import (
     ts_of,
     values_of,
 )
-from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message
+from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message, place_told
 from joins.steps.sink import Cells, next_stamp, writes_of
 from joins.steps.state import (
     JoinState,
@@ -270,8 +269,7 @@ class Simulation:
                 before, after = (None if p is None else values_of(p) for p in found)
                 ts_ms = max(change.ts_ms for change, _ in some)
                 source = some[0][0].source
-                place = NOWHERE if found[1] is None else _place(found[1])
-                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0, place=place))
+                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0, place=place_told(found[1])))
         return passed
 
     def _steps(self, routed: Routed, states: States) -> list[Message]:
@@ -365,14 +363,6 @@ class Simulation:
         assert all(message.k[0] == SINK for message in messages), "a message for no step"
         finished = self._finish(self.plan.last, self.shuffle(messages))
         return [record_of(message, self.indexes) for message in finished]
-
-
-def _place(payload: bytes) -> int:
-    """Where the record stands that a row's only entry names."""
-    for one in entries_of(trace_of(payload)[2:]):
-        if isinstance(one, Origin):
-            return place_of(one.partition, one.offset)
-    return NOWHERE
 
 
 def _parted(messages: list[Message], outlet: int) -> tuple[list[Message], list[Message]]:

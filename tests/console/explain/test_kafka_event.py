@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc.words.brokers import Brokers
-from console.explain.kafka_event import ChangeLog, Taken
+from console.explain.kafka_event import RecordsAt, Taken
 from tests.integration.conftest import servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
@@ -28,7 +28,7 @@ def test_a_record_is_read_or_named_as_gone() -> None:
         producer.begin_transaction()
         producer.produce(name, key=b"k", value=value)
         producer.commit_transaction(30)
-    with ChangeLog(Brokers(servers())) as log:
+    with RecordsAt(Brokers(servers())) as log:
         assert [log.record(name, 0, offset) for offset in (2, 0)] == [(b"k", b"b"), (b"k", b"a")]
         hole, beyond, nowhere = (log.record(*at) for at in ((name, 0, 1), (name, 0, 9), (f"{name}_not", 0, 0)))
         for taken, word in ((hole, "compaction"), (beyond, "made anew"), (nowhere, "not there")):
