@@ -21,7 +21,7 @@ from console.commands import (
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
 from console.commands.index import cli_index
 from console.commands.join import cli_explain, cli_join, cli_state, cli_submit
-from console.commands.verify import cli_verify
+from console.commands.verify import cli_explain_row, cli_verify
 
 app = typer.Typer(
     name="tailorbird",
@@ -43,6 +43,7 @@ app.command("apply")(cli_apply.apply)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)
 app.add_typer(cli_index.app, name="index")
+app.command("explain")(cli_explain_row.explain)
 app.command("explain-plan")(cli_explain.explain_plan)
 app.command("join")(cli_join.join)
 app.command("submit")(cli_submit.submit)

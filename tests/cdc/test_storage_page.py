@@ -11,6 +11,7 @@ import pytest
 
 from cdc.stored.cells import NULLS, RowCodec, load_barrier
 from cdc.stored.layout import dump_layout, load_layout
+from cdc.stored.traces import Origin, entries_of
 from cdc.stored.values import decoder, encoder
 from cdc.words.types import Canonical, Kind, parse_type
 
@@ -55,6 +56,13 @@ def test_the_keys_that_may_be_null() -> None:
     assert [json.loads(value) for value, _ in shown] == [None, "", "EU"]
     for value, key in shown:
         assert RowCodec(layout).row_key({"region": json.loads(value)}).hex(" ") == key
+
+
+def test_the_entry_of_the_page() -> None:
+    """It names the place, the partition and the offset that the page says."""
+    shown = re.findall(r"The entry `([0-9a-f ]+)` is of\s+place (\d+), partition (\d+), offset (\d+)", PAGE)
+    assert [list(entries_of(bytes.fromhex(entry))) for entry, *_ in shown] == [[Origin(1, 2, 4711)]]
+    assert shown[0][1:] == ("1", "2", "4711")
 
 
 def test_the_barrier_of_the_page() -> None:

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,6 +36,8 @@ from console.commands.verify.cli_verify_index import verified_indexes
 from console.commands.verify.cli_verify_table import verified_tables
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Server, Shop, ShopStatement, ShopTransaction
+from console.explain.run import Explainer
+from console.explain.telling import lines_of
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
@@ -222,6 +224,73 @@ def test_verify_names_a_row_that_is_wrong_beside_live_traffic(thread: Thread, mo
         more(10)
         wait_for(lambda: stored() == [], "the order is not taken away", 120)
         assert [(verdict.outcome, verdict.rows > 1_000) for verdict in verified()] == [("equal", True)] * 2
+
+
+@pytest.mark.parametrize("changes", [20, pytest.param(200, marks=pytest.mark.matrix)])
+def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) -> None:
+    """Random changes whose GTIDs are known: every cell of the rows that they touch names the event which made it what
+    it is, by the GTID that the server gave it and the place where its binlog has it; the others name none of these."""
+    servers = {
+        name: pymysql.connect(
+            host=one.hostname, port=one.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password, autocommit=True
+        )
+        for name, one in thread.topology.sources.items()
+    }
+
+    def asked(server: str, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        with servers[server].cursor() as cursor:
+            cursor.execute(sql, values)
+            return list(cursor.fetchall())
+
+    def executed(server: str) -> str:
+        return str(asked(server, "SELECT @@global.gtid_executed")[0][0])
+
+    with ExitStack() as stack:
+        for connection in servers.values():
+            stack.enter_context(closing(connection))
+        waiter = stack.enter_context(Waiter(thread.topology))
+        explainer = stack.enter_context(Explainer(thread.topology, "orders_wide"))
+        chance, expected = Random(changes), dict[tuple[str, int], str]()
+        orders = asked("shop", "SELECT id, customer_id, product_id FROM shop.orders WHERE customer_id IS NOT NULL "
+                       "AND product_id IS NOT NULL ORDER BY id DESC LIMIT 300")  # fmt: skip
+        touched = set[int]()
+        for number in range(changes):
+            order, customer, product = chance.choice(orders)
+            server, table, column, key = chance.choice([
+                ("shop", "orders", "note", order), ("shop", "orders", "quantity", order),
+                ("shop", "products", "title", product), ("crm", "customers", "name", customer),
+            ])  # fmt: skip
+            before = executed(server)
+            value = number if column == "quantity" else f"{number} of {changes}"
+            asked(server, f"UPDATE {server}.{table} SET {column} = %s WHERE id = %s", value, key)
+            gtid = asked(server, "SELECT gtid_subtract(@@global.gtid_executed, %s)", before)[0][0]
+            if gtid:  # else there is no such row any more, or it was so
+                expected[f"{server}.{server}.{table}", key] = gtid
+            touched.add(order)
+        for source in thread.topology.sources:
+            waiter.wait(waiter.now(source), until="table", table="orders_wide", timeout=120)
+        cells, seen = 0, dict[tuple[str, int], Mapping[str, Any]]()
+        for order in sorted(touched):
+            found = explainer.explain({"id": order})
+            assert found is not None
+            assert (found.told, found.differs) == (True, False), list(lines_of(found))
+            events = {event.node: event for event in found.events}
+            for cell in found.cells:
+                for event in (events[node] for node in cell.events):
+                    assert event.source is not None
+                    assert event.key is not None
+                    row = (event.table, int(str(event.key["id"])))
+                    made = expected.get(row)
+                    assert event.source["gtid"] == made if made else event.source["gtid"] not in expected.values()
+                    if made:
+                        seen[row] = event.source
+                    cells += cell.agrees is True
+        for (table, _), told in seen.items():  # what the servers' own binlogs say
+            sql = f"SHOW BINLOG EVENTS IN %s FROM {told['pos']} LIMIT 3"
+            kinds = [str(line[2]) for line in asked(table.partition(".")[0], sql, told["file"])]
+            assert any(kind.lower().startswith(("table_map", "update_rows")) for kind in kinds), (told, kinds)
+    assert seen.keys() == expected.keys()
+    assert cells > 10 * len(touched)
 
 
 def test_status_names_what_stands_still(thread: Thread) -> None:

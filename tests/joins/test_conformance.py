@@ -32,7 +32,7 @@ from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
 from joins.query.nodes import Node, Pair
 from joins.query.plan import Plan
-from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, values_of
+from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, SINK, Message, load, trace_of, values_of
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_evaluate import Evaluator
 from tests.integration.conftest import servers
@@ -262,7 +262,10 @@ def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folde
 
 def meant(batches: list[Found]) -> list[list[object]]:
     """Rows by their values: a double that an engine reads and writes again may have another text."""
-    return [[(k, op, p[:8], values_of(p) if op == ROW_PUT else p) for k, op, p in found] for found in batches]
+    return [
+        [(k, op, p[:8], trace_of(p), values_of(p)) if op == ROW_PUT else (k, op, p) for k, op, p in found]
+        for found in batches
+    ]
 
 
 @pytest.mark.parametrize("engine", FLOWS)

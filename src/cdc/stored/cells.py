@@ -3,7 +3,8 @@
 A live row is one Put of every column of its layout, so that no column delete is ever needed: NULL is a zero-length
 cell and a bit in `_nulls` (an empty string is a zero-length cell without the bit). Reserved qualifiers, beside the
 columns: `_nulls` bitmap (bit i of byte i // 8 = column i), `_layout` 4-byte layout id, `_batch` 8-byte batch number,
-`_ts` 8-byte commit time (ms) of the newest source change that the row shows.
+`_ts` 8-byte commit time (ms) of the newest source change that the row shows, `_from` where its values came from
+(`cdc.stored.traces`), which rows of before it was told lack.
 
 Row key = one salt byte (crc32 of the rest, modulo buckets), `01`, then each key column in sortable form. A column that
 may be NULL has a byte more in front, `00` for NULL, which ends it, `01` for a value: so NULL comes first. A barrier's
@@ -23,8 +24,8 @@ from cdc.stored.layout import Layout
 from cdc.stored.values import Decoder, Encoder, decoder, encoder
 from cdc.words.types import Canonical, LogicalType
 
-NULLS, LAYOUT, BATCH, TS = b"_nulls", b"_layout", b"_batch", b"_ts"
-RESERVED = frozenset({NULLS, LAYOUT, BATCH, TS})
+NULLS, LAYOUT, BATCH, TS, FROM = b"_nulls", b"_layout", b"_batch", b"_ts", b"_from"
+RESERVED = frozenset({NULLS, LAYOUT, BATCH, TS, FROM})
 BARRIER_SUFFIX = b"\x00barrier"
 BARRIER = b"_barrier"
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
@@ -159,7 +160,9 @@ class RowCodec:
             raise ValueError(f"row key of {len(key) + 1} bytes, HBase takes {_LONGEST_KEY}")
         return bytes([zlib.crc32(key) % self.layout.salt_buckets]) + key
 
-    def cells(self, values: Mapping[str, Canonical], *, batch: int, ts_ms: int) -> dict[bytes, bytes]:
+    def cells(
+        self, values: Mapping[str, Canonical], *, batch: int, ts_ms: int, trace: bytes = b""
+    ) -> dict[bytes, bytes]:
         """Qualifier → bytes of the whole row, reserved cells included."""
         nulls = bytearray((len(self._columns) + 7) // 8)
         cells: dict[bytes, bytes] = {}
@@ -174,6 +177,7 @@ class RowCodec:
         cells[LAYOUT] = self._layout_id
         cells[BATCH] = _LONG.pack(batch)
         cells[TS] = _LONG.pack(ts_ms)
+        cells[FROM] = trace  # also an empty one: what an older put told may not stay
         return cells
 
     def row(self, cells: Mapping[bytes, bytes]) -> StoredRow:

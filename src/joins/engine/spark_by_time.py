@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from joins.engine.spark_expressions import text_at
 from joins.kernel.program import FragmentProgram
 from joins.query.nodes import Interval
 from joins.query.plan import SINK, Fragment, Plan
@@ -81,8 +82,8 @@ def _told(joined: DataFrame, interval: Interval, sides: list[TimedSide]) -> Data
     to, left, right = f"X'{outlet:02X}'", "substring(l_k, 2)", "substring(r_k, 2)"
     pair = _message(
         f"concat({to}, {left}, X'2C', {right})",
-        f"concat({head}, greatest(substring(l_p, 1, 8), substring(r_p, 1, 8)), substring(l_p, 9), X'2C',"
-        " substring(r_p, 9))",
+        f"concat({head}, greatest(substring(l_p, 1, 8), substring(r_p, 1, 8)), {_trace()}, {_text('l_p')}, X'2C',"
+        f" {_text('r_p')})",
     )
     names, values = (",null" * count for count in (len(interval.right.id_columns), interval.right.width))
     alone = _message(
@@ -96,6 +97,18 @@ def _told(joined: DataFrame, interval: Interval, sides: list[TimedSide]) -> Data
         f"WHEN l_k IS NOT NULL THEN {alone if interval.left_stays else nothing}",
     ]
     return joined.selectExpr(f"inline(CASE {' '.join(cases)} ELSE {nothing} END)")
+
+
+def _text(payload: str) -> str:
+    return f"substring({payload}, {text_at(payload)})"
+
+
+def _trace() -> str:
+    """SQL of the trace of a pair: the entries of both, or what rows from before there were traces have."""
+    left, right = (f"substring({p}, 11, {text_at(p)} - 11)" for p in ("l_p", "r_p"))
+    entries = f"concat({left}, {right})"
+    count = f"unhex(lpad(hex(CAST(length({entries}) / 8 AS INT)), 2, '0'))"
+    return f"IF(length({entries}) = 0, X'', concat(X'00', {count}, {entries}))"
 
 
 def _message(k: str, m: str) -> str:

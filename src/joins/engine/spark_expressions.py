@@ -19,9 +19,19 @@ from joins.query.plan import SINK, Finish, Fragment
 from joins.query.value_types import family, spark_type
 from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 
-# parts of a message `m` (`joins.steps.records`): at an outlet it has no r; a whole row's time leads its values
-_VERSION, _PAYLOAD, _VALUES = "substring(m, 2, 8)", "substring(m, 14)", "substring(m, 22)"
+# parts of a message `m` (`joins.steps.records`): at an outlet it has no r; a whole row's time and trace lead its values
+_VERSION, _PAYLOAD = "substring(m, 2, 8)", "substring(m, 14)"
 _BASE64 = f"replace(base64({_PAYLOAD}), '\\r\\n', '')"  # Spark may break it into lines
+
+
+def text_at(payload: str, begins: int = 1) -> str:
+    """Spark SQL of where the values' text begins in binary `payload`, whose payload begins at place `begins`."""
+    at = begins + 8
+    count = f"CAST(conv(hex(substring({payload}, {at + 1}, 1)), 16, 10) AS INT)"
+    return f"IF(substring({payload}, {at}, 1) = X'00', {at + 2} + 8 * {count}, {at})"
+
+
+_VALUES = f"substring(m, {text_at('m', 14)})"
 
 
 def typed(values: str, index: int, type_: LogicalType) -> str:

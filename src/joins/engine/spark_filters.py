@@ -22,16 +22,16 @@ from joins.steps.route import Read
 # A message that is ready (k, m), or else what a filtered node reads; images are JSON arrays.
 READS = (
     "k binary, m binary, node int, before string, after string, v bigint, ts_ms bigint, told boolean, new boolean, "
-    "mends boolean, blind boolean"
+    "mends boolean, blind boolean, trace binary"
 )
 _ARROW = pa.schema(
     [
         ("k", pa.binary()), ("m", pa.binary()), ("node", pa.int32()), ("before", pa.string()), ("after", pa.string()),
         ("v", pa.int64()), ("ts_ms", pa.int64()), ("told", pa.bool_()), ("new", pa.bool_()),
-        ("mends", pa.bool_()), ("blind", pa.bool_()),
+        ("mends", pa.bool_()), ("blind", pa.bool_()), ("trace", pa.binary()),
     ]
 )  # fmt: skip
-_NO_MESSAGE, _NO_READ = (None, None), (None,) * 9
+_NO_MESSAGE, _NO_READ = (None, None), (None,) * 10
 
 
 def filtered(nodes: Sequence[Node]) -> frozenset[int]:

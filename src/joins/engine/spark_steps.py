@@ -123,7 +123,7 @@ class _Reading:
 
     def router(self) -> Router:
         """What makes messages of changes."""
-        return Router(self.fragment, _in_spark)
+        return Router(self.fragment, _in_spark, self.plan.first_node(self.fragment))
 
     def beginnings(self) -> list[Message]:
         """What leaves whatever is read: groups that are always there begin where the first of their tables is read."""

@@ -59,16 +59,16 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     if (Arrays.equals(before, after)) return Message.asScala(out.iterator());
     if (put) told.update(after);
     else told.clear();
-    hearers[key[0]].tell(before, after, put ? Message.time(newest) : 0, out);
+    hearers[key[0]].tell(before, after, put ? Message.time(newest) : 0, put ? Message.trace(newest) : Message.NONE, out);
     return Message.asScala(out.iterator());
   }
 
   /** Whom a row's changes are told. */
   private abstract static class Hearer {
-    /** What of a row's message is told and compared; without its time. */
+    /** What of a row's message is told and compared; without its time and trace. */
     abstract byte[] kept(byte[] message);
 
-    abstract void tell(byte[] before, byte[] after, long ts, Collection<Object> out);
+    abstract void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out);
   }
 
   /** A group: a row that comes adds its arguments, one that goes takes them. Kept: its key's length, it, and they. */
@@ -85,7 +85,7 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     }
 
     byte[] kept(byte[] message) {
-      Texts.find(message, Message.ROW + Message.TIME, at);
+      Texts.find(message, Message.textAt(message, Message.ROW), at);
       Bytes kept = new Bytes(64).put(0).put(0).put(0).put(0);
       for (int i = 0; i < group.keys.length; i++) {
         if (i > 0) kept.put(',');
@@ -102,16 +102,16 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
       return kept.array();
     }
 
-    void tell(byte[] before, byte[] after, long ts, Collection<Object> out) {
-      if (before != null) out.add(message(Message.TAKEN, before, ts));
-      if (after != null) out.add(message(Message.ADDED, after, ts));
+    void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
+      if (before != null) out.add(message(Message.TAKEN, before, ts, trace));
+      if (after != null) out.add(message(Message.ADDED, after, ts, trace));
     }
 
-    private Tuple2<byte[], byte[]> message(byte op, byte[] kept, long ts) {
+    private Tuple2<byte[], byte[]> message(byte op, byte[] kept, long ts, byte[] trace) {
       int end = 4;
       for (int i = 0; i < 4; i++) end += (kept[i] & 0xFF) << 24 - 8 * i;
       byte[] key = Arrays.copyOfRange(kept, 4, end), arguments = Arrays.copyOfRange(kept, end, kept.length);
-      return Message.of(group.number, key, op, ts, Message.NONE, arguments);
+      return Message.of(group.number, key, op, ts, trace, arguments);
     }
   }
 
@@ -134,15 +134,15 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     }
 
     byte[] kept(byte[] message) {
-      return Arrays.copyOfRange(message, Message.ROW + Message.TIME, message.length);
+      return Arrays.copyOfRange(message, Message.textAt(message, Message.ROW), message.length);
     }
 
-    void tell(byte[] before, byte[] after, long ts, Collection<Object> out) {
+    void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
       byte[] left = before == null ? null : place(before), here = after == null ? null : place(after);
       Texts.find(before == null ? after : before, 0, at);
       byte[] r = Texts.picked(before == null ? after : before, at, id, 1);
       r[0] = side;
-      byte[] payload = after == null ? null : new Bytes(8 + after.length).putLong(ts).put(after).array();
+      byte[] payload = after == null ? null : new Bytes(64 + after.length).putLong(ts).put(trace).put(after).array();
       if (left != null && !Arrays.equals(left, here)) out.add(Message.of(pair, left, Message.GONE, 1, r, Message.NONE));
       if (here != null) {
         byte op = Arrays.equals(left, here) ? Message.PUT : Message.NEW;
@@ -172,16 +172,17 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     }
 
     byte[] kept(byte[] message) {
-      return Arrays.copyOfRange(message, Message.ROW + Message.TIME, message.length);
+      return Arrays.copyOfRange(message, Message.textAt(message, Message.ROW), message.length);
     }
 
-    void tell(byte[] before, byte[] after, long ts, Collection<Object> out) {
+    void tell(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
       Event event = new Event();
       event.op = before == null ? 'c' : after == null ? 'd' : 'u';
       event.before = image(before);
       event.after = image(after);
       event.version = 1;
       event.ts = ts;
+      event.trace = trace;
       node.route(event, out);
     }
 

@@ -67,10 +67,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     return changed ? othersToo(hop, batch, held, out) : Message.asScala(out.iterator());
   }
 
-  /** Whether another right side came; its time alone (the first 8 bytes) is no difference. */
+  /** Whether another right side came; its time and trace alone are no difference. */
   private static boolean differs(byte[] newer, byte[] before) {
     if ((before.length == 0) != (newer.length == 0)) return true;
-    return newer.length > 0 && !Arrays.equals(newer, 8, newer.length, before, 8, before.length);
+    int from = Message.textAt(newer, 0), begins = Message.textAt(before, 0);
+    return newer.length > 0 && !Arrays.equals(newer, from, newer.length, before, begins, before.length);
   }
 
   /**

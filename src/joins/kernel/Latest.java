@@ -58,6 +58,7 @@ public final class Latest extends StatefulProcessor<Object, Object, Object> {
     Event event = new Event();
     ByteBuffer payload = ByteBuffer.wrap(Message.payload(message));
     event.ts = payload.getLong();
+    event.place = payload.getLong();
     event.before = live == null ? null : Message.unpacked(ByteBuffer.wrap(live, 8, live.length - 8), source.width);
     event.after = message[0] == Message.GONE ? null : Message.unpacked(payload, source.width);
     byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);

@@ -29,9 +29,10 @@ final class Lone {
     if (right) named.put(names).put(name);
     else named.put(name).put(names);
     if (payload == null) return Message.result(target, named.array(), null, 0);
-    ByteBuffer row = ByteBuffer.allocate(payload.length + values.length).put(payload, 0, Message.TIME);
+    int text = Message.textAt(payload, 0);
+    ByteBuffer row = ByteBuffer.allocate(payload.length + values.length).put(payload, 0, text);
     if (right) row.put(values);
-    row.put(payload, Message.TIME, payload.length - Message.TIME);
+    row.put(payload, text, payload.length - text);
     if (!right) row.put(values);
     return Message.result(target, named.array(), row.array(), 1);
   }

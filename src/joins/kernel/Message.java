@@ -9,8 +9,8 @@ import scala.Tuple2;
 
 /**
  * What travels between the steps: (k, m), m opaque to Spark: op (1 byte), version (8, big-endian), length of the row's
- * name (4), that name, payload. A payload is ts_ms (8) and the values as the inside of a JSON array, empty for an
- * absent row. `joins.steps.records` says what each op means and writes the same bytes (its v, r and p).
+ * name (4), that name, payload. A payload is ts_ms (8), the trace (a zero byte, a count, entries of 8) and the values as
+ * the inside of a JSON array, empty for an absent row. `joins.steps.records` says what each op means and writes the same bytes (its v, r and p).
  *
  * All sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
  */
@@ -26,6 +26,7 @@ public final class Message {
   private static final int VERSION = 1, LENGTH = 9; // where each begins
   static final int ROW = 13; // a payload, where a message has no row's name
   static final int TIME = 8; // a payload's first bytes
+  private static final int OFFSET_BITS = 44, GROUP = 255; // of a trace's entries
 
   static Encoder<Tuple2<byte[], byte[]>> encoder() {
     return Encoders.tuple(Encoders.BINARY(), Encoders.BINARY());
@@ -54,6 +55,44 @@ public final class Message {
     return Arrays.copyOfRange(message, ROW, payloadAt(message));
   }
 
+  /** Where the values of a payload begin that itself begins at `payload`. Their text has no zero byte. */
+  static int textAt(byte[] bytes, int payload) {
+    int text = payload + TIME;
+    return bytes.length > text && bytes[text] == 0 ? text + 2 + 8 * (bytes[text + 1] & 0xFF) : text;
+  }
+
+  /** The trace of a message without a row's name. */
+  static byte[] trace(byte[] message) {
+    return Arrays.copyOfRange(message, ROW + TIME, textAt(message, ROW));
+  }
+
+  /** A record's partition and offset as one number, -1 if they do not fit: `cdc.stored.traces`. */
+  static long place(int partition, long offset) {
+    boolean fits = partition >= 0 && partition < 1 << 12 && offset >= 0 && offset < 1L << OFFSET_BITS;
+    return fits ? (long) partition << OFFSET_BITS | offset : -1;
+  }
+
+  /** The trace of one row, that a node of this number read there. */
+  static byte[] seen(int node, long place) {
+    return place < 0 || node < 0 || node >= GROUP ? NONE : traceOf((long) node << 56 | place);
+  }
+
+  /** The trace that says how many rows a group has. */
+  static byte[] counted(int group, long rows) {
+    return traceOf((long) GROUP << 56 | (long) group << 48 | Math.min(rows, (1L << 48) - 1));
+  }
+
+  private static byte[] traceOf(long entry) {
+    return ByteBuffer.allocate(10).put((byte) 0).put((byte) 1).putLong(entry).array();
+  }
+
+  /** The trace of what two make. */
+  static byte[] traced(byte[] left, byte[] right) {
+    if (left.length == 0 || right.length == 0) return left.length == 0 ? right : left;
+    ByteBuffer both = ByteBuffer.allocate(left.length + right.length - 2).put(left).put(right, 2, right.length - 2);
+    return both.put(1, (byte) (left[1] + right[1])).array();
+  }
+
   static byte[] payload(byte[] message) {
     return Arrays.copyOfRange(message, payloadAt(message), message.length);
   }
@@ -63,17 +102,19 @@ public final class Message {
     return ByteBuffer.wrap(message).getLong(ROW);
   }
 
-  private static int payloadAt(byte[] message) {
+  static int payloadAt(byte[] message) {
     return ROW + ByteBuffer.wrap(message).getInt(LENGTH);
   }
 
   /** One payload of two; an empty `right` is so many NULLs. */
   static byte[] joined(byte[] left, byte[] right, byte[] nulls) {
-    int more = right.length == 0 ? nulls.length : right.length - TIME + 1; // a comma in place of its time
-    ByteBuffer out = ByteBuffer.allocate(left.length + more).put(left);
-    if (right.length == 0) return out.put(nulls).array();
-    long ts = Math.max(out.getLong(0), ByteBuffer.wrap(right).getLong());
-    return out.put((byte) ',').put(right, TIME, right.length - TIME).putLong(0, ts).array();
+    if (right.length == 0) return ByteBuffer.allocate(left.length + nulls.length).put(left).put(nulls).array();
+    int own = textAt(left, 0), other = textAt(right, 0), from = own > TIME && other > TIME ? TIME + 2 : TIME;
+    ByteBuffer out = ByteBuffer.allocate(left.length + 1 + right.length - from); // a comma in place of its time
+    out.put(left, 0, own).put(right, from, other - from).put(left, own, left.length - own);
+    out.put((byte) ',').put(right, other, right.length - other);
+    if (from > TIME) out.put(TIME + 1, (byte) (left[TIME + 1] + right[TIME + 1]));
+    return out.putLong(0, Math.max(out.getLong(0), ByteBuffer.wrap(right).getLong())).array();
   }
 
   /** So many NULLs behind a row's values. */

@@ -9,13 +9,14 @@ import scala.collection.immutable.Seq;
 final class Node {
   private final int[] columns, id, hops; // no hops: a leaf
   private final int[][] keys;
-  private final int target;
+  private final int target, number; // the latter for traces; -1: events bring theirs
   private final Filter filter; // null: every row is there
 
   Node(JsonNode node, Seq[][] conditions) {
     columns = Source.ints(Message.at(node, "columns"));
     id = Source.ints(Message.at(node, "id"));
     target = Message.at(node, "target").asInt();
+    number = Message.at(node, "number").asInt();
     int condition = Message.at(node, "condition").asInt();
     int[] uses = Source.ints(Message.at(node, "uses"));
     filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
@@ -34,12 +35,15 @@ final class Node {
       if (to != null && !filter.holds(to)) to = null;
       if (from == null && to == null) return;
     }
-    byte[] before = from == null ? null : Source.joined(from, columns, 8);
-    byte[] after = to == null ? null : Source.joined(to, columns, 8);
-    if (!event.told && before != null && Arrays.equals(before, after)) return;
+    byte[] trace = number < 0 ? event.trace : Message.seen(number, event.place);
+    int room = Message.TIME + trace.length;
+    byte[] before = from == null ? null : Source.joined(from, columns, 0);
+    byte[] after = to == null ? null : Source.joined(to, columns, room);
+    boolean both = before != null && after != null;
+    if (!event.told && both && Arrays.equals(before, 0, before.length, after, room, after.length)) return;
     byte[] old = before == null ? null : Source.joined(from, id, 0);
     byte[] now = after == null ? null : Source.joined(to, id, 0);
-    if (after != null) ByteBuffer.wrap(after).putLong(event.ts);
+    if (after != null) ByteBuffer.wrap(after).putLong(event.ts).put(trace);
     boolean same = old != null && Arrays.equals(old, now);
     if (hops.length == 0 && old != null && !same) out.add(Message.result(target, old, null, event.version));
     if (hops.length == 0 && now != null) out.add(Message.result(target, now, after, event.version));

@@ -45,7 +45,7 @@ public final class Project implements MapPartitionsFunction<Object, Object> {
   }
 
   private static byte[] picked(byte[] message, int[] picks, int[] at) {
-    int values = Message.ROW + Message.TIME;
+    int values = Message.textAt(message, Message.ROW);
     Texts.find(message, values, at);
     byte[] picked = Texts.picked(message, at, picks, values);
     System.arraycopy(message, 0, picked, 0, values);

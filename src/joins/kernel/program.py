@@ -32,6 +32,7 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 PAIRED = ("Pairs",)
 GROUPED = ("Differ", "Combine", "Aggregate")
 RENAMED = "Project"
+OTHERS = -1  # in place of a node's number where it reads rows that others made: they bring their traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ def program_of(
         kafka=kafka or {}, settled=settled, ends=ends or {}, floors=floors or {}, tombstone_ms=tombstone_ms,
         checkpoint=checkpoint,
     )  # fmt: skip
-    return tuple(_part(fragment, plan.sink.table, log) for fragment in plan.fragments)
+    return tuple(_part(fragment, plan.first_node(fragment), plan.sink.table, log) for fragment in plan.fragments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,30 +102,30 @@ class _Log:
     checkpoint: str
 
 
-def _part(fragment: Fragment, table: str, log: _Log) -> FragmentProgram:
+def _part(fragment: Fragment, first: int, table: str, log: _Log) -> FragmentProgram:
     steps: tuple[str, ...] = GROUPED if fragment.group else ()
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
     return FragmentProgram(
-        levels=_levels(fragment, table, log),
+        levels=_levels(fragment, first, table, log),
         steps=steps,
         program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment)),
-        sides=_sides(fragment, log),
+        sides=_sides(fragment, first, log),
     )
 
 
-def _sides(fragment: Fragment, log: _Log) -> tuple[Level, ...]:
-    return tuple(_side(side, log) for side in sides_of([fragment]))
+def _sides(fragment: Fragment, first: int, log: _Log) -> tuple[Level, ...]:
+    return tuple(_side(side, first + side.number, log) for side in sides_of([fragment]))
 
 
-def _side(side: TimedSide, log: _Log) -> Level:
+def _side(side: TimedSide, number: int, log: _Log) -> Level:
     """What one side of a join by time reads of its table, and how a row reads that meets none."""
     node, source, other = side.node, side.source, side.other
     numbers = [source.columns.index(name) for name in node.columns]
     program = {
         "checkpoint": log.checkpoint,
         "source": _source(source, log),
-        "node": {**_reader(node, numbers, side.target), **_condition(node, 0)},
+        "node": {**_reader(node, number, numbers, side.target), **_condition(node, 0)},
         "key": [numbers[index] for index in side.key],
         "time": numbers[side.time],
         "alone": {
@@ -141,13 +142,13 @@ def _side(side: TimedSide, log: _Log) -> Level:
     )
 
 
-def _levels(fragment: Fragment, table: str, log: _Log) -> tuple[Level, ...]:
+def _levels(fragment: Fragment, first: int, table: str, log: _Log) -> tuple[Level, ...]:
     if isinstance(fragment.root, Interval):
         return ()
     if isinstance(fragment.root, Pair):
         return (_pairs(fragment.root, fragment.outlet, table),)
     highest = max(1, _height(fragment.root))
-    return tuple(_level(height, fragment, log) for height in range(1, highest + 1))
+    return tuple(_level(height, fragment, first, log) for height in range(1, highest + 1))
 
 
 def _height(node: Node) -> int:
@@ -160,15 +161,15 @@ def _walk(node: Node, above: tuple[Node, Hop] | None) -> Iterator[tuple[Node, tu
         yield from _walk(hop.child, (node, hop))
 
 
-def _level(height: int, fragment: Fragment, log: _Log) -> Level:
+def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
     made = _Made()
     numbers = {step.of: step.number & ~STAR for step in fragment.steps if isinstance(step, Assemble)}
-    for node, above in _walk(fragment.tree, None):
+    for number, (node, above) in enumerate(_walk(fragment.tree, None), start=first):
         target = fragment.outlet if above is None else above[1].number
         at = _height(node) or (1 if above is None else _height(above[0]))
         if at != height:
             continue
-        made.read(node, target, log)
+        made.read(node, number, target, log)
         star = numbers.get(node.alias, -1)
         if star >= 0:
             widths, inner = [hop.child.width for hop in node.hops], [hop.inner for hop in node.hops]
@@ -217,19 +218,19 @@ class _Made:
         self.rows: list[int] = []
         self.reread: list[int] = []
 
-    def read(self, node: Node, target: int, log: _Log) -> None:
-        """Have a node read what it reads."""
+    def read(self, node: Node, number: int, target: int, log: _Log) -> None:
+        """Have a node of this number in the plan read what it reads."""
         condition = _condition(node, len(self.filters))
         self.filters += [node] if node.filter is not None else []
         if isinstance(node.source, PlanSource):
             source = self.sources.setdefault(node.source.topic, _source(node.source, log))
             numbers = [node.source.columns.index(name) for name in node.columns]
-            source["nodes"].append({**_reader(node, numbers, target), **condition})
+            source["nodes"].append({**_reader(node, number, numbers, target), **condition})
         elif node.source.differ is None:
             assert node.filter is None, "a node whose rows come in as they are has no filter"
             self.rows += node.source.fragments
         else:
-            reader = {**_reader(node, list(range(len(node.columns))), target), **condition}
+            reader = {**_reader(node, OTHERS, list(range(len(node.columns))), target), **condition}
             self.differs.append({"differ": node.source.differ, "node": reader})
             self.reread += node.source.fragments
 
@@ -271,9 +272,10 @@ def _type(type_: LogicalType) -> list[Any]:
     return [type_.kind, type_.precision, type_.scale]
 
 
-def _reader(node: Node, numbers: list[int], target: int) -> dict[str, Any]:
-    """How a node reads rows in which its columns have these numbers."""
+def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[str, Any]:
+    """How a node of this number in the plan reads rows in which its columns have these numbers."""
     return {
+        "number": number,
         "columns": numbers,
         "id": [numbers[index] for index in node.id_columns],
         "hops": [hop.number for hop in node.hops],

@@ -205,6 +205,10 @@ class Plan:
         """All nodes, part by part, depth first."""
         return tuple(node for fragment in self.fragments for node in fragment.root.walk())
 
+    def first_node(self, fragment: Fragment) -> int:
+        """The place of a fragment's first node among all: nodes are known by it in traces (`cdc.stored.traces`)."""
+        return sum(1 for one in self.fragments[: fragment.number] for _ in one.root.walk())
+
     def layout(self, layout_id: int) -> Layout:
         """The layout of the rows that the plan writes, under an id."""
         columns = tuple(

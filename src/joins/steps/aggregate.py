@@ -13,13 +13,14 @@ from typing import Any
 
 import orjson
 
+from cdc.stored.traces import count_entry
 from cdc.words.errors import Fatal
 from joins.query.group import Grouping, Result
 from joins.steps.bags import Tuples
 from joins.steps.contributions import GroupChange
 from joins.steps.exact import added, dumped, loaded, zero
 from joins.steps.pages import page_key
-from joins.steps.records import Message, RefusedRecord, payload_of
+from joins.steps.records import Message, RefusedRecord, payload_of, trace, traced
 from joins.steps.results import Contents, results_of
 from joins.steps.state import no_row, whole_row
 from joins.steps.top import first_rows
@@ -30,10 +31,11 @@ Put = Callable[[bytes, bytes | None], None]
 
 @dataclass(slots=True, kw_only=True)
 class GroupState:
-    """Of one group: what it keeps, the time of the newest change in it, and the number of its next page."""
+    """Of one group: what it keeps, time and trace of the newest change in it, and the number of its next page."""
 
     kept: Contents
     ts_ms: int = 0
+    trace: bytes = b""
     next_page: int = 0
 
     def fresh(self) -> int:
@@ -58,7 +60,7 @@ def aggregated_in(
     state = opened(group, head, lambda page: get(page_key(k, page)))
     key = k[1:]
     before = {} if head is None else _rows(group, key, state)[0]
-    state.ts_ms = max(state.ts_ms, tally.ts_ms)
+    state.ts_ms, state.trace = max((state.ts_ms, state.trace), (tally.ts_ms, tally.trace))
     if not _changed(state.kept, tally):
         raise Fatal(
             f"table {table}: group {key.decode()} has lost more rows than it had",
@@ -75,22 +77,24 @@ def aggregated_in(
     if rows == before:
         return []
     told = [no_row(target, name) for name in before if name not in rows]
+    shown = traced(state.trace, trace(count_entry(group.number, state.kept.rows)))
     for name, row in rows.items():
         if before.get(name) != row:
-            told.append(whole_row(target, name, payload_of(row, state.ts_ms)))
+            told.append(whole_row(target, name, payload_of(row, state.ts_ms, shown)))
     return [*told, *(_letter(table, key, result) for result in failed)]
 
 
 def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | None]) -> GroupState:
     """A group's state from its entry; `read` gives a page of its bags."""
-    rows, ts_ms, next_page, totals, bags = orjson.loads(head) if head is not None else (0, 0, 0, None, None)
+    held = orjson.loads(head) if head is not None else (0, 0, 0, None, None)
+    rows, ts_ms, next_page, totals, bags, *known = held  # no trace is known of groups from before there were any
     kept = Contents(
         rows=rows,
         counts=[count for count, _ in totals] if totals else [0] * len(group.totals),
         sums=[loaded(totals[i][1], total.type) if totals else zero(total.type) for i, total in enumerate(group.totals)],
         bags=[],
     )
-    state = GroupState(kept=kept, ts_ms=ts_ms, next_page=next_page)
+    state = GroupState(kept=kept, ts_ms=ts_ms, trace=bytes.fromhex(known[0]) if known else b"", next_page=next_page)
     for i, bag in enumerate(group.bags):
         kept.bags.append(Tuples(bag, bags[i] if bags else None, read, state.fresh))
     return state
@@ -99,7 +103,8 @@ def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | No
 def _dumped(state: GroupState) -> bytes:
     kept = state.kept
     totals: list[Any] = [[count, dumped(number)] for count, number in zip(kept.counts, kept.sums, strict=True)]
-    return orjson.dumps([kept.rows, state.ts_ms, state.next_page, totals, [bag.directory() for bag in kept.bags]])
+    bags, known = [bag.directory() for bag in kept.bags], [state.trace.hex()] if state.trace else []
+    return orjson.dumps([kept.rows, state.ts_ms, state.next_page, totals, bags, *known])
 
 
 def _changed(kept: Contents, tally: GroupChange) -> bool:

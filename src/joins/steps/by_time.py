@@ -106,7 +106,9 @@ class TimedSide:
         """The table that it reads."""
         return self.node.captured
 
-    def read(self, values: Values, ts_ms: int, watermark: int, *, passes: bool) -> Iterator[Came | Late | Message]:
+    def read(
+        self, values: Values, ts_ms: int, watermark: int, *, passes: bool, trace: bytes = b""
+    ) -> Iterator[Came | Late | Message]:
         """What is told of an inserted row; `passes` says whether it satisfies the node's filter, `watermark` is in ms.
 
         A row with NULL in its key or time meets nothing: where it stays, it leaves alone at once. One that is hidden
@@ -117,12 +119,12 @@ class TimedSide:
         name, time = text_of([values[index] for index in node.id_columns]), micros_of(moment)
         if passes and (time is None or None in key):
             if self.stays:
-                yield alone(interval, self.outlet, name, payload(values, ts_ms))
+                yield alone(interval, self.outlet, name, payload(values, ts_ms, trace))
             passes = False
         if time is None:
             return
         if time > watermark * 1000:
-            yield Came(time, text_of(key) if passes else None, name, payload(values, ts_ms))
+            yield Came(time, text_of(key) if passes else None, name, payload(values, ts_ms, trace))
         elif passes:
             yield Late(reason=f"{LATE}its time is {moment}, the watermark was {datetime_of(watermark * 1000)}")
 

@@ -26,7 +26,7 @@ class GroupChange:
 
     def __init__(self, group: Grouping) -> None:
         self.group = group
-        self.rows, self.ts_ms = 0, 0
+        self.rows, self.ts_ms, self.trace = 0, 0, b""
         self.counts = [0] * len(group.totals)
         self.sums = [zero(total.type) for total in group.totals]
         self.bags: list[dict[tuple[Canonical, ...], int]] = [{} for _ in group.bags]
@@ -49,11 +49,15 @@ class GroupChange:
             if None not in values[: bag.needed]:
                 _count(held, values, times)
 
+    def saw(self, ts_ms: int, trace: bytes) -> None:
+        """A change of a row: of all of them the newest is remembered, of those of one time the greatest trace."""
+        self.ts_ms, self.trace = max((self.ts_ms, self.trace), (ts_ms, trace))
+
     def merge(self, partial: Message) -> None:
         """What another place found."""
         rows, totals, bags = orjson.loads(partial.p)
         self.rows += rows
-        self.ts_ms = max(self.ts_ms, partial.v)
+        self.saw(partial.v, partial.r)
         for i, (count, text) in enumerate(totals):
             self.counts[i] += count
             self.sums[i] = added(self.sums[i], loaded(text, self.group.totals[i].type))
@@ -66,7 +70,7 @@ class GroupChange:
         totals = [[count, dumped(number)] for count, number in zip(self.counts, self.sums, strict=True)]
         bags = [[[times, *values] for values, times in held.items()] for held in self.bags]
         k = bytes([self.group.number]) + key
-        return Message(k, PARTIAL, b"", self.ts_ms, orjson.dumps([self.rows, totals, bags]))
+        return Message(k, PARTIAL, self.trace, self.ts_ms, orjson.dumps([self.rows, totals, bags]))
 
 
 def _one(value: Any) -> Any:
@@ -103,7 +107,7 @@ def combined(group: Grouping, found: Iterable[Retold], most: int = MOST) -> Iter
                 size += tally.size
             size -= tally.size
             tally.add(values_of_text(arguments), times)
-            tally.ts_ms = max(tally.ts_ms, one.ts_ms)
+            tally.saw(one.ts_ms, one.trace)
             size += tally.size
         if size > most:
             yield from (tally.message(key) for key, tally in tallies.items())

@@ -16,18 +16,33 @@ from joins.query.nodes import Derived, Node, Pair
 from joins.query.plan import Fragment
 from joins.steps.exact import double_text
 from joins.steps.pairs import Side, told
-from joins.steps.records import DIM_PUT, ROW_PUT, Message, text_of, ts_of, values_of, values_of_text, with_part
+from joins.steps.records import (
+    DIM_PUT,
+    ROW_PUT,
+    Message,
+    text_of,
+    trace_of,
+    ts_of,
+    values_of,
+    values_of_text,
+    values_text,
+    with_part,
+)
 from joins.steps.route import Read, messages_of
 
 Picks = Callable[[bytes], bytes]
 
 
 class Retold(NamedTuple):
-    """A row's text before and after a batch, None where there is no row; `ts_ms` of the change, 0 where unknown."""
+    """A row's text before and after a batch, None where there is no row; `ts_ms` of the change, 0 where unknown.
+
+    `trace`: of the row as it is now.
+    """
 
     before: bytes | None
     after: bytes | None
     ts_ms: int
+    trace: bytes = b""
 
 
 def differ_step(state: bytes | None, messages: Iterable[Message], picks: Picks) -> tuple[bytes | None, Retold | None]:
@@ -41,7 +56,7 @@ def differ_step(state: bytes | None, messages: Iterable[Message], picks: Picks) 
     after = picks(newest.p) if there else None
     if after == state:
         return state, None
-    return after, Retold(state, after, ts_of(newest.p) if there else 0)
+    return after, Retold(state, after, ts_of(newest.p), trace_of(newest.p)) if there else Retold(state, None, 0)
 
 
 def contribution(group: Grouping) -> Picks:
@@ -64,7 +79,7 @@ def _double(value: Any) -> bytes:
 
 def whole(payload: bytes) -> bytes:
     """What a row tells a node that reads it: all of its values."""
-    return payload[8:]
+    return values_text(payload)
 
 
 class Reread(NamedTuple):
@@ -102,5 +117,5 @@ def differences(hearer: Hearer, found: Retold) -> Iterator[Message]:
     yield from messages_of(
         node, target,
         Read(node=0, before=before, after=after, v=1, ts_ms=found.ts_ms, told=False, new=before is None, mends=False,
-             blind=False),
+             blind=False, trace=found.trace),
     )  # fmt: skip

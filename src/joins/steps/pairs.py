@@ -24,9 +24,11 @@ from joins.steps.records import (
     pack,
     payload_of,
     text_of,
+    trace_of,
     ts_of,
     unpack,
     values_of_text,
+    values_text,
 )
 from joins.steps.state import no_row, whole_row
 
@@ -65,10 +67,11 @@ class Side(NamedTuple):
             return no_row(self.target, k)
         if self.number == 0:
             return whole_row(self.target, k, joined(payload, b"", lacking.width))
-        return whole_row(self.target, k, payload_of(b"null," * lacking.width + payload[8:], ts_of(payload)))
+        text = b"null," * lacking.width + values_text(payload)
+        return whole_row(self.target, k, payload_of(text, ts_of(payload), trace_of(payload)))
 
 
-def told(side: Side, before: bytes | None, after: bytes | None, ts_ms: int) -> Iterator[Message]:
+def told(side: Side, before: bytes | None, after: bytes | None, ts_ms: int, trace: bytes = b"") -> Iterator[Message]:
     """What is told of a row's texts before and after a batch: that it left a key, came to one or changed there.
 
     A row with NULL in its key meets nothing, wherever it is: it leaves from here, alone.
@@ -79,7 +82,7 @@ def told(side: Side, before: bytes | None, after: bytes | None, ts_ms: int) -> I
     name = text_of([row[index] for index in side.node.id_columns])
     r = bytes([side.number]) + name
     left, here = (None if values is None else side.place(values) for values in (was, now))
-    payload = None if after is None else payload_of(after, ts_ms)
+    payload = None if after is None else payload_of(after, ts_ms, trace)
     if left is not None and left != here:
         yield Message(bytes([side.pair.number]) + left, GONE, r, 1, b"")
     if here is not None and payload is not None:

@@ -5,11 +5,15 @@
     r   the row it concerns: the text of its id; of a `PART`, the one byte that says which hop of the row it fills; to
         pairs a byte in front says the side
     v   orders what happened to one row within one batch: the offset in the topic, the same partition for one row
-    p   payload: 8 bytes of milliseconds (of the newest change in it), then values
+    p   payload: 8 bytes of milliseconds (of the newest change in it), the trace, then values
 
 Values are the interior of a JSON array of canonical values, in the order of a node's columns: `1,"x",null`. So two
 payloads are concatenated with a comma and nothing is parsed on the way. Keys and ids have the same form. JSON never
 begins with a zero byte: that marks a key with NULL in it (`null_key`), which matches nothing and keeps no state.
+
+A trace is a zero byte, a count, and so many entries of `cdc.stored.traces`; it may be lacking, as it is in what a state
+has kept from before there were any. It says where values came from and is none of them: two payloads of the same values
+are equal whatever their traces and times.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import NamedTuple
 
 import orjson
 
+from cdc.stored import traces
 from cdc.words.types import Canonical
 
 Values = list[Canonical]
@@ -37,7 +42,7 @@ FLOOR = 9  # p = JSON array of the fields of `Floor`
 NEW = 10  # PUT of a row that was not there before
 SURE = 11  # PUT of a row that may have been shown from where nobody said that it was
 LOST = 12  # GONE, of such a row
-PARTIAL = 13  # what group k's rows have changed in one place (`joins.steps.contributions`); v = ts_ms of the newest
+PARTIAL = 13  # what group k's rows have changed in one place (`joins.steps.contributions`); v, r = ts_ms and trace
 
 SINK = 0xFF
 STAR = 0x80
@@ -73,10 +78,14 @@ class RefusedRecord(NamedTuple):
 
 
 class RowPut(NamedTuple):
-    """A whole row of the result, in the order of the layout's columns; `ts_ms` of the newest change it shows."""
+    """A whole row of the result, in the order of the layout's columns; `ts_ms` of the newest change it shows.
+
+    `trace`: its entries alone.
+    """
 
     values: Values
     ts_ms: int
+    trace: bytes = b""
 
 
 class RowGone(NamedTuple):
@@ -104,7 +113,7 @@ def record_of(message: Message, outputs: Iterable[int]) -> Record:
     """What the sink is told; `outputs` = per column of the layout, its index among the values of a whole row."""
     if message.op == ROW_PUT:
         values = values_of(message.p)
-        return RowPut([values[index] for index in outputs], ts_of(message.p))
+        return RowPut([values[index] for index in outputs], ts_of(message.p), trace_of(message.p)[2:])
     if message.op == ROW_GONE:
         return RowGone(values_of_text(message.k[1:]))
     if message.op == REFUSED:
@@ -125,19 +134,48 @@ def values_of_text(text: bytes) -> Values:
     return values
 
 
-def payload(values: Values, ts_ms: int) -> bytes:
-    """A row's values and the time of the newest change in them."""
-    return payload_of(text_of(values), ts_ms)
+def payload(values: Values, ts_ms: int, trace: bytes = b"") -> bytes:
+    """A row's values, the time of the newest change in them, and their trace."""
+    return payload_of(text_of(values), ts_ms, trace)
 
 
-def payload_of(text: bytes, ts_ms: int) -> bytes:
+def payload_of(text: bytes, ts_ms: int, trace: bytes = b"") -> bytes:
     """The same of the values' text."""
-    return _TS.pack(ts_ms) + text
+    return _TS.pack(ts_ms) + trace + text
 
 
 def values_of(stored: bytes) -> Values:
     """The values of a payload."""
-    return values_of_text(stored[8:])
+    return values_of_text(values_text(stored))
+
+
+def values_text(stored: bytes) -> bytes:
+    """Their text: what is compared."""
+    return stored[_text_at(stored) :]
+
+
+def trace_of(stored: bytes) -> bytes:
+    """The trace of a payload."""
+    return stored[8 : _text_at(stored)]
+
+
+def _text_at(stored: bytes) -> int:
+    return 10 + 8 * stored[9] if stored[8:9] == _NULL else 8
+
+
+def trace(entries: bytes) -> bytes:
+    """Entries as a trace."""
+    return bytes([0, len(entries) // 8]) + entries if entries else b""
+
+
+def seen(node: int, place: int) -> bytes:
+    """The trace of one row: what node number `node` read there (`cdc.stored.traces.place_of`)."""
+    return trace(traces.entry(node, place))
+
+
+def traced(left: bytes, right: bytes) -> bytes:
+    """The trace of what two rows make."""
+    return left or right if not (left and right) else trace(left[2:] + right[2:])
 
 
 def ts_of(stored: bytes) -> int:
@@ -150,7 +188,8 @@ def joined(left: bytes, right: bytes, width: int) -> bytes:
     """One payload of two; an empty `right` is a row that is absent: `width` NULLs."""
     if not right:
         return left + b",null" * width
-    return _TS.pack(max(ts_of(left), ts_of(right))) + left[8:] + b"," + right[8:]
+    text = values_text(left) + b"," + values_text(right)
+    return payload_of(text, max(ts_of(left), ts_of(right)), traced(trace_of(left), trace_of(right)))
 
 
 def with_part(own: bytes, part: bytes) -> bytes:
@@ -171,7 +210,7 @@ def picked(row: Message, picks: Sequence[int] | None, tag: str | None) -> Messag
         k = k[:1] + tag.encode() + b"," + k[1:]
     if picks is not None and row.op in (ROW_PUT, DIM_PUT):
         values = values_of(p)
-        p = payload([values[index] for index in picks], ts_of(p))
+        p = payload([values[index] for index in picks], ts_of(p), trace_of(p))
     return row._replace(k=k, p=p)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from joins.query.nodes import Expression, Node, PlanSource
 from joins.query.plan import Fragment, Plan
 from joins.steps.envelope import Columns, as_text, read_envelope
@@ -29,7 +30,9 @@ from joins.steps.records import (
     Values,
     key_text,
     payload,
+    seen,
     text_of,
+    trace_of,
 )
 
 # End offsets per topic and partition, noted when the query started.
@@ -45,6 +48,7 @@ class Changed(NamedTuple):
     markers. `told`: the change may be all that the log still holds of the row, so that nothing may be left out because
     it was said before; `mends`: the row may be shown with other values than its newest record's; `blind`: NULL stands
     in `before` for what the record does not tell, so it may have been told otherwise. `sequence` is the source's.
+    `place` (`cdc.stored.traces`): where the record stands that tells `after`.
     """
 
     source: PlanSource
@@ -57,6 +61,7 @@ class Changed(NamedTuple):
     sequence: int
     mends: bool = False
     blind: bool = False
+    place: int = NOWHERE
 
 
 class Truncated(NamedTuple):
@@ -108,8 +113,9 @@ class LogReader:
         told = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
         new = envelope.op == "c" and not told
         return Changed(
-            source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence, blind=images.blind
-        )
+            source, images.before, images.after, v, envelope.ts_ms, told, new, envelope.sequence, blind=images.blind,
+            place=place_of(partition, offset),
+        )  # fmt: skip
 
 
 def latest_message(change: Changed) -> Message:
@@ -117,15 +123,21 @@ def latest_message(change: Changed) -> Message:
     values = change.after if change.after is not None else change.before
     assert values is not None  # a change has an image
     key = text_of([values[change.source.columns.index(name)] for name in change.source.key])
-    p = b"" if change.after is None else payload(change.after, change.ts_ms)
+    p = b"" if change.after is None else payload(change.after, change.ts_ms, seen(0, change.place))
     return Message(key, GONE if change.after is None else PUT, b"", change.v, p)
+
+
+def place_told(p: bytes | None) -> int:
+    """The place of the change whose payload has come through `latest`."""
+    found = [one for one in entries_of(b"" if p is None else trace_of(p)[2:]) if isinstance(one, Origin)]
+    return place_of(found[0].partition, found[0].offset) if found else NOWHERE
 
 
 class Read(NamedTuple):
     """A change as node number `node` reads it: its own columns alone.
 
     `v`, `ts_ms`, `told`, `mends` and `blind` as in `Changed`. `new`: the row that it puts was not told before, unless
-    `before` is there.
+    `before` is there. `trace`: where `after` comes from.
     """
 
     node: int
@@ -137,6 +149,7 @@ class Read(NamedTuple):
     new: bool
     mends: bool
     blind: bool
+    trace: bytes = b""
 
 
 class Router:
@@ -144,12 +157,14 @@ class Router:
 
     `reads` says what each of the `nodes` reads of a change, `shown` leaves out the images that its filter hides, and
     `tell` makes messages of what is left: of a row that was hidden and stays hidden none, however much is told.
-    `nodes` are those of the fragment that read tables.
+    `nodes` are those of the fragment that read tables; `first`: the number of its first node in the plan, for traces.
     """
 
-    def __init__(self, fragment: Fragment, holds: Holds) -> None:
+    def __init__(self, fragment: Fragment, holds: Holds, first: int = 0) -> None:
         self._holds = holds
+        self._next = first
         self.nodes: list[Node] = []
+        self._numbers: list[int] = []
         self._targets: list[int] = []
         self._columns: list[list[int]] = []
         self._of: dict[str, list[int]] = {}
@@ -160,8 +175,10 @@ class Router:
         if isinstance(node.source, PlanSource):
             self._of.setdefault(node.source.topic, []).append(len(self.nodes))
             self.nodes.append(node)
+            self._numbers.append(self._next)
             self._targets.append(target)
             self._columns.append([node.source.columns.index(name) for name in node.columns])
+        self._next += 1
         for hop in node.hops:
             self._place(hop.child, hop.number)
 
@@ -181,7 +198,10 @@ class Router:
         new = not change.told and (change.new or change.before is not None)
         for number in self._of.get(change.source.topic, []):
             before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
-            yield Read(number, before, after, change.v, change.ts_ms, change.told, new, change.mends, change.blind)
+            trace = b"" if after is None else seen(self._numbers[number], change.place)
+            yield Read(
+                number, before, after, change.v, change.ts_ms, change.told, new, change.mends, change.blind, trace
+            )  # fmt: skip
 
     def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
         """The same of one node, where what its filter does not let through is not there.
@@ -225,7 +245,7 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
         if old is not None and renamed:
             yield Message(bytes([target]) + old, gone, b"", read.v, b"")
         if new is not None and after is not None:
-            yield Message(bytes([target]) + new, put, b"", read.v, payload(after, read.ts_ms))
+            yield Message(bytes([target]) + new, put, b"", read.v, payload(after, read.ts_ms, read.trace))
         return
     for part, hop in enumerate(node.hops):
         here = bytes([hop.number])
@@ -237,4 +257,5 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
             continue
         if part == 0 or renamed or left != right or read.told:
             op = SURE if read.mends else NEW if read.new and before is None else PUT
-            yield Message(here + right, op, new, read.v, payload(after, read.ts_ms) if part == 0 else b"")
+            p = payload(after, read.ts_ms, read.trace) if part == 0 else b""
+            yield Message(here + right, op, new, read.v, p)

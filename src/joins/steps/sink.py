@@ -102,7 +102,7 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
             case RowPut():
                 values = dict(zip(names, record.values, strict=True))
                 try:
-                    cells = codec.cells(values, batch=batch, ts_ms=record.ts_ms)
+                    cells = codec.cells(values, batch=batch, ts_ms=record.ts_ms, trace=record.trace)
                     writes.puts.append((codec.row_key(values), cells))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
                     writes.refused.append(_unstorable(layout.table, record.values, error))

@@ -42,6 +42,7 @@ from joins.steps.records import (
     pack,
     split_part,
     unpack,
+    values_text,
     with_part,
 )
 
@@ -129,7 +130,8 @@ def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
     if newest is None:
         return stored, False
     right = newest.p if newest.op == DIM_PUT else b""
-    return (right, True) if right[8:] != stored[8:] or bool(right) != bool(stored) else (stored, False)
+    same = bool(right) == bool(stored) and values_text(right) == values_text(stored)  # its time and trace are no change
+    return (stored, False) if same else (right, True)
 
 
 class _Outlet:

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from cdc.stored.traces import NOWHERE
 from joins.steps.records import Values, text_of
 from joins.steps.route import Changed, LogReader, Truncated
 
@@ -57,9 +58,9 @@ def _mend(marker: Truncated, row: _Told) -> Iterator[Changed]:
     images = [*([live.after] if live is not None and gone else []), *(one for one in row.stale if one != after)]
     # of a log without order, a row seen at that moment is younger
     v = 2 * marker.sequence - 1 if marker.source.needs_latest else marker.offset
-    ts_ms = marker.ts_ms if live is None else live.ts_ms
+    ts_ms, place = (marker.ts_ms, NOWHERE) if live is None else (live.ts_ms, live.place)
     for before in images:
-        yield Changed(marker.source, before, after, v, ts_ms, True, False, marker.sequence, True)
+        yield Changed(marker.source, before, after, v, ts_ms, True, False, marker.sequence, True, place=place)
 
 
 def _read(

@@ -19,7 +19,7 @@ from cdc.words.naming import dead_letter_topic, hbase_table
 from joins.query.plan import Plan
 from joins.steps.chunks import folded
 from joins.steps.cuts import Positions
-from joins.steps.records import ROW_PUT, Message, Record, RowPut, record_of, ts_of, values_of
+from joins.steps.records import ROW_PUT, Message, Record, RowPut, record_of, trace_of, ts_of, values_of
 from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import places
@@ -137,4 +137,5 @@ def fitted(message: Message, places: Sequence[int | None]) -> Record:
     if None not in places or message.op != ROW_PUT:
         return record_of(message, [place for place in places if place is not None])
     values = values_of(message.p)
-    return RowPut([None if place is None else values[place] for place in places], ts_of(message.p))
+    shown = [None if place is None else values[place] for place in places]
+    return RowPut(shown, ts_of(message.p), trace_of(message.p)[2:])

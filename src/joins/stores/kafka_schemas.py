@@ -28,6 +28,14 @@ def read_schemas(
     Waits until capture has published all, or until `stopped` (then fewer).
     `waiting` hears, now and then, what is still missing. Retriable errors of Kafka are waited for as well.
     """
+    found = read_versions(servers, topology, wanted, waiting, stopped)
+    return {table: remembering(versions) for table, versions in found.items()}
+
+
+def read_versions(
+    servers: Brokers, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
+) -> dict[TableId, list[TableSchema]]:
+    """All schemas of each wanted table, as far as the topic still knows, the oldest first; waits as `read_schemas`."""
     found: dict[TableId, list[TableSchema]] = {}
     consumer = consumer_of(servers)
     try:
@@ -49,7 +57,7 @@ def read_schemas(
                 waiting("schema of " + ", ".join(missing))
             if not assigned:
                 time.sleep(_POLL)
-        return {table: remembering(versions) for table, versions in found.items()}
+        return found
     finally:
         consumer.close()
 

@@ -41,10 +41,12 @@ from joins.steps.records import (
     payload,
     picked,
     record_of,
+    seen,
+    trace_of,
     ts_of,
     values_of,
 )
-from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message
+from joins.steps.route import Changed, LogReader, Router, Settled, Truncated, latest_message, place_told
 from joins.steps.sink import Cells, next_stamp, writes_of
 from joins.steps.state import (
     JoinState,
@@ -152,7 +154,7 @@ class Simulation:
     ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
         self.reader = LogReader(plan, settled, ends)
-        self.routers = {one.number: Router(one, evaluator.holds) for one in plan.fragments}
+        self.routers = {one.number: Router(one, evaluator.holds, plan.first_node(one)) for one in plan.fragments}
         self.most = most
         self.codec = RowCodec(plan.layout(1))
         self.indexes = [output.index for output in plan.outputs]
@@ -231,7 +233,9 @@ class Simulation:
                 values = [found.after[side.source.columns.index(name)] for name in side.node.columns]
                 condition = side.node.filter
                 passes = condition is None or self.evaluator.holds(condition, side.node, [values])[0]
-                for one in side.read(values, found.ts_ms, watermark, passes=passes):
+                node = self.plan.first_node(self.plan.fragments[side.fragment]) + side.number
+                trace = seen(node, found.place)
+                for one in side.read(values, found.ts_ms, watermark, passes=passes, trace=trace):
                     if isinstance(one, Message):
                         yield side.fragment, one
                     elif isinstance(one, Came):
@@ -265,7 +269,7 @@ class Simulation:
                 before, after = (None if p is None else values_of(p) for p in found)
                 ts_ms = max(change.ts_ms for change, _ in some)
                 source = some[0][0].source
-                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0))
+                passed.append(Changed(source, before, after, 0, ts_ms, False, False, 0, place=place_told(found[1])))
         return passed
 
     def _steps(self, routed: Routed, states: States) -> list[Message]:
@@ -349,7 +353,7 @@ class Simulation:
         told = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
         for message, (values, wanted) in zip(puts, self.evaluator.finish(fragment.finish, rows), strict=True):
             if wanted:
-                told.append(message._replace(p=payload(values, ts_of(message.p))))
+                told.append(message._replace(p=payload(values, ts_of(message.p), trace_of(message.p))))
             else:
                 told.append(message._replace(op=ROW_GONE if message.op == ROW_PUT else DIM_GONE, p=b""))
         return told

@@ -57,6 +57,7 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
     List<Object> letters = new ArrayList<Object>(0);
     Map<Object, byte[]> rows = there ? held.rows(key, letters) : new HashMap<Object, byte[]>();
     int told = out.size();
+    byte[] shown = Message.traced(held.trace, Message.counted(group.number, held.rows));
     for (Iterator<?> each = before.keySet().iterator(); each.hasNext(); ) {
       Object name = each.next();
       if (!rows.containsKey(name)) out.add(Message.result(group.target, ((ByteBuffer) name).array(), null, 0));
@@ -65,7 +66,7 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       Map.Entry one = (Map.Entry) each.next();
       byte[] row = (byte[]) one.getValue();
       if (Arrays.equals((byte[]) before.get(one.getKey()), row)) continue;
-      byte[] payload = new Bytes(8 + row.length).putLong(held.ts).put(row).array();
+      byte[] payload = new Bytes(64 + row.length).putLong(held.ts).put(shown).put(row).array();
       out.add(Message.result(group.target, ((ByteBuffer) one.getKey()).array(), payload, 1));
     }
     if (out.size() > told) out.addAll(letters);
@@ -79,6 +80,7 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
   /** What is known of one group. */
   private static final class Held {
     long rows, ts;
+    byte[] trace = Message.NONE; // of the newest change; none is known of groups from before there were any
     private final Group group;
     private final Sum[] sums;
     private final Bag[] bags;
@@ -94,17 +96,21 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       rows = Bytes.count(from);
       for (int i = 0; i < sums.length; i++) sums[i].read(from);
       for (int i = 0; i < bags.length; i++) bags[i].read(from);
+      if (from.hasRemaining()) trace = Bytes.block(from);
     }
 
     byte[] packed() {
       Bytes out = new Bytes(64).putLong(ts).putCount(rows);
       for (int i = 0; i < sums.length; i++) sums[i].write(out);
       for (int i = 0; i < bags.length; i++) bags[i].write(out);
+      if (trace.length > 0) out.putBlock(trace);
       return out.array();
     }
 
     /** Adds what has changed; false if something would be there less than not at all. */
     boolean add(Partial partial) {
+      boolean newer = partial.ts > ts || partial.ts == ts && Arrays.compareUnsigned(partial.trace, trace) > 0;
+      if (newer) trace = partial.trace;
       ts = Math.max(ts, partial.ts);
       rows += partial.rows;
       boolean sound = rows >= 0;

@@ -70,9 +70,10 @@ public final class Combine implements MapPartitionsFunction<Object, Object> {
         return;
       }
       Partial partial = k == lastKey || Arrays.equals(k, lastKey) ? last : of(k, 1);
-      Texts.find(message, Message.ROW, at);
+      Texts.find(message, Message.payloadAt(message), at);
       int sign = message[0] == Message.ADDED ? 1 : -1;
-      tuples += partial.add(message, at, sign, Message.version(message), scratch);
+      partial.saw(message);
+      tuples += partial.add(message, at, sign, scratch);
       if (partials.size() + tuples > MOST) flush();
     }
 

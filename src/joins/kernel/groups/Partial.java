@@ -9,6 +9,7 @@ final class Partial {
   private final Group group;
   private final byte[] key;
   long rows, ts;
+  byte[] trace = Message.NONE; // of the newest change
   final Sum[] sums;
   private final Map[] tuples; // per bag: tuple → {by how many}
 
@@ -20,10 +21,18 @@ final class Partial {
     for (int i = 0; i < tuples.length; i++) tuples[i] = new HashMap<Object, long[]>();
   }
 
+  /** A message that rows have changed: the newest is remembered, of those of one time the greatest trace. */
+  void saw(byte[] message) {
+    long time = Message.version(message);
+    if (time < ts) return;
+    byte[] told = Message.row(message);
+    if (time > ts || Arrays.compareUnsigned(told, trace) > 0) trace = told;
+    ts = time;
+  }
+
   /** A row that comes (`sign` 1) or goes (-1), whose arguments lie at `at`; how many tuples more it holds. */
-  int add(byte[] text, int[] at, int sign, long time, Bytes scratch) {
+  int add(byte[] text, int[] at, int sign, Bytes scratch) {
     rows += sign;
-    ts = Math.max(ts, time);
     for (int i = 0; i < sums.length; i++) {
       int argument = group.totals[i];
       sums[i].add(text, at[argument], at[argument + 1] - 1, sign);
@@ -59,13 +68,13 @@ final class Partial {
         out.putBlock(((ByteBuffer) tuple.getKey()).array()).putSigned(((long[]) tuple.getValue())[0]);
       }
     }
-    return Message.of(group.number, key, Message.PARTIAL, ts, Message.NONE, out.array());
+    return Message.of(group.number, key, Message.PARTIAL, ts, trace, out.array());
   }
 
   /** Adds what another place found. */
   void merge(byte[] message) {
     ByteBuffer from = ByteBuffer.wrap(Message.payload(message));
-    ts = Math.max(ts, Message.version(message));
+    saw(message);
     rows += Bytes.signed(from);
     for (int i = 0; i < sums.length; i++) sums[i].read(from);
     for (int i = 0; i < tuples.length; i++) {

@@ -5,6 +5,8 @@ final class Event {
   char op = ' ';
   byte[][] before, after;
   long ts, sequence, version;
+  long place = -1; // where the record stands that tells `after`: `Message.place`
+  byte[] trace; // instead, of a row that others made of records
   int partition;
   boolean partial; // the log may lack what its row was before (`cdc.words.event.SourceInfo`), or this record what it is
   boolean told; // nothing may be left out because it was said before

@@ -56,6 +56,7 @@ final class Mended implements Iterator<Event> {
     event.before = before;
     event.after = after;
     event.ts = of == null ? marker.ts : of.ts;
+    event.place = of == null ? -1 : of.place;
     event.told = true;
     event.mends = true;
     // of a log without order, a row seen at that moment is younger

@@ -62,6 +62,7 @@ final class Source {
     Event event = new Event();
     event.partition = record.getInt(1);
     event.version = record.getLong(2);
+    event.place = Message.place(event.partition, event.version);
     try {
       envelope.read((byte[]) record.get(4), record.isNullAt(3) ? null : (byte[]) record.get(3), event);
     } catch (IOException e) {
@@ -95,7 +96,7 @@ final class Source {
     byte[] id = joined(event.after == null ? event.before : event.after, key, 0);
     byte[] values = event.after == null ? Message.NONE : Message.packed(event.after);
     byte[] k = ByteBuffer.allocate(1 + id.length).put((byte) number).put(id).array();
-    byte[] p = ByteBuffer.allocate(8 + values.length).putLong(event.ts).put(values).array();
+    byte[] p = ByteBuffer.allocate(16 + values.length).putLong(event.ts).putLong(event.place).put(values).array();
     byte op = event.after == null ? Message.GONE : Message.PUT;
     out.add(Message.of(Message.STAR, k, op, event.version, Message.NONE, p));
   }
@@ -130,6 +131,7 @@ final class Source {
     Event event = new Event();
     event.partition = partition;
     event.version = ((Long) record[0]).longValue();
+    event.place = Message.place(partition, event.version);
     try {
       envelope.read((byte[]) record[2], (byte[]) record[1], event);
     } catch (IOException e) {

@@ -56,7 +56,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
     private final Envelope envelope;
     private final String topic;
     private final int[] columns, id, key;
-    private final int target, time;
+    private final int target, time, number;
     private final Filter filter; // null: every row is there
     private final Lone lone;
     private final long watermark; // in milliseconds
@@ -70,6 +70,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
       key = Source.ints(Message.at(parsed, "key"));
       time = Message.at(parsed, "time").asInt();
       target = Message.at(node, "target").asInt();
+      number = Message.at(node, "number").asInt();
       int condition = Message.at(node, "condition").asInt();
       int[] uses = Source.ints(Message.at(node, "uses"));
       filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
@@ -102,8 +103,10 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
     private void inserted(Event event, Row record, Collection<Object> out) {
       boolean passes = filter == null || filter.holds(event.after);
       Long at = micros(event.after[time]);
-      byte[] name = Source.joined(event.after, id, 0), payload = Source.joined(event.after, columns, Message.TIME);
-      ByteBuffer.wrap(payload).putLong(event.ts);
+      byte[] trace = Message.seen(number, Message.place(event.partition, event.version));
+      byte[] name = Source.joined(event.after, id, 0);
+      byte[] payload = Source.joined(event.after, columns, Message.TIME + trace.length);
+      ByteBuffer.wrap(payload).putLong(event.ts).put(trace);
       if (passes && (at == null || meetsNothing(event.after))) {
         if (lone.stays) out.add(lone.result(name, payload));
         passes = false;

@@ -1,0 +1,97 @@
+"""A plan read backwards: which columns of which nodes a result's column is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from string import Formatter
+from typing import NamedTuple
+
+from joins.query.group import Grouping, Result
+from joins.query.nodes import PlanSource
+from joins.query.plan import Fragment, Plan
+
+_TOTALS = ("count", "sum", "avg")
+
+
+class Input(NamedTuple):
+    """A column of a node, by the node's number in the plan (`Plan.nodes`); `plain`: it leaves as it was told.
+
+    `grouped`: what is told of it is of all rows of a group.
+    """
+
+    node: int
+    column: str
+    plain: bool = True
+    grouped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """A column of the result: what the query says of it, and what it is made of; of a union, that of every branch."""
+
+    column: str
+    expression: str
+    inputs: tuple[Input, ...]
+
+
+def lineages(plan: Plan) -> tuple[Lineage, ...]:
+    """That of every column, in the order of the result."""
+    return tuple(
+        Lineage(
+            column=output.name,
+            expression=output.origin,
+            inputs=tuple(dict.fromkeys(_of_value(plan, plan.last, output.index))),
+        )
+        for output in plan.outputs
+    )
+
+
+def _of_value(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
+    """Of value number `index` of a fragment's whole rows, the computed ones behind the others."""
+    number = plan.first_node(fragment)
+    for node in fragment.root.walk():
+        if index < len(node.columns):
+            if isinstance(node.source, PlanSource):
+                yield Input(number, node.columns[index])
+            else:
+                for one in node.source.fragments:
+                    yield from _of_row(plan, plan.fragments[one], index)
+            return
+        index -= len(node.columns)
+        number += 1
+    for used in _used(fragment.finish.computed[index].sql):
+        yield from (one._replace(plain=False) for one in _of_value(plan, fragment, used))
+
+
+def _of_row(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
+    """Of value number `index` of the rows that a fragment gives to the one that reads them."""
+    if fragment.group is not None:
+        for place in _of_group(fragment.group, index):
+            yield from (one._replace(grouped=True) for one in _of_value(plan, fragment, place))
+    else:
+        yield from _of_value(plan, fragment, index if fragment.picks is None else fragment.picks[index])
+
+
+def _of_group(group: Grouping, index: int) -> Iterator[int]:
+    """The values of a fragment's whole rows that value number `index` of its groups is made of."""
+    keys = len(group.keys)
+    if group.top is not None:
+        (bag,) = group.bags
+        told = [*group.keys, *(group.arguments[one] for one in bag.arguments)]
+        yield from told[group.top.values[index] :][:1]  # behind them is the row's number
+    elif index < keys:
+        yield group.keys[index]
+    else:
+        yield from (group.arguments[one] for one in _arguments(group, group.results[index - keys]))
+
+
+def _arguments(group: Grouping, result: Result) -> tuple[int, ...]:
+    if result.function == "count_rows":
+        return ()
+    return (group.totals[result.of].argument,) if result.function in _TOTALS else group.bags[result.of].arguments
+
+
+def _used(sql: str) -> list[int]:
+    """The places of the values that an expression's SQL uses."""
+    return sorted({int(name) for _, name, _, _ in Formatter().parse(sql) if name})

@@ -1,0 +1,105 @@
+"""Laws of `explain`: whatever happened to the sources, and however the log was cut, compacted, reordered or repeated,
+what a stored row's trace names are the events that say what the row does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from cdc.stored.cells import FROM
+from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
+from console.explain.events import named, read
+from console.explain.explaining import Explanation, TracedRow, Witness, explained
+from console.explain.lineage import lineages
+from tests.joins.aggrandom import random_aggregate
+from tests.joins.alterrandom import random_altered_case
+from tests.joins.joincase import Case, Run, prepared
+from tests.joins.joinrandom import random_case
+from tests.joins.pairrandom import random_pair_case
+
+HISTORIES = 10
+KINDS: dict[str, tuple[Callable[[int, int], Case], int]] = {
+    "joins": (random_case, 60), "altered": (random_altered_case, 30), "pairs": (random_pair_case, 40),
+    "groups": (random_aggregate, 30),
+}  # fmt: skip
+
+
+def explanations(case: Case, seed: int) -> Iterator[tuple[Explanation, int]]:
+    """Of every row that a case ends with; with it, when the newest change in the row was committed."""
+    run = Run(case, prepared(case), random.Random(seed))
+    run.run()
+    simulation, plan = run.simulation, run.plan
+    for row_key, cells in simulation.table.live().items():
+        stored = simulation.codec.row(cells)
+        row = TracedRow(
+            row_key=row_key, timestamp=2, values=stored.values, layout_id=stored.layout_id, batch=stored.batch,
+            trace=tuple(entries_of(cells[FROM])),
+        )  # fmt: skip
+        events: list[Witness] = []
+        for origin in row.trace or ():
+            if isinstance(origin, Origin):
+                event = named(plan, origin)
+                assert event is not None, f"no table is read by node {origin.node}"
+                record = simulation._log[event.topic, event.partition][event.offset]
+                events.append(read(plan, event, record.key, record.value, {}))
+        yield explained(plan, row, events), stored.ts_ms
+
+
+def right(case: Case, seed: int) -> int:
+    """How many rows a case ends with; AssertionError where a cell has not the value of the event that is named, or the
+    newest event is not the newest change in the row.
+    """
+    rows = 0
+    expected = {one.column: one.inputs for one in lineages(case.plan())}
+    for found, ts_ms in explanations(case, seed):
+        rows += 1
+        assert found.told, found.events
+        assert not found.differs, found.cells
+        for cell in found.cells:
+            inputs = expected[cell.column]
+            if cell.value is not None and len(inputs) == 1 and not inputs[0].grouped:
+                assert inputs[0].node in cell.events, f"nothing is told of {cell.column}"
+        if case.delivery == "exactly_once":  # of others the simulation takes the time of a batch
+            assert max((event.source["ts_ms"] for event in found.events if event.source), default=0) == ts_ms
+        if any(one.grouped for inputs in expected.values() for one in inputs):
+            assert found.groups
+    return rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_events_that_are_named_say_what_the_row_does(kind: str) -> None:
+    """Joins of every shape, over logs that repeat and reorder too, tables altered under them, many to many, groups."""
+    make, cases = KINDS[kind]
+    assert sum(right(make(seed, seed // HISTORIES), seed) for seed in range(cases)) > 10
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_it_is_again_and_again(kind: str) -> None:
+    """A thousand more of each."""
+    make, _ = KINDS[kind]
+    for seed in range(10_000, 11_000):
+        right(make(seed, seed // HISTORIES), seed)
+
+
+@pytest.mark.parametrize("wrong", [lambda partition, offset: offset - 1, lambda *_: NOWHERE])
+def test_the_laws_notice_a_wrong_place(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int, int], int]) -> None:
+    """The record in front of the right one, or none: a cell's value is not what is said of it."""
+    monkeypatch.setattr("joins.steps.route.place_of", lambda partition, offset: place_of(0, wrong(partition, offset)))
+    with pytest.raises((AssertionError, KeyError)):
+        test_the_events_that_are_named_say_what_the_row_does("joins")
+
+
+def test_an_event_of_another_row_is_not_believed() -> None:
+    """As where a topic was made anew: the row key and the foreign keys tell."""
+    case = random_case(3, 0)
+    for found, _ in explanations(case, 3):
+        for event in found.events:
+            changed = dict.fromkeys(event.values or {})
+            others = [replace(one, values=changed) if one is event else one for one in found.events]
+            again = explained(case.plan(), found.row, others)
+            assert not again.told or event.node not in {node for cell in again.cells for node in cell.events}
