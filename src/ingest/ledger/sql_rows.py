@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cdc.merkle.tree import Digest, Leaves
+from cdc.merkle.tree import NOTHING, Digest, Leaves, delta
 from cdc.words.errors import Fatal
 from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, Tagged
 
@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS tagged (ms INTEGER, leaf INTEGER, tag TEXT, number IN
     PRIMARY KEY (ms, leaf, tag, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
+_BITS = 32  # bytes of a digest
 _CACHE_KIB = 32_768
 _LOG_PAGES = 8_192  # of sqlite's own log before its pages are moved into the file: 32 MiB
 _PATIENCE = 30.0  # seconds that one waits for another's transaction
@@ -107,7 +108,7 @@ class SqlRows:
         self._begin()
         lost: dict[int, Digest] = {}
         for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
-            lost[leaf] = lost.get(leaf, Digest()) + Digest(1, int.from_bytes(bits, "big"))
+            lost[leaf] = lost.get(leaf, NOTHING) + delta(None, int.from_bytes(bits, "big"))
         self._db.execute("DELETE FROM held WHERE sequence < ?", (sequence,))
         return lost
 
@@ -128,7 +129,7 @@ class SqlRows:
         if changes.tagged:
             self._number += 1
             tagged = (
-                (now_ms, leaf, tag, self._number, change.count, change.bits.to_bytes(16, "big"))
+                (now_ms, leaf, tag, self._number, change.count, change.bits.to_bytes(_BITS, "big"))
                 for (leaf, tag), change in changes.tagged.items()
             )
             many("INSERT INTO tagged VALUES (?, ?, ?, ?, ?, ?)", tagged)
@@ -196,7 +197,7 @@ class SqlRows:
         for leaf, change in leaves.items():
             row = self._db.execute("SELECT rows, bits FROM leaves WHERE leaf = ?", (leaf,)).fetchone()
             found = change if row is None else Digest(row[0], int.from_bytes(row[1], "big")) + change
-            now.append((leaf, found.count, found.bits.to_bytes(16, "big")))
+            now.append((leaf, found.count, found.bits.to_bytes(_BITS, "big")))
         self._db.executemany("INSERT OR REPLACE INTO leaves VALUES (?, ?, ?)", [one for one in now if one[1]])
         self._db.executemany("DELETE FROM leaves WHERE leaf = ?", [one[:1] for one in now if not one[1]])
 
