@@ -6,7 +6,7 @@ import pytest
 
 from cdc.merkle.canonical import RowText, covered
 from cdc.merkle.leaves import LeafOf, bounds, grid_of
-from cdc.merkle.tree import NOTHING, Digest, Leaves, Nodes, delta, differing
+from cdc.merkle.tree import NOTHING, Leaves, Nodes, delta, differing
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 

@@ -18,7 +18,7 @@ FAN = 4  # bits: sixteen children a node
 
 
 class Digest(NamedTuple):
-    """How many rows, and the XOR of their hashes as written in hex, 256 bits; `+` adds rows or another digest of other rows, `-` takes.
+    """How many rows, and the XOR of their hashes in hex; `+` adds rows or another digest of other rows, `-` takes.
 
     A tuple, since a ledger makes one for every change.
     """

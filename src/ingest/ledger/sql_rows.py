@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS tagged (ms INTEGER, leaf INTEGER, tag TEXT, number IN
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
 _BITS = 32  # bytes of a digest
+_LAST = 2**62  # behind all leaves
 _CACHE_KIB = 32_768
 _LOG_PAGES = 8_192  # of sqlite's own log before its pages are moved into the file: 32 MiB
 _PATIENCE = 30.0  # seconds that one waits for another's transaction
@@ -95,13 +96,8 @@ class SqlRows:
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
         """See `fold.RowStore`; the transaction begins here, since each read would be one by itself."""
-        found, execute = dict[RowPlace, HeldRow](), self._db.execute
         self._begin()
-        for place in set(places):
-            row = execute("SELECT hash, sequence, at FROM held WHERE leaf = ? AND key = ?", place).fetchone()
-            if row is not None:
-                found[place] = HeldRow(int.from_bytes(row[0], "big"), row[1], row[2])
-        return found
+        return self._at(places)
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
         """See `fold.RowStore`; the transaction stays open until the commit."""
@@ -169,6 +165,19 @@ class SqlRows:
             found = self._db.execute("SELECT key, hash, sequence, at FROM held WHERE leaf = ?", (leaf,)).fetchall()
             tagged = self._tagged(leaf, leaf)
         return [(key, HeldRow(int.from_bytes(bits, "big"), sequence, at)) for key, bits, sequence, at in found], tagged
+
+    def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[Tagged]]:
+        """The rows at these places, and what changed all leaves lately: both of one moment."""
+        with self._moment():
+            return self._at(places), self._tagged(0, _LAST)
+
+    def _at(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
+        found, execute = dict[RowPlace, HeldRow](), self._db.execute
+        for place in set(places):
+            row = execute("SELECT hash, sequence, at FROM held WHERE leaf = ? AND key = ?", place).fetchone()
+            if row is not None:
+                found[place] = HeldRow(int.from_bytes(row[0], "big"), row[1], row[2])
+        return found
 
     def _tagged(self, first: int, last: int) -> list[Tagged]:
         return [

@@ -23,10 +23,10 @@ from cdc.merkle.tree import Digest
 from cdc.topology.topology import Source
 from cdc.words.errors import Fatal
 from cdc.words.schema import Column, TableSchema
-from ingest.facts.facts import Image
+from ingest.facts.facts import Image, Row
 from ingest.facts.values import from_text
 from ingest.mysql.mysql_connection import Connection, query, translated
-from ingest.mysql.mysql_snapshot import image_of
+from ingest.mysql.mysql_snapshot import KEYS, image_of
 from ingest.records import chunks
 
 _WIDE_XOR = (8, 0)  # MySQL's version from which BIT_XOR takes binary strings
@@ -136,10 +136,20 @@ def leaf_rows(
     connection: Connection, source: Source, sql: DigestSql, first: int, last: int, among: Sequence[int] = ()
 ) -> Iterator[Image]:
     """The rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
-    readers = [(column.name, from_text(column)) for column in sql.schema.columns]
+    yield from _images(connection, source, sql.schema, sql.rows(first, last, among))
+
+
+def keyed_rows(connection: Connection, source: Source, sql: DigestSql, keys: Sequence[Row]) -> Iterator[Image]:
+    """The rows of these keys, whose columns can be walked: likewise."""
+    for at in range(0, len(keys), KEYS):
+        yield from _images(connection, source, sql.schema, chunks.select_keys(sql.schema, keys[at : at + KEYS]))
+
+
+def _images(connection: Connection, source: Source, schema: TableSchema, statement: str) -> Iterator[Image]:
+    readers = [(column.name, from_text(column)) for column in schema.columns]
     cursor = connection.cursor(SSCursor)
-    with translated(source, f"read rows of {sql.schema.table_id}"):
-        cursor.execute(sql.rows(first, last, among))
+    with translated(source, f"read rows of {schema.table_id}"):
+        cursor.execute(statement)
         while rows := cursor.fetchmany(1000):
             for row in rows:
                 yield image_of(readers, row)
