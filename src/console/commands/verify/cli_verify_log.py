@@ -16,7 +16,7 @@ from console.verify.log.load import limits_of
 from console.verify.log.run import Compared, Ways, compared
 from joins.select.parser import tables_of
 
-_PATIENCE = 60.0  # seconds that a capture has for obeying a signal, and setting a few thousand rows right
+_PATIENCE = 120.0  # seconds that a capture has for obeying a signal, and setting a few thousand rows right
 
 
 def verified_log(asked: Request, terminal: Terminal) -> Iterator[Said]:
