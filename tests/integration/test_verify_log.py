@@ -36,7 +36,7 @@ def traffic(captured: Any, name: str) -> Iterator[None]:
     def run() -> None:
         with captured.connection() as connected, connected.cursor() as cursor:
             number = 0
-            while not done.is_set():
+            while not done.wait(0.003):
                 number += 1
                 cursor.execute("UPDATE t SET n = n + 1 WHERE id = %s", (number * 37 % ROWS + 5,))
                 cursor.execute("INSERT INTO k VALUES (%s, 'new', %s)", (f"{name} {number}", number))

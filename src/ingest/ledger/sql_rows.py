@@ -46,7 +46,9 @@ class SqlRows:
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             self._db.executescript(_TABLES)
-            if writes and self._fact("shape") != shape:
+            known = self._fact("shape")
+            self.anew = writes and known is not None and known != shape  # of digests that were made otherwise
+            if writes and known != shape:
                 self.begin_anew(shape)
             self._next, self._floor = int(self._fact("next") or 0), int(self._fact("floor") or 0)
             found = self._db.execute("SELECT value FROM facts WHERE name = 'deleted'").fetchone()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.words.errors import Fatal
-from console.verify.log.spans import Settled
+from console.verify.log.spans import SettledSpan
 from ingest.ledger.books import Partition
 
 # A topic forgets deletes after a week: a cut that is nearly as old does not tell all changes behind it.
@@ -32,7 +32,7 @@ class Progress:
     ends: Mapping[Partition, int]
     at_ms: int
     shape: str
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[SettledSpan] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As the file has it."""
@@ -72,7 +72,7 @@ class KeptFile:
         self._open[table] = progress
         self._write()
 
-    def settle(self, table: str, settled: Settled) -> None:
+    def settle(self, table: str, settled: SettledSpan) -> None:
         """A part of a table is done; written now and then."""
         self._open[table].settled.append(settled)
         if time.monotonic() - self._written > _EVERY:
@@ -108,7 +108,7 @@ def _read(found: Mapping[str, Any]) -> dict[str, Progress]:
             ends={(topic, partition): end for topic, partition, end in one["ends"]},
             at_ms=one["at_ms"],
             shape=one["shape"],
-            settled=[Settled(*settled) for settled in one["settled"]],
+            settled=[SettledSpan(*settled) for settled in one["settled"]],
         )
         for table, one in found.items()
     }

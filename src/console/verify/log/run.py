@@ -40,7 +40,7 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class TableCompared:
     """A table's verdict, and, until the next one is asked for: `keys` of all rows that differ, `look` at some again;
     `obeyed` waits so many seconds for whether the capture has obeyed all signals before an offset, and is done with it.
     """
@@ -59,7 +59,7 @@ def verify_log(
     return (found.verdict for found in compared(topology, tables, ways or Ways()))
 
 
-def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways) -> Iterator[Compared]:
+def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways) -> Iterator[TableCompared]:
     """Each captured table, or those asked for, one after the other.
 
     Nothing is written but what `verify` itself remembers, and the ledger where no other process keeps it. A source that
@@ -82,7 +82,7 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
 
 def _source(
     topology: Topology, source: Source, wanted: list[TableId], ledger: Ledger, ways: Ways
-) -> Iterator[Compared]:
+) -> Iterator[TableCompared]:
     done = 0
     try:
         with ExitStack() as open_:
@@ -110,7 +110,7 @@ class _Table:
         """Let go of Kafka."""
         self._opened.close()
 
-    def compared(self, leaves: MySqlLeaves) -> Compared:
+    def compared(self, leaves: MySqlLeaves) -> TableCompared:
         """The verdict, with what a repair needs."""
         ledger, table = self._ledger, self._table
         book = ledger.books.tables.get(table)
@@ -130,7 +130,7 @@ class _Table:
             clock=time.monotonic,
             told=lambda rows: self._ways.told(table, rows),
         )
-        return Compared(
+        return TableCompared(
             table=table,
             verdict=self._verdict(book, stage),
             keys=stage.keys,
@@ -204,5 +204,5 @@ def _not_whole(ledger: Ledger, book: Book) -> str:
     return reached.untold.get(f"{table.database}.{table.table}", "")
 
 
-def _untold(table: TableId, why: str) -> Compared:
-    return Compared(table=table, verdict=Verdict(stage="log", table=str(table), cut="", untold=(why,)))
+def _untold(table: TableId, why: str) -> TableCompared:
+    return TableCompared(table=table, verdict=Verdict(stage="log", table=str(table), cut="", untold=(why,)))

@@ -11,7 +11,7 @@ Span = tuple[int, int]  # first and last leaf
 GROUP_ROWS = 16_384  # rows of which a source's transaction computes one digest
 
 
-class Settled(NamedTuple):
+class SettledSpan(NamedTuple):
     """A span whose digests agreed: its first and last leaf, how many rows and leaves with rows it had."""
 
     first: int
@@ -20,7 +20,7 @@ class Settled(NamedTuple):
     leaves: int
 
 
-def spans_of(book: Book, settled: Iterable[Settled] = ()) -> list[Span]:
+def spans_of(book: Book, settled: Iterable[SettledSpan] = ()) -> list[Span]:
     """All leaves of the grid but the settled ones, in spans of about `GROUP_ROWS` rows, as the ledger knows them: those
     beyond its rows, too, since the source may have more. One span where the grid has no ranges."""
     if not book.grid.ranged:
@@ -29,7 +29,7 @@ def spans_of(book: Book, settled: Iterable[Settled] = ()) -> list[Span]:
     return [span for gap in _gaps(sorted(settled), book.grid.last) for span in _within(gap, counts)]
 
 
-def _gaps(settled: Sequence[Settled], last: int) -> Iterator[Span]:
+def _gaps(settled: Sequence[SettledSpan], last: int) -> Iterator[Span]:
     begin = 0
     for one in settled:
         if one.first > begin:

@@ -22,7 +22,7 @@ from cdc.words.event import Position, Row
 from cdc.words.schema import TableSchema
 from cdc.words.types import Canonical
 from console.verify.findings import MOST_FINDINGS, Finding, Kind, Verdict
-from console.verify.log.spans import Settled, Span, spans_of
+from console.verify.log.spans import SettledSpan, Span, spans_of
 from ingest.facts.facts import Image, RefusedImage
 from ingest.ledger.books import Book
 from ingest.ledger.fold import HeldRow, RowPlace
@@ -98,8 +98,8 @@ class LogStage:
     pause: Callable[[], object]
     clock: Callable[[], float]
     told: Callable[[int], object] = lambda rows: None
-    settled: Sequence[Settled] = ()
-    settle: Callable[[Settled], object] = lambda settled: None
+    settled: Sequence[SettledSpan] = ()
+    settle: Callable[[SettledSpan], object] = lambda settled: None
     keys: list[bytes] = field(default_factory=list)
     _read: int = 0
     _rows: int = 0
@@ -181,7 +181,7 @@ class LogStage:
         self._covered(seen, seen.whole.count, len(ours.digests))
         agrees = not unsure and ours.total() == seen.whole
         if agrees:
-            self.settle(Settled(*span, seen.whole.count, len(ours.digests)))
+            self.settle(SettledSpan(*span, seen.whole.count, len(ours.digests)))
         return agrees
 
     def _covered(self, seen: Glimpse, rows: int, leaves: int) -> None:
