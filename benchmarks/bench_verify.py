@@ -31,7 +31,7 @@ from benchmarks.ending import end
 from benchmarks.sitting import tell, warn_if_busy
 from cdc.process.file_topology import home, load_topology
 from cdc.words.artefacts import cache_folder
-from cdc.words.errors import TailorbirdError
+from cdc.words.errors import Fatal, TailorbirdError
 from console.stack.proc_stack import Stack
 from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 from console.verify.findings import Verdict
@@ -107,10 +107,16 @@ class Bench:
     def equal(self, capture: Watched) -> None:
         """Wait until all is captured, and the ledger has it."""
         deadline = time.monotonic() + 60 + self.rows / 2000
-        while self.verdict().outcome != "equal":
+        while True:
             capture.alive()
+            try:
+                found = str(self.verdict().outcome)
+            except Fatal as error:  # no topic was made yet
+                found = str(error)
+            if found == "equal":
+                return
             if time.monotonic() > deadline:
-                raise TailorbirdError(f"{self.file}: {self.verdict()}")
+                raise TailorbirdError(f"{self.file}: {found}")
             time.sleep(1)
 
     def _beside(self, capture: Watched) -> dict[str, Any]:

@@ -64,8 +64,12 @@ def ledger_of(topology: Topology) -> Iterator[Ledger]:
     stores: list[SqlRows] = []
 
     def open_store(topic: str, partition: int, shape: str) -> SqlRows:
-        stores.append(SqlRows(folder.file(topic, partition), shape, writes=own))
-        return stores[-1]
+        store = SqlRows(folder.file(topic, partition), shape, writes=own)
+        stores.append(store)
+        if store.anew:
+            why = "its digests were made of other columns, or by another version"
+            structlog.get_logger().info("begins anew", topic=topic, partition=partition, why=why)
+        return store
 
     books = Books(open_store, masked)
     reader = KafkaLedger(topology, books, wanted, folding=own)
@@ -130,9 +134,7 @@ def _keep(
                 told, before = now, count
         seconds = time.monotonic() - began
         processor = time.process_time() - processor
-        rates = {
-            "a_second": round(count / max(seconds, 0.001)),
-            "a_processor_second": round(count / max(processor, 0.001)),
-        }
-        log.info("ended", records=count, seconds=round(seconds, 1), **rates)
+        spent = {"a_second": seconds, "a_processor_second": processor}
+        paces = {name: round(count / max(one, 0.001)) for name, one in spent.items()}
+        log.info("ended", records=count, seconds=round(seconds, 1), **paces)
         return {str(table): book.total().count for table, book in ledger.books.tables.items()}
