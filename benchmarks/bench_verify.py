@@ -63,10 +63,10 @@ class Bench:
         self.file = folder / "bench.yml"
         self.file.write_text(
             f"name: bench_verify\nlog: {{bootstrap_servers: '127.0.0.1:{self.port + 1}'}}\nsources:\n"
-            f"  shop: {{type: mysql, hostname: 127.0.0.1, port: {self.port}, username: {CAPTURE_LOGIN.user}, "
+            f"  bench: {{type: mysql, hostname: 127.0.0.1, port: {self.port}, username: {CAPTURE_LOGIN.user}, "
             f"password: {CAPTURE_LOGIN.password}, database: shop, tables: [orders], server_id: 9507, "
             f"ssl_mode: disabled}}\n"
-            "tables:\n  t: {query: SELECT o.id FROM shop.orders o, row_key: [id]}\n"
+            "tables:\n  t: {query: SELECT o.id FROM bench.orders o, row_key: [id]}\n"
         )
         os.environ["TAILORBIRD_HOME"] = str(folder / "home")
 

@@ -29,14 +29,14 @@ ROWS = 4000
 
 
 @contextmanager
-def traffic(captured: Any, name: str) -> Iterator[None]:
-    """Changes of both tables until the block ends: a few hundred a second."""
+def traffic(captured: Any, name: str, pause: float = 0.003) -> Iterator[None]:
+    """Changes of both tables until the block ends: a few hundred a second, or fewer."""
     done = threading.Event()
 
     def run() -> None:
         with captured.connection() as connected, connected.cursor() as cursor:
             number = 0
-            while not done.wait(0.003):
+            while not done.wait(pause):
                 number += 1
                 cursor.execute("UPDATE t SET n = n + 1 WHERE id = %s", (number * 37 % ROWS + 5,))
                 cursor.execute("INSERT INTO k VALUES (%s, 'new', %s)", (f"{name} {number}", number))
@@ -110,7 +110,7 @@ def test_faults_are_found_and_traffic_is_none(
         "t": ("different", 4), "k": ("different", 2),
     }  # fmt: skip
     assert all("offset" in one.position for one in found["t"].findings if one.kind != "missing")
-    with traffic(captured, "third"):
+    with traffic(captured, "third", 0.05):
         repaired(captured, 6)
     captured.caught_up()
     assert {name: one.outcome for name, one in verdicts(captured.file).items()} == {"t": "equal", "k": "equal"}

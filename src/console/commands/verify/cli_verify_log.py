@@ -16,8 +16,6 @@ from console.verify.log.load import limits_of
 from console.verify.log.run import TableCompared, Ways, compared
 from joins.select.parser import tables_of
 
-_PATIENCE = 120.0  # seconds that a capture has for obeying a signal, and setting a few thousand rows right
-
 
 def verified_log(asked: Request, terminal: Terminal) -> Iterator[Said]:
     """Each captured table that was asked for, or that a table which was asked for reads. Retriable: Kafka is away."""
@@ -53,7 +51,7 @@ def _mended(asked: Request, found: TableCompared, terminal: Terminal) -> Said:
     assert found.look is not None, "it was compared"
     done = 0
     for some, offset in ask_for(asked.topology, found.table, found.keys):
-        if not found.obeyed(offset, _PATIENCE):
+        if not found.obeyed(offset):
             why = f"mended {done:,} of {count:,}; the capture has not obeyed yet: does it run? It obeys once it does"
             return Said(verdict=found.verdict, repair=why)
         done += len(some)

@@ -17,11 +17,13 @@ from console.verify.log.kafka_changed import KafkaChanged
 from console.verify.log.kafka_records import KafkaRecords
 from console.verify.log.mysql_leaves import MySqlLeaves, leaves_of
 from console.verify.log.stage import LogStage, place_told
+from console.verify.patience import Patience
 from ingest.ledger.books import Book
 from ingest.ledger.run import Ledger, ledger_of
 from ingest.records.chunks import walkable
 
 _PAUSE = 0.3  # seconds between two looks at what did not agree
+_STANDSTILL, _MOST = 60.0, 600.0  # seconds that a capture has: while it does not move, and in all
 LAST = "last"
 
 
@@ -42,14 +44,14 @@ class Ways:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCompared:
     """A table's verdict, and, until the next one is asked for: `keys` of all rows that differ, `look` at some again;
-    `obeyed` waits so many seconds for whether the capture has obeyed all signals before an offset, and is done with it.
+    `obeyed` waits, while the capture moves, until it has done what the signal at an offset asks; whether it has.
     """
 
     table: TableId
     verdict: Verdict
     keys: Collection[bytes] = ()
     look: Callable[[Collection[bytes]], Verdict] | None = None
-    obeyed: Callable[[int, float], bool] = lambda offset, seconds: False
+    obeyed: Callable[[int], bool] = lambda offset: False
 
 
 def verify_log(
@@ -179,14 +181,15 @@ class _Table:
         keys = changed.keys(ends)
         return keys, "" if keys is not None else "it was emptied or read again as a whole since"
 
-    def _obeyed(self, offset: int, seconds: float) -> bool:
-        deadline, told = time.monotonic() + seconds, f"{self._table.database}.{self._table.table}"
+    def _obeyed(self, offset: int) -> bool:
+        patience, name = Patience(standstill=_STANDSTILL, most=_MOST), f"{self._table.database}.{self._table.table}"
+        patience.begin(time.monotonic())
         while True:
             self._ledger.poll(0.02)
-            reached = self._ledger.books.reached.get(self._table.source)
-            if reached is not None and reached.signals > offset and told not in reached.untold:
+            reached = self._ledger.books.reached[self._table.source]
+            if reached.signals > offset and name not in reached.untold:
                 return True
-            if time.monotonic() >= deadline:
+            if patience.used_up(reached.position, time.monotonic()):
                 return False
 
 
