@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc.words.schema import Column, TableId
-from ingest.capture.signals import Signal, signal_of, signal_value
+from ingest.capture.signals import Signal, mend_value, signal_of, signal_value
 from ingest.ddl.dialect import dialect_of
 from ingest.facts.tables import Tables
 from ingest.mend.mends import Mends, name_of
@@ -89,3 +89,15 @@ def test_a_name_that_means_no_captured_table_is_read_as_it_always_was() -> None:
     tables, _ = known()
     assert tables.named("x.y.z") == TableId(source="s", database="x", table="y.z")
     assert tables.named("x") == TableId(source="s", database="", table="x")
+
+
+def test_rows_are_named_by_their_keys() -> None:
+    """mend-rows takes one table and keys; they are held like those that the log told in part."""
+    signal = signal_of(mend_value("d.t", [{"id": 1}, {"id": 2}]))
+    assert (signal.type, signal.tables, signal.keys) == ("mend-rows", ("d.t",), ({"id": 1}, {"id": 2}))
+    for data in ({"data-collections": ["d.t"]}, {"data-collections": ["d.t"], "keys": ["1"]}):
+        with pytest.raises(ValueError, match="keys"):
+            signal_of({"type": "mend-rows", "data": data})
+    tables, snapshots = known()
+    mends = Mends(Recorder("top"), tables, snapshots, {})
+    assert "not captured" in mends.named(TableId(source="s", database="d", table="x"), signal.keys)

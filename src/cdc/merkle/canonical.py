@@ -9,7 +9,7 @@ A row's text is the parts of its covered columns, joined by commas, in the order
     day                    "2017-09-15"                                nothing
     moment, n digits       "2017-09-15 10:12:00.500": exactly n of them, UTC
     clock, n digits        "-12:30:00.250": likewise
-    text                   "5:héllo": its length in characters in front
+    text                   "6:héllo": its length as UTF-8 in front, in bytes
     bytes                  "x00FF": x, then hex in capitals
 
 Since no part but a text may hold a comma, and a text says how long it is, no two rows have one text. The precision is
@@ -93,7 +93,7 @@ class Covered:
         """What two digests must have been made of to be compared: another shape means other hashes."""
         forms = ",".join(f"{form.name!r}:{form.kind}{form.digits or ''}" for form in self.forms)
         defaults = ",".join(repr(form.default) for form in self.forms if form.default_known)
-        return f"2|{forms}|{','.join(map(repr, self.key))}|{defaults}"
+        return f"3|{forms}|{','.join(map(repr, self.key))}|{defaults}"
 
 
 def covered(schema: TableSchema, masked: Collection[str] = ()) -> Covered:
@@ -186,7 +186,7 @@ def _day(value: str) -> str:
 
 
 def _text(value: str) -> str:
-    return f"{len(value)}:{value}"
+    return f"{len(value) if value.isascii() else len(value.encode())}:{value}"
 
 
 def _bytes(value: str) -> str:

@@ -2,8 +2,9 @@
 
 A digest is how many rows there are and the XOR of their hashes, so that a row that comes, changes or goes is one XOR
 whatever the order, shards of a table merge by XOR, and a node's digest is that of all its leaves. A row's hash covers
-its key: the same rows under other keys are other rows. Two sets of rows that differ have one digest with a chance of
-2^-128.
+its key: the same rows under other keys are other rows. What is XORed are the 32 characters that write the hash in hex,
+since servers have it so and would need a function more for its bytes. Two sets of rows that differ have one digest with
+a chance of 2^-128: each character of a row's agrees with what it had to be once in sixteen times at most.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ FAN = 4  # bits: sixteen children a node
 
 
 class Digest(NamedTuple):
-    """How many rows, and the XOR of their 128-bit hashes; `+` adds rows or another digest of other rows, `-` takes.
+    """How many rows, and the XOR of their hashes in hex; `+` adds rows or another digest of other rows, `-` takes.
 
     A tuple, since a ledger makes one for every change.
     """
@@ -40,7 +41,13 @@ NOTHING = Digest()
 
 def delta(before: int | None, after: int | None) -> Digest:
     """What a row's change adds to its leaf: by its hash before and after, None where it was not, or is no more."""
-    return Digest((after is not None) - (before is not None), (before or 0) ^ (after or 0))
+    bits = (0 if before is None else _written(before)) ^ (0 if after is None else _written(after))
+    return Digest((after is not None) - (before is not None), bits)
+
+
+def _written(hash_: int) -> int:
+    """The 32 characters of a hash in hex, as a number."""
+    return int.from_bytes(hash_.to_bytes(16, "big").hex().encode(), "big")
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ STAGES: tuple[Stage, ...] = ("log", "table", "index")  # those that there are, i
 class Request:
     """What is to be compared, and whether differences are mended; `everything` where the person named no table;
     `captured`: source tables that were named, for the log stage alone; `sample`: of how many rows one is compared by
-    value, where a stage can do so.
+    value, where a stage can do so. `since`, `resume`, `max_load`: of the log stage, see `console.verify.log.run.Ways`.
     """
 
     topology: Topology
@@ -29,6 +29,9 @@ class Request:
     everything: bool = True
     captured: tuple[TableId, ...] = ()
     sample: int = 1
+    since: str = ""
+    resume: bool = False
+    max_load: str = ""
     repair: bool = False
     dry_run: bool = False
 
@@ -60,12 +63,19 @@ def wanted(
     tables: Sequence[str] | None,
     *,
     sample: str = "",
+    since: str = "",
+    resume: bool = False,
+    max_load: str = "",
     repair: bool = False,
     dry_run: bool = False,
 ) -> Request:
     """The request; UsageError for a stage or table that there is not, or a sample that is none."""
     if dry_run and not repair:
         raise UsageError("--dry-run says what --repair would do", "add --repair")
+    if since and list(stages or ()) != ["log"]:
+        raise UsageError("--changed-since is of the log stage", "add --stage log, and no other")
+    if since and resume:
+        raise UsageError("--resume goes on with a comparison of all rows", "leave --changed-since out")
     for name in stages or ():
         if name not in STAGES:
             raise UsageError(f"no stage {name}", f"there is {', '.join(STAGES)}")
@@ -84,6 +94,9 @@ def wanted(
         everything=not tables,
         captured=tuple(captured),
         sample=_sample(sample) if sample else 1,
+        since=since,
+        resume=resume,
+        max_load=max_load,
         repair=repair,
         dry_run=dry_run,
     )

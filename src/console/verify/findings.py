@@ -51,7 +51,7 @@ class Verdict:
     """One stage of one table: how many rows and leaves (ranges of rows) were covered, at which cut, by which columns.
 
     `findings` are the first of them, `differing` counts all; `moving` rows changed at every look; `untold` are the
-    reasons why something could not be told.
+    reasons why something could not be told. `read` rows of the near end were fetched, where most are only digested.
     """
 
     stage: Stage
@@ -63,6 +63,7 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     differing: int = 0
     moving: int = 0
+    read: int = 0
     untold: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -86,6 +87,7 @@ class Verdict:
             "columns": list(self.columns),
             "differing": self.differing,
             "moving": self.moving,
+            "read": self.read,
             "untold": list(self.untold),
             "seconds": round(self.seconds, 3),
         }

@@ -174,6 +174,8 @@ class Follower:
         for signal in found:
             if signal.type == "schema-set":
                 why = self._describe(signal.described(self._transactions.tables))
+            elif signal.type == "mend-rows":
+                why = self._mends.named(self._transactions.tables.named(signal.tables[0]), signal.keys)
             else:
                 why = signal.obey(self._snapshots, self._transactions.tables, self._transactions.number)
             self._session.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)

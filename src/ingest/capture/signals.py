@@ -2,22 +2,23 @@
 
 A signal is a record of the topic `…signals`: key = `<topology>.<source>`, value = `{"type": …, "data": {…}}`. Types:
 `execute-snapshot`, `stop-snapshot` (data-collections: tables; additional-conditions: filters), `pause-snapshot`,
-`resume-snapshot`; and of our own `schema-set` (columns, primary-key), which ends a quarantine. How far they were obeyed
-is committed with the position, so each is obeyed once.
+`resume-snapshot`; and of our own `schema-set` (columns, primary-key), which ends a quarantine, and `mend-rows` (keys,
+as records have them): one table's rows are read again and set right in its topic. How far signals were obeyed is
+committed with the position, so each is obeyed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cdc.words.schema import Column, column_from_json
-from ingest.facts.facts import TableDescribed
+from ingest.facts.facts import Row, TableDescribed
 from ingest.facts.tables import Tables
 from ingest.records.snapshots import MENDS_ONLY, Snapshots
 
-TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set")
+TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set", "mend-rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Signal:
     filters: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     primary_key: tuple[str, ...] = ()
+    keys: tuple[Row, ...] = ()
 
     def described(self, tables: Tables) -> TableDescribed:
         """What a `schema-set` says of its one table."""
@@ -73,7 +75,15 @@ def signal_of(value: Mapping[str, Any]) -> Signal:
     key = tuple(data.get("primary-key", ()))
     if value["type"] == "schema-set" and (len(tables) != 1 or not columns):
         raise ValueError("schema-set takes one table and its columns")
-    return Signal(type=value["type"], tables=tables, filters=filters, columns=columns, primary_key=key)
+    keys = tuple(data.get("keys", ()))
+    if value["type"] == "mend-rows" and (len(tables) != 1 or not keys or not all(isinstance(k, dict) for k in keys)):
+        raise ValueError("mend-rows takes one table and keys of its rows")
+    return Signal(type=value["type"], tables=tables, filters=filters, columns=columns, primary_key=key, keys=keys)
+
+
+def mend_value(table: str, keys: Sequence[Row]) -> dict[str, Any]:
+    """The value of a record that asks for rows of a table (`database.table`) to be set right."""
+    return {"type": "mend-rows", "data": {"data-collections": [table], "keys": list(keys)}}
 
 
 def signal_value(kind: str, tables: tuple[str, ...], where: str = "") -> dict[str, Any]:

@@ -7,7 +7,7 @@ defaults of columns that came later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from cdc.merkle.leaves import Grid, grid_of
 from cdc.merkle.tree import Digest, Leaves
 from cdc.words.event import Position
 from cdc.words.schema import TableId, TableSchema
-from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowStore, Tagged
+from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowPlace, RowStore, Tagged
 from ingest.ledger.places import Reach, as_of, tag_of
 
 Partition = tuple[str, int]  # topic, partition
@@ -44,18 +44,23 @@ class PartitionStore(RowStore, Protocol):
     def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[Tagged]]:
         """A leaf's rows by their records' keys, and what changed it lately."""
 
+    def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[Tagged]]:
+        """The rows at these places, and what changed the table lately."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReach:
     """A committed position of a source: `ends` are the offsets behind all that it covers, by topic and partition.
 
-    `untold`: tables (`database.table`) whose log does not hold what their source does there, and why.
+    `untold`: tables (`database.table`) whose log does not hold what their source does there, and why; `signals`: the
+    offset up to which its capture has obeyed signals.
     """
 
     source: str
     position: Position
     ends: Mapping[Partition, int]
     untold: Mapping[str, str] = field(default_factory=dict)
+    signals: int = 0
 
 
 @dataclass(slots=True)
@@ -88,6 +93,18 @@ class Book:
             found |= {key: (number, held) for key, held in rows}
             moved = moved or any(not reach.covers(one.tag) for one in tagged)
         return found, moved
+
+    def rows_at(
+        self, places: Sequence[RowPlace], low: Position
+    ) -> tuple[dict[bytes, tuple[int, HeldRow]], frozenset[int]]:
+        """The rows at these places now, by their records' keys, each with its partition; and the leaves that changed
+        since a position."""
+        found, reach, moved = dict[bytes, tuple[int, HeldRow]](), Reach(low), set[int]()
+        for number, store in self.stores.items():
+            rows, tagged = store.rows_at(places)
+            found |= {place.key: (number, held) for place, held in rows.items()}
+            moved.update(one.leaf for one in tagged if not reach.covers(one.tag))
+        return found, frozenset(moved)
 
     def counts(self) -> dict[int, int]:
         """How many rows the ledger has in each leaf now."""
@@ -214,6 +231,7 @@ def read_reach(value: Mapping[str, Any]) -> SourceReach:
         ),
         ends={(t, int(p)): int(end) for t, ends in value["end_offsets"].items() for p, end in ends.items()},
         untold=_untold(value.get("state", {})),
+        signals=value.get("state", {}).get("signals") or 0,
     )
 
 

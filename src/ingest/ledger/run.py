@@ -64,8 +64,12 @@ def ledger_of(topology: Topology) -> Iterator[Ledger]:
     stores: list[SqlRows] = []
 
     def open_store(topic: str, partition: int, shape: str) -> SqlRows:
-        stores.append(SqlRows(folder.file(topic, partition), shape, writes=own))
-        return stores[-1]
+        store = SqlRows(folder.file(topic, partition), shape, writes=own)
+        stores.append(store)
+        if store.anew:
+            why = "its digests were made of other columns, or by another version"
+            structlog.get_logger().info("begins anew", topic=topic, partition=partition, why=why)
+        return store
 
     books = Books(open_store, masked)
     reader = KafkaLedger(topology, books, wanted, folding=own)
@@ -111,7 +115,8 @@ def _keep(
         if not ledger.own:
             raise UsageError(f"another process keeps the ledger of {topology.name}", "one is enough; `verify` reads it")
         log.info("began", tables=len(ledger.books.tables), left_out=sorted(map(str, ledger.books.without)))
-        began = told = time.monotonic()
+        began, processor = time.monotonic(), time.process_time()
+        told = began
         count = before = 0
         while not stop.is_set():
             found = ledger.poll(0.2)
@@ -128,5 +133,8 @@ def _keep(
                 log.info("kept", records=count, a_second=round((count - before) / (now - told)))
                 told, before = now, count
         seconds = time.monotonic() - began
-        log.info("ended", records=count, seconds=round(seconds, 1), a_second=round(count / max(seconds, 0.001)))
+        processor = time.process_time() - processor
+        spent = {"a_second": seconds, "a_processor_second": processor}
+        paces = {name: round(count / max(one, 0.001)) for name, one in spent.items()}
+        log.info("ended", records=count, seconds=round(seconds, 1), **paces)
         return {str(table): book.total().count for table, book in ledger.books.tables.items()}

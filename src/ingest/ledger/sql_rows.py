@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cdc.merkle.tree import Digest, Leaves
+from cdc.merkle.tree import NOTHING, Digest, Leaves, delta
 from cdc.words.errors import Fatal
 from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, Tagged
 
@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS tagged (ms INTEGER, leaf INTEGER, tag TEXT, number IN
     PRIMARY KEY (ms, leaf, tag, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
+_BITS = 32  # bytes of a digest
+_LAST = 2**62  # behind all leaves
 _CACHE_KIB = 32_768
 _LOG_PAGES = 8_192  # of sqlite's own log before its pages are moved into the file: 32 MiB
 _PATIENCE = 30.0  # seconds that one waits for another's transaction
@@ -44,7 +46,9 @@ class SqlRows:
             self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             self._db.executescript(_TABLES)
-            if writes and self._fact("shape") != shape:
+            known = self._fact("shape")
+            self.anew = writes and known is not None and known != shape  # of digests that were made otherwise
+            if writes and known != shape:
                 self.begin_anew(shape)
             self._next, self._floor = int(self._fact("next") or 0), int(self._fact("floor") or 0)
             found = self._db.execute("SELECT value FROM facts WHERE name = 'deleted'").fetchone()
@@ -94,20 +98,15 @@ class SqlRows:
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
         """See `fold.RowStore`; the transaction begins here, since each read would be one by itself."""
-        found, execute = dict[RowPlace, HeldRow](), self._db.execute
         self._begin()
-        for place in set(places):
-            row = execute("SELECT hash, sequence, at FROM held WHERE leaf = ? AND key = ?", place).fetchone()
-            if row is not None:
-                found[place] = HeldRow(int.from_bytes(row[0], "big"), row[1], row[2])
-        return found
+        return self._at(places)
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
         """See `fold.RowStore`; the transaction stays open until the commit."""
         self._begin()
         lost: dict[int, Digest] = {}
         for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
-            lost[leaf] = lost.get(leaf, Digest()) + Digest(1, int.from_bytes(bits, "big"))
+            lost[leaf] = lost.get(leaf, NOTHING) + delta(None, int.from_bytes(bits, "big"))
         self._db.execute("DELETE FROM held WHERE sequence < ?", (sequence,))
         return lost
 
@@ -128,7 +127,7 @@ class SqlRows:
         if changes.tagged:
             self._number += 1
             tagged = (
-                (now_ms, leaf, tag, self._number, change.count, change.bits.to_bytes(16, "big"))
+                (now_ms, leaf, tag, self._number, change.count, change.bits.to_bytes(_BITS, "big"))
                 for (leaf, tag), change in changes.tagged.items()
             )
             many("INSERT INTO tagged VALUES (?, ?, ?, ?, ?, ?)", tagged)
@@ -169,6 +168,19 @@ class SqlRows:
             tagged = self._tagged(leaf, leaf)
         return [(key, HeldRow(int.from_bytes(bits, "big"), sequence, at)) for key, bits, sequence, at in found], tagged
 
+    def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[Tagged]]:
+        """The rows at these places, and what changed all leaves lately: both of one moment."""
+        with self._moment():
+            return self._at(places), self._tagged(0, _LAST)
+
+    def _at(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
+        found, execute = dict[RowPlace, HeldRow](), self._db.execute
+        for place in set(places):
+            row = execute("SELECT hash, sequence, at FROM held WHERE leaf = ? AND key = ?", place).fetchone()
+            if row is not None:
+                found[place] = HeldRow(int.from_bytes(row[0], "big"), row[1], row[2])
+        return found
+
     def _tagged(self, first: int, last: int) -> list[Tagged]:
         return [
             Tagged(leaf, tag, Digest(rows, int.from_bytes(bits, "big")))
@@ -196,7 +208,7 @@ class SqlRows:
         for leaf, change in leaves.items():
             row = self._db.execute("SELECT rows, bits FROM leaves WHERE leaf = ?", (leaf,)).fetchone()
             found = change if row is None else Digest(row[0], int.from_bytes(row[1], "big")) + change
-            now.append((leaf, found.count, found.bits.to_bytes(16, "big")))
+            now.append((leaf, found.count, found.bits.to_bytes(_BITS, "big")))
         self._db.executemany("INSERT OR REPLACE INTO leaves VALUES (?, ?, ?)", [one for one in now if one[1]])
         self._db.executemany("DELETE FROM leaves WHERE leaf = ?", [one[:1] for one in now if not one[1]])
 

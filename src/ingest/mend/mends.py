@@ -90,7 +90,7 @@ class Mends:
         self.asks, self.unsure = False, follow
         self.number: Callable[[], int] = lambda: 0
         self.moved = False
-        self.counts: dict[str, int] = {"statement": 0, "partial": 0, "cascade": 0, "rows": 0}
+        self.counts: dict[str, int] = {"statement": 0, "partial": 0, "cascade": 0, "named": 0, "rows": 0}
         self._news: list[tuple[str, str]] = []
         self._chased: set[tuple[TableId, Wanted, int]] = set()  # what went with rows that a marker ended
 
@@ -234,6 +234,20 @@ class Mends:
                 mend.patches[at] = known.partial(what, new)  # type: ignore[arg-type]  # an Operation, of a literal
         self.counts["partial"] += len(fact.rows)
         self._bounded(table, mend)
+
+    def named(self, table: TableId, keys: Iterable[Row]) -> str:
+        """Somebody says that the log may not tell these rows as they are; the reason why not, or an empty text."""
+        if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
+            return f"{name_of(table)} is not captured"
+        columns = self.tables.schema(table).primary_key
+        named = [key_of(columns, key) for key in keys]
+        if not all(named):
+            return f"rows of {name_of(table)} are named by {', '.join(columns)}"
+        mend = self._opened(table)
+        mend.keys.update((_dumps(key), key) for key in named if key)
+        self.counts["named"] += len(named)
+        self._bounded(table, mend)
+        return ""
 
     def follow(self, fact: RowsLogged) -> None:
         """A parent's rows were changed: look for the children that went with them."""

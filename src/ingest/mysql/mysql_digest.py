@@ -2,14 +2,16 @@
 
 The session must be `connected`'s: in UTC, with an empty sql_mode (else PAD_CHAR_TO_FULL_LENGTH pads CHAR), in utf8mb4.
 Values print themselves within CONCAT_WS wherever the server's text is the canonical one already, since each function
-costs as much as the hash. MySQL 8.0 XORs binary strings, so the whole hash at once; older ones and MariaDB know
-numbers of 64 bits only and XOR it in two halves.
+costs as much as the hash. While digests are computed, strings of the session are bytes: texts are neither converted nor
+counted, and what SHA2 returns can be XORed as it is. MySQL 8.0 XORs binary strings; older ones and MariaDB know numbers
+of 64 bits only and XOR four of them, of one hash that a variable keeps from the first to the last.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +23,10 @@ from cdc.merkle.tree import Digest
 from cdc.topology.topology import Source
 from cdc.words.errors import Fatal
 from cdc.words.schema import Column, TableSchema
-from ingest.facts.facts import Image
+from ingest.facts.facts import Image, Row
 from ingest.facts.values import from_text
 from ingest.mysql.mysql_connection import Connection, query, translated
-from ingest.mysql.mysql_snapshot import image_of
+from ingest.mysql.mysql_snapshot import KEYS, image_of
 from ingest.records import chunks
 
 _WIDE_XOR = (8, 0)  # MySQL's version from which BIT_XOR takes binary strings
@@ -61,7 +63,7 @@ class DigestSql:
         return f"CAST(CONV(LEFT(SHA2({key}, 256), {HASH_BITS // 4}), 16, 10) AS UNSIGNED)"
 
     def of_leaves(self, first: int, last: int) -> str:
-        """Digests of the leaves `first` to `last` that have rows: leaf, count, then the hash in one part or two."""
+        """Digests of the leaves `first` to `last` that have rows: leaf, count, then the hash in one part or four."""
         return (
             f"SELECT {self.leaf()} AS leaf, {self._digest()} FROM {self._name()}{self.where(first, last)} GROUP BY leaf"
         )
@@ -100,9 +102,10 @@ class DigestSql:
     def _digest(self) -> str:
         # COUNT of what can not be NULL; a digest of no rows is NULL or zeros, by version
         if self.wide:
-            return f"COUNT(*), HEX(BIT_XOR(UNHEX(LEFT(SHA2({self.text()}, 256), 32))))"
-        halves = (f"CAST(CONV(SUBSTRING(SHA2({self.text()}, 256), {at}, 16), 16, 10) AS UNSIGNED)" for at in (1, 17))
-        return "COUNT(*), " + ", ".join(f"BIT_XOR({half})" for half in halves)
+            return f"COUNT(*), HEX(BIT_XOR(LEFT(SHA2({self.text()}, 256), 32)))"
+        parts = [f"LEFT(@tailorbird := SHA2({self.text()}, 256), 8)"]
+        parts += [f"SUBSTRING(@tailorbird, {at}, 8)" for at in (9, 17, 25)]
+        return "COUNT(*), " + ", ".join(f"BIT_XOR(CAST(CONV(HEX({part}), 16, 10) AS UNSIGNED))" for part in parts)
 
     def _name(self) -> str:
         return f"{chunks.quoted(self.schema.table_id.database)}.{chunks.quoted(self.schema.table_id.table)}"
@@ -118,14 +121,14 @@ def digest_sql(connection: Connection, schema: TableSchema, covered: Covered, gr
 
 def leaf_digests(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> dict[int, Digest]:
     """The digest of each leaf from `first` to `last` that has rows, as the connection's transaction sees them."""
-    with translated(source, f"compute digests of {sql.schema.table_id}"):
+    with translated(source, f"compute digests of {sql.schema.table_id}"), _in_bytes(connection):
         found = query(connection, sql.of_leaves(first, last).replace("%", "%%"))
     return {_leaf(row[0], sql): _digest(row[1:]) for row in found}
 
 
 def range_digest(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> Digest:
     """The digest of all rows of the leaves from `first` to `last`."""
-    with translated(source, f"compute a digest of {sql.schema.table_id}"):
+    with translated(source, f"compute a digest of {sql.schema.table_id}"), _in_bytes(connection):
         return _digest(query(connection, sql.of_range(first, last).replace("%", "%%"))[0])
 
 
@@ -133,10 +136,20 @@ def leaf_rows(
     connection: Connection, source: Source, sql: DigestSql, first: int, last: int, among: Sequence[int] = ()
 ) -> Iterator[Image]:
     """The rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
-    readers = [(column.name, from_text(column)) for column in sql.schema.columns]
+    yield from _images(connection, source, sql.schema, sql.rows(first, last, among))
+
+
+def keyed_rows(connection: Connection, source: Source, sql: DigestSql, keys: Sequence[Row]) -> Iterator[Image]:
+    """The rows of these keys, whose columns can be walked: likewise."""
+    for at in range(0, len(keys), KEYS):
+        yield from _images(connection, source, sql.schema, chunks.select_keys(sql.schema, keys[at : at + KEYS]))
+
+
+def _images(connection: Connection, source: Source, schema: TableSchema, statement: str) -> Iterator[Image]:
+    readers = [(column.name, from_text(column)) for column in schema.columns]
     cursor = connection.cursor(SSCursor)
-    with translated(source, f"read rows of {sql.schema.table_id}"):
-        cursor.execute(sql.rows(first, last, among))
+    with translated(source, f"read rows of {schema.table_id}"):
+        cursor.execute(statement)
         while rows := cursor.fetchmany(1000):
             for row in rows:
                 yield image_of(readers, row)
@@ -155,8 +168,17 @@ def _digest(row: Sequence[Any]) -> Digest:
         return Digest()
     if len(parts) == 1:
         return Digest(int(count), int(parts[0], 16))
-    high, low = (int(part) & _MASK for part in parts)
-    return Digest(int(count), high << 64 | low)
+    return Digest(int(count), int.from_bytes(b"".join((int(part) & _MASK).to_bytes(8, "big") for part in parts), "big"))
+
+
+@contextmanager
+def _in_bytes(connection: Connection) -> Iterator[None]:
+    """Strings are bytes for the session's expressions meanwhile."""
+    query(connection, "SET collation_connection = 'binary'")
+    try:
+        yield
+    finally:
+        query(connection, "SET NAMES utf8mb4")
 
 
 def _part(form: Form, column: Column) -> str:
@@ -171,7 +193,7 @@ def _part(form: Form, column: Column) -> str:
         case "text":
             plain = column.charset == "utf8mb4" and not column.column_type.lower().startswith(("enum", "set"))
             text = name if plain else f"CONVERT({name} USING utf8mb4)"
-            return f"CONCAT(CHAR_LENGTH({name}), ':', {text})"
+            return f"CONCAT(LENGTH({text}), ':', {text})"
         case "bytes":
             return f"CONCAT('x', HEX({name}))"
     return name

@@ -35,6 +35,13 @@ def verify(
             help="Of an index, compare the versions of all rows, but the values of one in so many: others each hour.",
         ),
     ] = "",
+    changed_since: Annotated[
+        str, typer.Option(metavar="CUT", help="log: only rows that it names behind `last` equal cut, or a GTID set.")
+    ] = "",
+    resume: Annotated[bool, typer.Option("--resume", help="log: go on with what was interrupted.")] = False,
+    max_load: Annotated[
+        str, typer.Option(metavar="Threads_running=25", help="log: pause while a source has more to do than this.")
+    ] = "",
     deep: Annotated[bool, typer.Option("--all", "--deep", help="All values of all rows; so it is anyway.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, then look at it again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: say what it would do.")] = False,
@@ -53,7 +60,10 @@ def verify(
     try:
         if sample and deep:
             raise UsageError("--sample and --all exclude one another", "choose one")
-        asked = wanted(load_topology(file), stage, table, sample=sample, repair=repair, dry_run=dry_run)
+        asked = wanted(
+            load_topology(file), stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
+            repair=repair, dry_run=dry_run,
+        )  # fmt: skip
         if repair and not dry_run and not yes and not sys.stdin.isatty():
             raise UsageError("--repair writes, and there is no terminal to ask on", "add --yes, or --dry-run")
         for one in _said(asked, _Terminal(yes=yes)):
@@ -61,8 +71,9 @@ def verify(
             _tell(one, as_json=as_json)
         if not said:
             raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
-    except TailorbirdError as error:
-        typer.echo(f"tailorbird: {error}", err=True)
+    except (TailorbirdError, KeyboardInterrupt) as error:
+        told = str(error) or "interrupted: --resume goes on with the log stage"
+        typer.echo(f"tailorbird: {told}", err=True)
         raise typer.Exit(DIFFERENT if any(one.last.differing for one in said) else UNTOLD) from error
     raise typer.Exit(exit_code(one.last for one in said))
 

@@ -1,15 +1,19 @@
-"""The log stage of `tailorbird verify`, wired: the sources' servers, the ledger and Kafka."""
+"""The log stage of `tailorbird verify`, wired: the sources' servers, the ledger and Kafka; and its repair."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import typer
+
 from cdc.words.errors import Retriable
 from cdc.words.schema import TableId
 from console.probes.kafka_probe import kafka_problem
 from console.verify.asked import Request, Said, Terminal
-from console.verify.log.run import verify_log
+from console.verify.log.kafka_mending import ask_for
+from console.verify.log.load import limits_of
+from console.verify.log.run import TableCompared, Ways, compared
 from joins.select.parser import tables_of
 
 
@@ -21,9 +25,37 @@ def verified_log(asked: Request, terminal: Terminal) -> Iterator[Said]:
         raise Retriable(f"Kafka at {topology.log.brokers}: {away}", "tailorbird stack status")
     read = {table for name in asked.tables for table in tables_of(topology, topology.tables[name])}
     with _Bars(terminal) as bars:
-        for verdict in verify_log(topology, None if asked.everything else {*asked.captured, *read}, bars.told):
+        ways = Ways(
+            since=asked.since,
+            resume=asked.resume,
+            max_load=limits_of(asked.max_load),
+            told=bars.told,
+            waits=lambda why: typer.echo(f"waiting: {why}", err=True),
+        )
+        for found in compared(topology, None if asked.everything else {*asked.captured, *read}, ways):
             bars.close()
-            yield Said(verdict=verdict, repair=_mends(topology.file, verdict.table, asked, verdict.differing))
+            if asked.repair and found.keys and found.look is not None:
+                yield _mended(asked, found, terminal)
+            else:
+                yield Said(verdict=found.verdict)
+
+
+def _mended(asked: Request, found: TableCompared, terminal: Terminal) -> Said:
+    """Have the capture set right what differs, then look at the same rows again."""
+    count = len(found.keys)
+    plan = f"{count:,} rows of {found.table}: the capture reads them again and publishes what differs"
+    if asked.dry_run:
+        return Said(verdict=found.verdict, repair=f"would mend {plan}")
+    if not terminal.ask(f"mend {plan}?"):
+        return Said(verdict=found.verdict, repair="nothing was mended")
+    assert found.look is not None, "it was compared"
+    done = 0
+    for some, offset in ask_for(asked.topology, found.table, found.keys):
+        if not found.obeyed(offset):
+            why = f"mended {done:,} of {count:,}; the capture has not obeyed yet: does it run? It obeys once it does"
+            return Said(verdict=found.verdict, repair=why)
+        done += len(some)
+    return Said(verdict=found.verdict, repair=f"mended {plan}", repaired=found.look(found.keys))
 
 
 class _Bars(ExitStack):
@@ -42,10 +74,3 @@ class _Bars(ExitStack):
             self._table, self._shown = str(table), 0
         self._bar(rows - self._shown)
         self._shown = rows
-
-
-def _mends(file: str, table: str, asked: Request, differing: int) -> str:
-    """What helps, where a repair was asked for and there is something to repair."""
-    if not (asked.repair and differing):
-        return ""
-    return f"not mended here: `tailorbird snapshot {file} {table}` has the capture read the table again"

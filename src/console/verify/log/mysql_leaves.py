@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from cdc.merkle.canonical import covered
@@ -19,13 +19,16 @@ from cdc.topology.topology import Source
 from cdc.words.errors import Retriable
 from cdc.words.event import Position
 from cdc.words.schema import TableId, TableSchema
-from console.verify.log.stage import Glimpse, Span
+from cdc.words.types import Canonical
+from console.verify.log.load import Load
+from console.verify.log.spans import Span
+from console.verify.log.stage import Glimpse
 from ingest.binlog.format.gtid import GtidSet
 from ingest.facts.facts import Image
 from ingest.ledger.books import Book
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query, translated
-from ingest.mysql.mysql_digest import DigestSql, digest_sql, leaf_digests, leaf_rows, range_digest
+from ingest.mysql.mysql_digest import DigestSql, digest_sql, keyed_rows, leaf_digests, leaf_rows, range_digest
 
 _SETTLE = 0.2  # seconds between a place in the log and the moment that all of it can be seen
 _OWNED = 5.0  # seconds that somebody may own a GTID and neither commit nor let it go
@@ -35,8 +38,8 @@ _LONGEST = 3600.0
 class MySqlLeaves:
     """Implements `stage.NearTable` for each table of a source, over one connection."""
 
-    def __init__(self, source: Source, connection: Connection, schemas: dict[TableId, TableSchema]) -> None:
-        self._source, self._connection, self._schemas = source, connection, schemas
+    def __init__(self, source: Source, connection: Connection, schemas: dict[TableId, TableSchema], load: Load) -> None:
+        self._source, self._connection, self._schemas, self._load = source, connection, schemas, load
         with translated(source, "set up a comparison"):
             query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             version = str(query(connection, "SELECT VERSION()")[0][0])
@@ -59,14 +62,17 @@ class MySqlLeaves:
             table_id=schema.table_id, version=schema.version, columns=seen, primary_key=schema.primary_key
         )
         sql = digest_sql(self._connection, shown, what, book.grid)
-        return _Leaves(self._source, self._connection, sql, maria=self._maria, gtids=self._gtids)
+        return _Leaves(self._source, self._connection, sql, self._load, maria=self._maria, gtids=self._gtids)
 
 
 class _Leaves:
     """One table of a source."""
 
-    def __init__(self, source: Source, connection: Connection, sql: DigestSql, *, maria: bool, gtids: bool) -> None:
-        self._source, self._connection, self._sql, self._maria, self._gtids = source, connection, sql, maria, gtids
+    def __init__(
+        self, source: Source, connection: Connection, sql: DigestSql, load: Load, *, maria: bool, gtids: bool
+    ) -> None:
+        self._source, self._connection, self._sql, self._load = source, connection, sql, load
+        self._maria, self._gtids = maria, gtids
 
     def whole(self, span: Span) -> Glimpse:
         """See `stage.NearTable`."""
@@ -93,10 +99,17 @@ class _Leaves:
                 images += leaf_rows(self._connection, self._source, self._sql, leaves[0], leaves[-1], leaves)
         return Glimpse(low=low, high=high[0], images=images)
 
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> Glimpse:
+        """See `stage.NearTable`."""
+        with self._between() as (low, high):
+            images = list(keyed_rows(self._connection, self._source, self._sql, keys))
+        return Glimpse(low=low, high=high[0], images=images)
+
     @contextmanager
     def _between(self) -> Iterator[tuple[Position, list[Position]]]:
         """One transaction: the position all of which it shows, and, once it is over, the one behind which nothing."""
         connection, high = self._connection, list[Position]()
+        self._load.wait()
         with translated(self._source, "look at its position"):
             low = self._executed()
             if not (self._gtids or self._maria):
@@ -153,8 +166,17 @@ class _Leaves:
 
 
 @contextmanager
-def leaves_of(source: Source) -> Iterator[MySqlLeaves]:
-    """The tables of a source, as they are there now. Retriable while it is away; UsageError where one can not be
-    captured."""
+def leaves_of(
+    source: Source, limits: Mapping[str, int] | None = None, waits: Callable[[str], object] = lambda why: None
+) -> Iterator[MySqlLeaves]:
+    """The tables of a source, as they are there now; `waits` hears why one waits before a transaction, where a limit of
+    its status is passed. Retriable while it is away; UsageError where a table can not be captured."""
     with connected(source, read_timeout=_LONGEST) as connection:
-        yield MySqlLeaves(source, connection, mysql_schema.table_schemas(connection, source, {}))
+
+        def status(name: str) -> int | None:
+            with translated(source, "look at its load"):
+                found = query(connection, "SHOW GLOBAL STATUS LIKE %s", name.replace("_", "\\_"))
+            return int(found[0][1]) if found and str(found[0][1]).isdigit() else None
+
+        load = Load(limits or {}, status, time.sleep, lambda why: waits(f"source {source.name}: {why}"))
+        yield MySqlLeaves(source, connection, mysql_schema.table_schemas(connection, source, {}), load)

@@ -9,9 +9,9 @@ whose last change lies behind `low` is looked at again; if it changes at every l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import orjson
 
@@ -22,16 +22,17 @@ from cdc.words.event import Position, Row
 from cdc.words.schema import TableSchema
 from cdc.words.types import Canonical
 from console.verify.findings import MOST_FINDINGS, Finding, Kind, Verdict
+from console.verify.log.spans import SettledSpan, Span, spans_of
 from ingest.facts.facts import Image, RefusedImage
 from ingest.ledger.books import Book
-from ingest.ledger.fold import HeldRow
+from ingest.ledger.fold import HeldRow, RowPlace
 from ingest.ledger.places import Reach
 
-Span = tuple[int, int]  # first and last leaf
-GROUP_ROWS = 16_384  # rows of which a source's transaction computes one digest
+T = TypeVar("T")
 _LOOKS = 4  # at a leaf's digest, and then at its rows
 _MOST_LEAVES = 500  # of a table without ranges, whose rows one pass reads
 _FEW = 256  # leaves looked at in one transaction
+_KEYS = 4_096  # rows read by their keys in one transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,9 @@ class NearTable(Protocol):
 
     def rows(self, leaves: Sequence[int]) -> Glimpse:
         """The rows of these leaves."""
+
+    def keyed(self, keys: Sequence[dict[str, Canonical]]) -> Glimpse:
+        """The rows of these keys; perhaps with others that the source takes for equal to one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,10 @@ class _Undecided(Exception):
 
 @dataclass(slots=True)
 class LogStage:
-    """One comparison. `pause` waits between two looks; `clock` tells seconds; `told` hears how many rows are done."""
+    """One comparison: `verdict` of all rows, or `look` at those of some keys. `pause` waits between two looks; `clock`
+    tells seconds; `told` hears how many rows are done. `settled` are the spans that need no look, `settle` hears of
+    those that agree; `keys` are afterwards those of all rows that differ.
+    """
 
     book: Book
     source: NearTable
@@ -91,11 +98,14 @@ class LogStage:
     pause: Callable[[], object]
     clock: Callable[[], float]
     told: Callable[[int], object] = lambda rows: None
+    settled: Sequence[SettledSpan] = ()
+    settle: Callable[[SettledSpan], object] = lambda settled: None
+    keys: list[bytes] = field(default_factory=list)
+    _read: int = 0
     _rows: int = 0
     _leaves: int = 0
     _cut: str = ""
     _findings: list[Finding] = field(default_factory=list)
-    _differing: int = 0
     _moving: int = 0
     _refused: int = 0
     _lost: int = 0
@@ -109,7 +119,8 @@ class LogStage:
     def verdict(self) -> Verdict:
         """Compare all leaves."""
         began, suspects = self.clock(), set[int]()
-        spans = spans_of(self.book)
+        spans = spans_of(self.book, self.settled)
+        self._rows, self._leaves = sum(one.rows for one in self.settled), sum(one.leaves for one in self.settled)
         if self.book.grid.ranged:
             spans = [span for span, seen in self._seen(spans, self.source.whole) if not self._agrees(span, seen)]
         for span, seen in self._seen(spans, lambda span: self.source.digests([span])):
@@ -118,6 +129,30 @@ class LogStage:
                 self._covered(seen, sum(digest.count for digest in seen.digests.values()), len(seen.digests))
         if not self._untold:
             self._narrow(suspects)
+        return self._told(self.clock() - began)
+
+    def look(self, keys: Collection[bytes]) -> Verdict:
+        """Compare the rows of these keys (as records have them) alone."""
+        began, left = self.clock(), sorted(keys)
+        for number in range(_LOOKS):
+            again = set[bytes]()
+            for some in _some(left, _KEYS):
+                named = [orjson.loads(key) for key in some]
+                seen = self.source.keyed(named)
+                if not self._reached(seen):
+                    return self._told(self.clock() - began)
+                if number == 0:
+                    self._covered(seen, len(some), 0)
+                images = {key: image for _, key, image in self._keyed(seen.images)}
+                places = [RowPlace(self._leaf(name), key) for name, key in zip(named, some, strict=True)]
+                held, moved = self.book.rows_at(places, seen.low)
+                again |= self._row_by_row(some, images, held, seen.low, moved)
+            if not again:
+                break
+            left = sorted(again)
+            self.pause()
+        else:
+            self._moving += len(left)
         return self._told(self.clock() - began)
 
     def _seen(self, spans: Iterable[Span], ask: Callable[[Span], Glimpse]) -> Iterator[tuple[Span, Glimpse]]:
@@ -136,7 +171,7 @@ class LogStage:
         if self.log.covers(seen.high, wait=True):
             return True
         if not self._untold:
-            self._untold.append(f"the log does not come to {_place(seen.high)}: is the capture running?")
+            self._untold.append(f"the log does not come to {place_told(seen.high)}: is the capture running?")
         return False
 
     def _agrees(self, span: Span, seen: Glimpse) -> bool:
@@ -144,12 +179,15 @@ class LogStage:
         ours, unsure = self.book.as_of(*span, seen.low, seen.high)
         assert seen.whole is not None, "the digest of the whole span was asked for"
         self._covered(seen, seen.whole.count, len(ours.digests))
-        return not unsure and ours.total() == seen.whole
+        agrees = not unsure and ours.total() == seen.whole
+        if agrees:
+            self.settle(SettledSpan(*span, seen.whole.count, len(ours.digests)))
+        return agrees
 
     def _covered(self, seen: Glimpse, rows: int, leaves: int) -> None:
         self._rows += rows
         self._leaves += leaves
-        self._cut = _place(seen.low)
+        self._cut = place_told(seen.low)
         self.told(self._rows)
 
     def _unequal(self, span: Span, seen: Glimpse) -> set[int]:
@@ -182,7 +220,9 @@ class LogStage:
                 if not self._reached(seen):
                     return
                 for leaf, images in _by_leaf(some, self._keyed(seen.images)).items():
-                    if found := self._row_by_row(leaf, images, seen, keys.get(leaf)):
+                    held, moved = self.book.rows_of(leaf, seen.low)
+                    among = keys.get(leaf, images.keys() | held.keys())
+                    if found := self._row_by_row(among, images, held, seen.low, frozenset({leaf} if moved else ())):
                         undecided[leaf] = found
             if not undecided:
                 return
@@ -193,17 +233,23 @@ class LogStage:
     def _keyed(self, images: Iterable[Image]) -> Iterator[tuple[int, bytes, Image]]:
         names = self.book.schema.primary_key
         for image in images:
+            self._read += 1
             values = image.values if isinstance(image, RefusedImage) else image
             key = {name: values[name] for name in names}
             yield self._leaf(key), orjson.dumps(key), image
 
     def _row_by_row(
-        self, leaf: int, images: Mapping[bytes, Image], seen: Glimpse, keys: set[bytes] | None
+        self,
+        keys: Iterable[bytes],
+        images: Mapping[bytes, Image],
+        held: Mapping[bytes, tuple[int, HeldRow]],
+        low: Position,
+        moved: Collection[int],
     ) -> set[bytes]:
-        """Compare a leaf's rows (at a second look: only those `keys`); the keys that must be looked at again."""
-        held, moved = self.book.rows_of(leaf, seen.low)
-        again, low = set[bytes](), Reach(seen.low)
-        for key in images.keys() | held.keys() if keys is None else keys:
+        """Compare rows of the source (`images`, as of `low`) with what the ledger holds; the leaves that
+        `moved` have changed since. The keys that must be looked at again."""
+        again, reach = set[bytes](), Reach(low)
+        for key in keys:
             image = images.get(key)
             if isinstance(image, RefusedImage):
                 self._refused += 1
@@ -214,7 +260,7 @@ class LogStage:
             ):  # fmt: skip
                 continue
             try:
-                self._differs(key, image, known, low, moved=moved)
+                self._differs(key, image, known, reach, moved=self._leaf(orjson.loads(key)) in moved)
             except _Undecided:
                 again.add(key)
         return again
@@ -226,7 +272,9 @@ class LogStage:
         if known is None:
             if moved:
                 raise _Undecided  # it may have been deleted behind `low`
-            self._find(key, "missing", {}, f"the log has no row of this key; the source as of {_place(low.position)}")
+            self._find(
+                key, "missing", {}, f"the log has no row of this key; the source as of {place_told(low.position)}"
+            )
             return
         record = self.log.record(known[0], known[1].offset)
         if record is None or record.row is None:
@@ -244,7 +292,7 @@ class LogStage:
     def _find(
         self, key: bytes, kind: Kind, columns: Mapping[str, tuple[Canonical, Canonical]], position: str
     ) -> None:  # fmt: skip
-        self._differing += 1
+        self.keys.append(key)
         if len(self._findings) < MOST_FINDINGS:
             self._findings.append(
                 Finding(
@@ -273,25 +321,12 @@ class LogStage:
             cut=self._cut,
             columns=self.book.covered.names,
             findings=tuple(self._findings),
-            differing=self._differing,
+            differing=len(self.keys),
+            read=self._read,
             moving=self._moving,
             untold=tuple(untold),
             seconds=seconds,
         )
-
-
-def spans_of(book: Book) -> list[Span]:
-    """All leaves of the grid in spans of about `GROUP_ROWS` rows, as the ledger knows them: those beyond its rows, too,
-    since the source may have more."""
-    if not book.grid.ranged:
-        return [(0, book.grid.last)]
-    spans, first, rows = list[Span](), 0, 0
-    for leaf, count in sorted(book.counts().items()):
-        rows += count
-        if rows >= GROUP_ROWS and leaf < book.grid.last:
-            spans.append((first, leaf))
-            first, rows = leaf + 1, 0
-    return [*spans, (first, book.grid.last)]
 
 
 def differing_columns(schema: TableSchema, near: Row, far: Row) -> dict[str, tuple[Canonical, Canonical]]:
@@ -321,10 +356,11 @@ def _only(seen: Glimpse, digests: Mapping[int, Digest]) -> Glimpse:
     return Glimpse(low=seen.low, high=seen.high, digests=digests)
 
 
-def _some(leaves: Sequence[int], most: int) -> Iterator[list[int]]:
-    for begin in range(0, len(leaves), most):
-        yield list(leaves[begin : begin + most])
+def _some(all_: Sequence[T], most: int) -> Iterator[list[T]]:
+    for begin in range(0, len(all_), most):
+        yield list(all_[begin : begin + most])
 
 
-def _place(position: Position) -> str:
+def place_told(position: Position) -> str:
+    """A position, in words."""
     return f"GTIDs {position.gtid_set}" if position.gtid_set else f"{position.file}:{position.pos}"
