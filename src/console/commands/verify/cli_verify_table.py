@@ -12,9 +12,9 @@ from console.verify.asked import Request, Said, Terminal
 from console.verify.findings import Verdict
 from console.verify.patience import Patience
 from console.verify.table.expected import Expected, obstacle
-from console.verify.table.forcing import Reread, rereads
+from console.verify.table.forcing import ReadAgain, rereads
 from console.verify.table.hbase_kept import StoredRows
-from console.verify.table.kafka_telling import Told
+from console.verify.table.kafka_telling import Teller
 from console.verify.table.mending import mend
 from console.verify.table.table_stage import Row, TableStage, Wrong
 from console.verify.telling import stamp_told
@@ -78,7 +78,7 @@ def _mended(
         return Said(verdict=verdict, repair=f"would {what}")
     if not terminal.ask(f"{what}?"):
         return Said(verdict=verdict, repair="nothing was mended")
-    join = Told(wanted.topology, plan, kept.joined.reached, patience=_patience())
+    join = Teller(wanted.topology, plan, kept.joined.reached, patience=_patience())
     done = mend(wrong, kept, join, now_ms=time.time_ns() // 1_000_000)
     repaired = stage.look([one.key for one in wrong]).verdict
     said = done.line
@@ -87,7 +87,7 @@ def _mended(
     return Said(verdict=verdict, repair=said, repaired=repaired)
 
 
-def _what(gone: int, again: int, read: Sequence[Reread]) -> str:
+def _what(gone: int, again: int, read: Sequence[ReadAgain]) -> str:
     """What a repair does, for people."""
     parts = [f"delete {_rows(gone)} of HBase at their versions"] if gone else []
     if read:
@@ -101,7 +101,7 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
-def _planned(topology: Topology, table: Table) -> Callable[[Sequence[Row]], Sequence[Reread]]:
+def _planned(topology: Topology, table: Table) -> Callable[[Sequence[Row]], Sequence[ReadAgain]]:
     schemas = newest_schemas(topology)
     return partial(rereads, compile_plan(topology, table, schemas), schemas)
 

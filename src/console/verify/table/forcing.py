@@ -22,14 +22,14 @@ MOST_KEYS = 1000  # of a table, read again by their keys; for more the table is 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reread:
+class ReadAgain:
     """A captured table of which some rows are read again, those for which `where` holds (SQL; empty: all)."""
 
     table: TableId
     where: str
 
 
-def rereads(plan: Plan, schemas: Mapping[TableId, TableSchema], rows: Sequence[Row]) -> tuple[Reread, ...]:
+def rereads(plan: Plan, schemas: Mapping[TableId, TableSchema], rows: Sequence[Row]) -> tuple[ReadAgain, ...]:
     """What has rows of the result told anew, each given by the columns of its row key at least; empty where no reading
     does.
     """
@@ -37,16 +37,16 @@ def rereads(plan: Plan, schemas: Mapping[TableId, TableSchema], rows: Sequence[R
     if roots is None:
         return ()
     if len(roots) > 1:  # a row's name does not tell of which
-        return tuple(Reread(table=one.table_id, where="") for one in dict.fromkeys(map(_source, roots)))
+        return tuple(ReadAgain(table=one.table_id, where="") for one in dict.fromkeys(map(_source, roots)))
     (root,) = roots
     source = _source(root)
     if len(rows) > MOST_KEYS or not walkable(schema := schemas[source.table_id]) or root is not plan.last.root:
-        return (Reread(table=source.table_id, where=""),)
+        return (ReadAgain(table=source.table_id, where=""),)
     # the key of the root is part of the row key, which is proved
     names = [root.columns[index] for index in root.id_columns]
     found = (dict(zip(names, (row[column] for column in plan.sink.row_key), strict=True)) for row in rows)
     keys = [key for key in found if None not in key.values()]  # none of ours has NULL in it
-    return (Reread(table=source.table_id, where=where_keys(schema, keys)),) if keys else ()
+    return (ReadAgain(table=source.table_id, where=where_keys(schema, keys)),) if keys else ()
 
 
 def _roots(plan: Plan, fragment: Fragment) -> list[Node] | None:

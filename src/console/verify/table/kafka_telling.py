@@ -9,7 +9,7 @@ from typing import Any
 from cdc.topology.topology import Topology
 from console.status.kafka_positions import PositionsReader
 from console.verify.patience import Patience
-from console.verify.table.forcing import Reread
+from console.verify.table.forcing import ReadAgain
 from console.verify.table.table_stage import Row
 from console.waiting.goal import shows
 from ingest.capture.signals import signal_value
@@ -19,7 +19,7 @@ _POLL = 0.1
 Reached = Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
-class Told:
+class Teller:
     """Implements `mending.Telling` for one table. `plan` says what is to be read again for some rows, `reached` which
     positions the table's barrier tells.
     """
@@ -27,7 +27,7 @@ class Told:
     def __init__(
         self,
         topology: Topology,
-        plan: Callable[[Sequence[Row]], Sequence[Reread]],
+        plan: Callable[[Sequence[Row]], Sequence[ReadAgain]],
         reached: Reached,
         *,
         patience: Patience,

@@ -33,7 +33,7 @@ class Telling(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mended:
+class Repaired:
     """How many rows were `removed`, how many `told` again, or why they were not; key → why a row was left alone."""
 
     removed: int = 0
@@ -49,7 +49,7 @@ class Mended:
         return "; ".join(filter(None, said))
 
 
-def mend(wrong: Sequence[Wrong], kept: Removing, join: Telling, *, now_ms: int) -> Mended:
+def mend(wrong: Sequence[Wrong], kept: Removing, join: Telling, *, now_ms: int) -> Repaired:
     """Mend rows; may be repeated. Retriable while a server is away: then any part may be done."""
     early = {
         one.key: f"its timestamp {one.stored.version // 2} is yet to come"
@@ -63,4 +63,4 @@ def mend(wrong: Sequence[Wrong], kept: Removing, join: Telling, *, now_ms: int) 
     again = sum(one.expected is not None for one in some)
     rows = [row for one in some if (row := one.row) is not None]
     reason = join.tell(rows) if rows else ""
-    return Mended(removed=len(gone), told=0 if reason else again, reason=reason, left=early)
+    return Repaired(removed=len(gone), told=0 if reason else again, reason=reason, left=early)

@@ -61,7 +61,7 @@ class Wrong(NamedTuple):
         return self.expected if self.expected is not None else self.stored and self.stored.values
 
 
-class Compared(NamedTuple):
+class TableCompared(NamedTuple):
     """A verdict, and all rows that it found to differ: more than it has findings of, at times."""
 
     verdict: Verdict
@@ -112,7 +112,7 @@ class TableStage:
         self._stamp: int | None = None
         self._wrong: dict[str, Wrong] = {}
 
-    def compare(self) -> Compared:
+    def compare(self) -> TableCompared:
         """Every row. Retriable while a server is away."""
         began = self._seconds()
         self._asked = self._sources.ask()
@@ -122,7 +122,7 @@ class TableStage:
         suspects, rows = self._suspects()
         return self._compared(self._looked(suspects), rows, began)
 
-    def look(self, keys: Sequence[str]) -> Compared:
+    def look(self, keys: Sequence[str]) -> TableCompared:
         """Some rows only, until each is decided."""
         began = self._seconds()
         self._asked = self._sources.ask()
@@ -196,7 +196,7 @@ class TableStage:
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
         return f"no barrier of the table covers {at}"
 
-    def _compared(self, looked: Looked, rows: int, began: float) -> Compared:
+    def _compared(self, looked: Looked, rows: int, began: float) -> TableCompared:
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
         refused = self._asked.refused
         why = (f"{refused:,} rows of the answer can have no row key: dead letters",) if refused else ()
@@ -213,7 +213,7 @@ class TableStage:
             untold=looked.reasons + why,
             seconds=self._seconds() - began,
         )
-        return Compared(verdict, tuple(self._wrong[key] for key in looked.differing))
+        return TableCompared(verdict, tuple(self._wrong[key] for key in looked.differing))
 
 
 def equal(expected: Row | None, stored: Stored | None) -> bool:
