@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +124,19 @@ def test_bad_input_is_one_line_and_exit_3(words: list[str], told: str) -> None:
     assert (result.exit_code, result.stdout) == (3, "")
     assert len(result.stderr.splitlines()) == 1
     assert told in result.stderr
+
+
+@pytest.mark.parametrize("stage", ["table", "index"])
+@pytest.mark.parametrize("repair", [[], ["--repair", "--yes"]])
+def test_servers_that_are_away_are_one_line_and_exit_3(stage: str, repair: list[str], tmp_path: Path) -> None:
+    """HBase is asked first, so nothing was written."""
+    away = re.sub(r"(thrift: |brokers: |http://)\S+:\S+?(?=/|\n)", r"\g<1>127.0.0.1:1", SHOP.read_text())
+    (tmp_path / "away.yml").write_text(away)
+    result = CliRunner().invoke(app, ["verify", str(tmp_path / "away.yml"), "--stage", stage, *repair])
+    assert (result.exit_code, result.stdout) == (3, "")
+    (told,) = result.stderr.splitlines()
+    assert told.startswith("tailorbird: HBase")
+    assert told.endswith("`tailorbird stack status`")
 
 
 def test_a_proved_difference_outlives_a_server_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:

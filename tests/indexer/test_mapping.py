@@ -75,6 +75,8 @@ def test_each_type_has_its_exact_field_and_its_query_field(type_: str) -> None:
     assert list(fields_of(one, ())) == wanted
     document = Mapper(one, ()).document(change(one, c=value), now_ms=99)
     assert {name: value for name, value in document.items() if name in ("c", "_q_c")} == expected
+    stored_alone = Mapper(one, ["c"], queried=False).document(change(one, c=value), now_ms=99)
+    assert stored_alone == {name: document[name] for name in document if name != "_q_c"}
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -93,6 +95,8 @@ def test_a_list_has_its_elements_fields_with_many_values(type_: str) -> None:
     row: dict[str, Canonical] = {"k": 1, "c": [value, value]}  # type: ignore[list-item]  # none of them is NULL
     document = mapper.document(change(one, **row), now_ms=0)
     assert {name: document[name] for name in expected} == expected
+    stored_alone = Mapper(one, ["c"], queried=False).document(change(one, **row), now_ms=0)
+    assert stored_alone == {name: document[name] for name in document if name not in ("_q_c", "_t_c")}
     types = {column.name: column.type for column in one.columns}
     assert indexed_row(types, row) == {"k": 1, "c": expected["c"]}
     nothing: list[Canonical] = [[], None]

@@ -35,14 +35,13 @@ from console.commands.verify import cli_verify_index, cli_verify_table
 from console.commands.verify.cli_verify_index import verified_indexes
 from console.commands.verify.cli_verify_table import verified_tables
 from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import Server, Shop, ShopStatement, ShopTransaction
+from console.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
 from console.explain.run import Explainer
 from console.explain.telling import lines_of
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
-from console.verify.asked import wanted
-from console.verify.findings import Verdict
+from console.verify.asked import Said, wanted
 from console.waiting.run import Waiter
 from indexer.index.collapse import RowChange
 from indexer.solr.solr_rows import all_documents
@@ -67,13 +66,13 @@ class Thread:
         self.page = page
 
     @contextmanager
-    def live_traffic(self) -> Iterator[Callable[[int], None]]:
+    def live_traffic(self, rate: float = RATE) -> Iterator[Callable[[int], None]]:
         """Changes go on while the block runs; it is given a function that waits for so many more of them."""
         stop, done, failed = threading.Event(), [0], list[BaseException]()
 
         def write() -> None:
             try:
-                for change in traffic(self.generator, rate=RATE, until=stop.is_set):
+                for change in traffic(self.generator, rate=rate, until=stop.is_set):
                     self.shop.apply(change)
                     done[0] += 1
             except BaseException as error:  # handed to the test's own thread below
@@ -113,17 +112,25 @@ class Thread:
             assert found.solr.none, (name, found.solr.examples)
 
 
-@pytest.fixture(scope="module")
-def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
-    folder = tmp_path_factory.mktemp("thread")
+@contextmanager
+def a_thread(stack: Stack, folder: Path, *, orders: int, anew: bool = False) -> Iterator[Thread]:
+    """A pipeline over a shop of so many orders, from its databases to its page; `anew`: what they had goes."""
     file = folder / "thread.yml"
     file.write_text(REVENUE.read_text().replace("name: revenue\n", f"name: thread_{time.time_ns()}\n"))
     topology = load_topology(str(file))
     generator = Shop(random=Random(11))
     shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+    for server in SCHEMAS if anew else ():
+        gone = ShopStatement(server=server, sql=f"DROP DATABASE IF EXISTS {server}", values=())
+        shop.apply(ShopTransaction(kind="order removed", statement=gone))
     shop.prepare()
     shop.load(
-        generator.catalogue(customers=200, products=100, orders=1_500, now_ms=int(time.time() * 1000)),
+        generator.catalogue(
+            customers=max(200, orders // 10),
+            products=max(100, orders // 20),
+            orders=orders,
+            now_ms=int(time.time() * 1000),
+        ),
         lambda rows: None,
     )
     assert len(list(provision(topology))) >= 4
@@ -132,6 +139,12 @@ def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
         pipeline.start()
         yield Thread(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}")
     shop.close()
+
+
+@pytest.fixture(scope="module")
+def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
+    with a_thread(stack, tmp_path_factory.mktemp("thread"), orders=1_500) as made:
+        yield made
 
 
 def test_a_snapshot_arrives(thread: Thread) -> None:
@@ -184,46 +197,72 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
     assert (late.status_code, late.json()["reached"]) == (504, False)
 
 
-def test_verify_names_a_row_that_is_wrong_beside_live_traffic(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row written directly into HBase, past replication: both stages name it, by column and both values, and nothing
-    else, while orders come, move and go; once it is gone, all is equal."""
+def test_verify_names_and_mends_rows_that_are_wrong_beside_live_traffic(
+    thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows changed, removed and added directly in HBase, past replication: both stages name them, by column and both
+    values, and nothing else, while orders come, move and go; the join writes them again, and the index follows."""
     for stage in (cli_verify_index, cli_verify_table):
         monkeypatch.setattr(stage, "_BETWEEN_LOOKS", 0.3)
+        monkeypatch.setattr(stage, "_STANDSTILL", 200.0)  # on a busy machine
+    monkeypatch.setattr(Silent, "ask", lambda *_: True)
     beside = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
-    table, thrift, order = thread.topology.tables["orders_wide"], thread.topology.hbase.thrift, 10**13
+    table, thrift, changed = thread.topology.tables["orders_wide"], thread.topology.hbase.thrift, 10**13
+    removed, added = changed + 1, changed + 2
     layout = StoredLayouts(thrift, topology=thread.topology.name, table=table.name).newest()
     assert layout is not None
-    key = RowCodec(layout).row_key({"id": order})
+    codec = RowCodec(layout)
 
-    def execute(sql: str) -> None:
-        statement = ShopStatement(server="shop", sql=sql, values=(order,))
-        beside.apply(ShopTransaction(kind="order changed", statement=statement))
+    def stored(order: int) -> list[RowChange]:
+        return TableScan(thread.topology, table).rows([codec.row_key({"id": order})])
 
-    def stored() -> list[RowChange]:
-        return TableScan(thread.topology, table).rows([key])
-
-    def write_status(value: bytes) -> None:
+    def plant() -> None:
         host, _, port = thrift.rpartition(":")
-        cells = {b"d:" + q: value if q == b"status" else kept for q, kept in stored()[0].cells.items()}
+        known, now = codec.row(stored(changed)[0].cells), time.time_ns() // 1_000_000
         with closing(happybase.Connection(host, int(port), timeout=30_000)) as connection:
             rows = connection.table(f"{thread.topology.name}:orders_wide")
-            rows.put(key, cells, timestamp=time.time_ns() // 1_000_000, wal=False)
+            for values in ({**known.values, "status": "paid"}, {**known.values, "id": added}):
+                cells = codec.cells(values, batch=1, ts_ms=1)
+                rows.put(codec.row_key(values), {b"d:" + q: v for q, v in cells.items()}, timestamp=now, wal=False)
+            with rows.batch(timestamp=now, wal=False) as batch:
+                batch.delete(codec.row_key({"id": removed}))
 
-    def verified() -> list[Verdict]:
-        asked = wanted(thread.topology, None, ["orders_wide"])
-        return [one.verdict for stage in (verified_tables, verified_indexes) for one in stage(asked, Silent())]
+    def verified(*, repair: bool = False, dry_run: bool = False) -> list[Said]:
+        asked = wanted(thread.topology, None, ["orders_wide"], repair=repair, dry_run=dry_run)
+        return [one for stage in (verified_tables, verified_indexes) for one in stage(asked, Silent())]
 
     columns = "id, status, quantity, amount, created_at, revision"
     with thread.live_traffic() as more, closing(beside):
-        execute(f"INSERT INTO shop.orders ({columns}) VALUES (%s, 'new', 1, 9.99, '2026-11-23', 1)")
-        wait_for(lambda: stored() != [], "the order is not joined", 120)
-        write_status(b"paid")
-        found = [(v.stage, f.key, f.columns["status"], len(v.findings)) for v in verified() for f in v.findings]
-        assert found == [("table", {"id": order}, ("new", "paid"), 1), ("index", {"id": order}, ("paid", "new"), 1)]
-        execute("DELETE FROM shop.orders WHERE id = %s")
+        for order in (changed, removed):
+            sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 'new', 1, 9.99, '2026-11-23', 1)"
+            statement = ShopStatement(server="shop", sql=sql, values=(order,))
+            beside.apply(ShopTransaction(kind="order placed", statement=statement))
+        wait_for(lambda: stored(removed) != [], "the orders are not joined", 400)
+        plant()
+        told = verified(repair=True, dry_run=True)
+        assert [(one.verdict.untold, one.verdict.moving) for one in told] == [((), 0)] * 2
+        found = [
+            (one.verdict.stage, *f.key.values(), f.kind, f.columns.get("status"))
+            for one in told
+            for f in sorted(one.verdict.findings, key=lambda f: str(f.key))
+        ]
+        assert found == [
+            ("table", changed, "different", ("new", "paid")),
+            ("table", removed, "missing", None),
+            ("table", added, "extra", None),
+            ("index", changed, "different", ("paid", "new")),
+            ("index", removed, "extra", None),
+            ("index", added, "missing", None),
+        ]
+        assert told[0].repair == (
+            "would delete 1 row of HBase at their versions, and have rows of shop.shop.orders read again,"
+            " so that the join writes 2 rows anew"
+        )
+        done = verified(repair=True)
+        assert (done[0].repair, done[0].last.outcome) == ("1 removed; 2 told again", "equal"), done
         more(10)
-        wait_for(lambda: stored() == [], "the order is not taken away", 120)
-        assert [(verdict.outcome, verdict.rows > 1_000) for verdict in verified()] == [("equal", True)] * 2
+        outcomes = [(one.last.outcome, one.verdict.rows > 1_000) for one in verified()]
+        assert outcomes == [("equal", True)] * 2
 
 
 @pytest.mark.parametrize("changes", [20, pytest.param(200, marks=pytest.mark.matrix)])

@@ -16,7 +16,8 @@ class CapturedPosition:
     `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
     the tables some rows of which are held back until they are mended; `quarantine` those whose rows are kept as raw
     events, by `database.table`. `file` and `pos` are its place in the source's log, `offset` its own in the positions
-    topic. Not `whole` while rows are read again or held back: the log does not hold yet what the source does.
+    topic; `signals` the offset behind the last signal that was obeyed. Not `whole` while rows are read again or held
+    back: the log does not hold yet what the source does.
     """
 
     gtid_set: str
@@ -28,4 +29,5 @@ class CapturedPosition:
     file: str = ""
     pos: int = 0
     offset: int = 0
+    signals: int = 0
     whole: bool = True

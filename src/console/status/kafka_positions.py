@@ -101,5 +101,6 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         file=position["file"],
         pos=position["pos"],
         offset=offset,
+        signals=state.get("signals") or 0,
         whole=not (state.get("snapshots") or mending),
     )

@@ -135,7 +135,7 @@ _LONG = struct.Struct(">q").unpack
 Writer = Callable[[Document, bytes], None]
 
 
-def _writer(column: LayoutColumn) -> Writer:
+def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
     """Decodes a cell and writes the fields of its column; `string` columns need none, they are decoded in bulk."""
     name, kind, decode = column.name, column.type.member.kind, decoder(column.type)
     exact, query = _EXACT.get(kind), fields.query_field(column.name)
@@ -159,12 +159,12 @@ def _writer(column: LayoutColumn) -> Writer:
         if found := decode(stored):
             assert isinstance(found, list)
             document[name] = [solr_value(kind, member) for member in found]
-            if kind in _QUERY_TYPES:
+            if queried and kind in _QUERY_TYPES:
                 document[query] = [float(member) if kind == "decimal" else _solr_date(str(member)) for member in found]
 
     if column.type.kind == "list":
         return members
-    if kind in _QUERY_TYPES:
+    if queried and kind in _QUERY_TYPES:
         return decimal if kind == "decimal" else date
     return exactly if exact else plain
 
@@ -196,17 +196,18 @@ class Mapper:
     """Documents of one layout; built once per layout and index, then called per row. Pure, so safe to share.
 
     Every row passes here, so columns are sorted by what they need when it is built: texts, which are most, are decoded
-    in one loop without a call per column.
+    in one loop without a call per column. Not `queried`, documents have the stored fields alone.
     """
 
-    def __init__(self, layout: Layout, search: Iterable[str]) -> None:
-        wanted = set(search)
+    def __init__(self, layout: Layout, search: Iterable[str], *, queried: bool = True) -> None:
         self.layout = layout
-        self.fields = fields_of(layout, wanted)
+        self.fields = fields_of(layout, set(search))
+        wanted = set(search) if queried else set()
         self._texts = [(c.name.encode(), c.name) for c in layout.columns if c.type.kind == "string"]
-        self._others = [(c.name.encode(), _writer(c)) for c in layout.columns if c.type.kind != "string"]
+        others = [column for column in layout.columns if column.type.kind != "string"]
+        self._others = [(column.name.encode(), _writer(column, queried=queried)) for column in others]
         self._words = [(c.name, fields.words_field(c.name)) for c in layout.columns if c.name in wanted]
-        self._members = [(c.name, fields.members_field(c.name)) for c in layout.columns if c.members]
+        self._members = [(c.name, fields.members_field(c.name)) for c in layout.columns if c.members and queried]
         self._qualifiers = [column.name.encode() for column in layout.columns]
         self._layout_id = layout.id
 

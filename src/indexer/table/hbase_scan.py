@@ -100,5 +100,6 @@ class TableScan:
 
 
 def _change(key: bytes, cells: Mapping[bytes, tuple[bytes, int]]) -> RowChange:
-    values = {column.partition(b":")[2]: value for column, (value, _) in cells.items()}
-    return RowChange(key, 2 * max(timestamp for _, timestamp in cells.values()), values, False)
+    family = next(iter(cells)).index(b":") + 1  # every cell is of the one that was asked for
+    values = {column[family:]: value for column, (value, _) in cells.items()}
+    return RowChange(key, 2 * max([timestamp for _, timestamp in cells.values()]), values, False)

@@ -74,16 +74,26 @@ class KafkaSignals:
 
 
 def send(topology: Topology, source: str, value: dict[str, Any]) -> int:
-    """Send a signal to the capture of a source; its offset, when Kafka has it. Retriable when Kafka is away."""
+    """Send a signal to the capture of a source; returns when Kafka has it: its offset. A capture has obeyed it when it
+    has committed one behind that. Retriable when Kafka is away.
+    """
     brokers = topology.log.brokers
-    failed, taken = list[Any](), list[int]()
+    failed: list[Any] = []
+    offsets: list[int] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error:
+            failed.append(error)
+        else:
+            offsets.append(message.offset())
+
     producer = Producer(client_settings(brokers, acks="all", message_timeout_ms=int(PATIENCE * 1000)))
     key = naming.transactional_id(topology.name, source).encode()
     producer.produce(
         naming.signals_topic(topology.name), orjson.dumps(value), key, partition=0,
-        on_delivery=lambda error, message: failed.append(error) if error else taken.append(message.offset() or 0),
+        on_delivery=delivered,
     )  # fmt: skip
     if producer.flush(PATIENCE) or failed:
         why = failed[0].str() if failed else "no answer"
         raise Retriable(f"Kafka at {brokers}: the signal was not taken: {why}", "is Kafka running, the topic made?")
-    return taken[0]
+    return offsets[0]

@@ -78,18 +78,24 @@ def select_last(schema: TableSchema, where: str) -> str:
 def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
     """The rows of some keys, each named by its columns' canonical values."""
     shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
+    return f"SELECT {shown} FROM {_name(schema)} WHERE {where_keys(schema, keys)}"
+
+
+def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
+    """The condition that holds for the rows of some keys, each named by its columns' canonical values; ValueError for
+    a value that can be none of its column's.
+    """
     names = schema.primary_key
     if len(names) == 1:
         values = ", ".join(literal(_key_column(schema, names[0]), _told(schema, names[0], key)) for key in keys)
-        return f"SELECT {shown} FROM {_name(schema)} WHERE {quoted(names[0])} IN ({values})"
+        return f"{quoted(names[0])} IN ({values})"
     # not (a, b) IN (…), for which MariaDB would read the whole table
-    rows = " OR ".join(
+    return " OR ".join(
         "("
         + " AND ".join(f"{quoted(n)} = {literal(_key_column(schema, n), _told(schema, n, key))}" for n in names)
         + ")"
         for key in keys
     )
-    return f"SELECT {shown} FROM {_name(schema)} WHERE {rows}"
 
 
 def _key_column(schema: TableSchema, name: str) -> Column:

@@ -115,7 +115,9 @@ class _Making:
     """Rows as the whole documents that one collection must hold (console.verify.index.mending.Making)."""
 
     def __init__(self, topology: Topology, table: Table, index: Index, collection: SolrCollection) -> None:
-        self._rows = RowsSeen(topology, table, index, know=collection.ensure_fields, fit=collection.converted)
+        self._rows = RowsSeen(
+            topology, table, index, know=collection.ensure_fields, fit=collection.converted, whole=True
+        )
         self.written = self._rows.written
 
     def made(self, ids: Sequence[str]) -> Mapping[str, _Made]:

@@ -1,18 +1,24 @@
-"""The table stage of `tailorbird verify`, wired: the sources' servers, DuckDB and HBase."""
+"""The table stage of `tailorbird verify`, wired: the sources' servers, DuckDB and HBase; and its repair by the join."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from cdc.topology.topology import Table
+from cdc.topology.topology import Table, Topology
+from console.status.kafka_letters import newest_schemas
 from console.verify.asked import Request, Said, Terminal
 from console.verify.findings import Verdict
 from console.verify.patience import Patience
 from console.verify.table.expected import Expected, obstacle
+from console.verify.table.forcing import ReadAgain, rereads
 from console.verify.table.hbase_kept import StoredRows
-from console.verify.table.table_stage import TableStage
+from console.verify.table.kafka_telling import Teller
+from console.verify.table.mending import mend
+from console.verify.table.table_stage import Row, TableStage, Wrong
 from console.verify.telling import stamp_told
+from joins.select.compiler import compile_plan
 
 # Seconds: for a far end that does not come nearer, and in all.
 _STANDSTILL, _MOST = 60.0, 600.0
@@ -20,31 +26,85 @@ _BETWEEN_LOOKS = 1.0
 
 
 def verified_tables(wanted: Request, terminal: Terminal) -> Iterator[Said]:
-    """Each table, compared with its query's answer. Retriable, a server is away."""
+    """Each table, compared with its query's answer; mended where that is wanted. Retriable, a server is away."""
     for name in wanted.tables:
-        verdict = _verified(wanted, wanted.topology.tables[name], terminal)
-        mends = f"tailorbird run {wanted.topology.file} --rebuild {name}"
-        repair = wanted.repair and verdict.differing
-        yield Said(verdict=verdict, repair=f"not mended here: `{mends}` makes the table anew" if repair else "")
+        yield _verified(wanted, wanted.topology.tables[name], terminal)
 
 
-def _verified(wanted: Request, table: Table, terminal: Terminal) -> Verdict:
+def _verified(wanted: Request, table: Table, terminal: Terminal) -> Said:
     topology = wanted.topology
-    kept = StoredRows(topology, table, patience=Patience(standstill=_STANDSTILL, most=_MOST))
+    kept = StoredRows(topology, table, patience=_patience())
     kept.joined.check(topology.file)
     layout, barrier = kept.layouts.newest(), kept.joined.barrier()
     why = obstacle(topology, table, layout, barrier)
     if why or layout is None:
         cut = stamp_told(barrier.stamp if barrier else None)
-        return Verdict(stage="table", table=table.name, cut=cut, untold=(why,))
+        return Said(verdict=Verdict(stage="table", table=table.name, cut=cut, untold=(why,)))
     with terminal.progress(f"table {table.name}", None) as told:
-        return TableStage(
+        stage = TableStage(
             table=table.name,
-            row_key=table.row_key,
+            row_key=layout.row_key,
             columns=tuple(column.name for column in layout.columns),
             sources=Expected(topology, table, layout),
             kept=kept,
             seconds=time.monotonic,
             pause=lambda _: time.sleep(_BETWEEN_LOOKS),
             told=told,
-        ).compare()
+        )
+        verdict, wrong = stage.compare()
+    if not (wanted.repair and wrong):
+        return Said(verdict=verdict)
+    return _mended(wanted, table, kept, stage, verdict, wrong, terminal)
+
+
+def _mended(
+    wanted: Request,
+    table: Table,
+    kept: StoredRows,
+    stage: TableStage,
+    verdict: Verdict,
+    wrong: Sequence[Wrong],
+    terminal: Terminal,
+) -> Said:
+    rebuild = f"`tailorbird run {wanted.topology.file} --rebuild {table.name}`"
+    plan = _planned(wanted.topology, table)
+    read = plan([row for one in wrong if (row := one.row) is not None])
+    again = sum(one.expected is not None for one in wrong)
+    if again and not read:
+        said = f"not mended here: its join tells such rows only when they change; {rebuild}"
+        return Said(verdict=verdict, repair=f"{said} makes the table anew")
+    what = _what(len(wrong) - again, again, read)
+    if wanted.dry_run:
+        return Said(verdict=verdict, repair=f"would {what}")
+    if not terminal.ask(f"{what}?"):
+        return Said(verdict=verdict, repair="nothing was mended")
+    join = Teller(wanted.topology, plan, kept.joined.reached, patience=_patience())
+    done = mend(wrong, kept, join, now_ms=time.time_ns() // 1_000_000)
+    repaired = stage.look([one.key for one in wrong]).verdict
+    said = done.line
+    if repaired.differing and not done.reason:
+        said += f"; {repaired.differing:,} differ still, so the join's own state is wrong: {rebuild} makes it anew"
+    return Said(verdict=verdict, repair=said, repaired=repaired)
+
+
+def _what(gone: int, again: int, read: Sequence[ReadAgain]) -> str:
+    """What a repair does, for people."""
+    parts = [f"delete {_rows(gone)} of HBase at their versions"] if gone else []
+    if read:
+        tables = ", ".join(f"{'rows' if one.where else 'all rows'} of {one.table}" for one in read)
+        anew = f"writes {_rows(again)} anew" if again else "writes them anew if it has them"
+        parts.append(f"have {tables} read again, so that the join {anew}")
+    return ", and ".join(parts)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _planned(topology: Topology, table: Table) -> Callable[[Sequence[Row]], Sequence[ReadAgain]]:
+    schemas = newest_schemas(topology)
+    return partial(rereads, compile_plan(topology, table, schemas), schemas)
+
+
+def _patience() -> Patience:
+    return Patience(standstill=_STANDSTILL, most=_MOST)

@@ -28,17 +28,25 @@ class RowsSeen:
     """Rows by document id; for one thread. Errors: Retriable while HBase is away, UsageError for a missing table.
 
     `know` is told of the fields of each layout that is met, before `fit` brings a document into the form that the
-    collection's fields hold (ValueError where they can not).
+    collection's fields hold (ValueError where they can not). `whole`: `document` gives what is to be posted, not only
+    what is compared, which costs half.
     """
 
     def __init__(
-        self, topology: Topology, table: Table, index: Index, *, know: Callable[[Sequence[Field]], object], fit: Fit
+        self,
+        topology: Topology,
+        table: Table,
+        index: Index,
+        *,
+        know: Callable[[Sequence[Field]], object],
+        fit: Fit,
+        whole: bool = False,
     ) -> None:
         self._table, self._search = table, index.search
         self._scanned = TableScan(topology, table)
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
         self._joined = joined_table(topology, table)
-        self._know, self._fit = know, fit
+        self._know, self._fit, self._whole = know, fit, whole
         self._mappers: dict[int, Mapper | Skippable] = {}
         self._hidden: frozenset[str] = UNCOMPARED
 
@@ -80,7 +88,7 @@ class RowsSeen:
         return self._joined.last_stamp()
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:
-        """The whole document that the indexer would post; Skippable where it would refuse the row."""
+        """The document that the indexer would post; Skippable where it would refuse the row."""
         try:
             mapper = self._mapper(layout_id_of(change.cells))
         except KeyError as error:
@@ -104,7 +112,7 @@ class RowsSeen:
         known = self._mappers.get(layout_id)
         if known is None:
             try:
-                known = Mapper(self._layouts.layout(layout_id), self._search)
+                known = Mapper(self._layouts.layout(layout_id), self._search, queried=self._whole)
             except Skippable as error:
                 known = error
             else:

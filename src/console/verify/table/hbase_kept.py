@@ -16,7 +16,7 @@ from console.verify.table.table_stage import Stored
 from indexer.index.collapse import RowChange
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
-from joins.stores.hbase_table import joined_table
+from joins.stores.hbase_table import joined_table, write_rows
 
 _POLL = 0.1
 
@@ -47,6 +47,15 @@ class StoredRows:
             for change in self._scanned.rows([bytes.fromhex(key) for key in keys[start : start + PAGE]]):
                 found[document_id(change.row)] = self._stored(change)
         return found
+
+    def remove(self, rows: Mapping[str, int]) -> None:
+        """Delete rows, each as of a timestamp (ms): what was written later stays."""
+        stamps: dict[int, list[bytes]] = {}
+        for key, stamp in rows.items():
+            stamps.setdefault(stamp, []).append(bytes.fromhex(key))
+        joined = self.joined
+        for stamp, keys in stamps.items():
+            write_rows(joined.hbase, joined.table, joined.family, keys, (), stamp)
 
     def written(self) -> int:
         """The newest stamp of any batch or barrier."""

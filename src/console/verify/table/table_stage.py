@@ -48,6 +48,26 @@ class Stored(NamedTuple):
     reason: str = ""
 
 
+class Wrong(NamedTuple):
+    """A row that differs: its key in hexadecimal, what the query's answer has of it, what HBase had (None: nothing)."""
+
+    key: str
+    expected: Row | None
+    stored: Stored | None
+
+    @property
+    def row(self) -> Row | None:
+        """The row as the answer has it, else as HBase had; None where it could not be read."""
+        return self.expected if self.expected is not None else self.stored and self.stored.values
+
+
+class TableCompared(NamedTuple):
+    """A verdict, and all rows that it found to differ: more than it has findings of, at times."""
+
+    verdict: Verdict
+    wrong: tuple[Wrong, ...]
+
+
 class Sources(Protocol):
     """The near end (console.verify.table.expected): the query's answer now. Retriable while a source is away."""
 
@@ -90,17 +110,27 @@ class TableStage:
         self._seconds, self._pause, self._told = seconds, pause, told
         self._asked = Answered({}, {})
         self._stamp: int | None = None
+        self._wrong: dict[str, Wrong] = {}
 
-    def compare(self) -> Verdict:
+    def compare(self) -> TableCompared:
         """Every row. Retriable while a server is away."""
         began = self._seconds()
         self._asked = self._sources.ask()
         self._stamp = self._kept.wait(self._asked.positions)
         if self._stamp is None:
-            return self._verdict(Looked(untold={self._behind(): len(self._asked.rows)}), 0, began)
+            return self._compared(Looked(untold={self._behind(): len(self._asked.rows)}), 0, began)
         suspects, rows = self._suspects()
-        looked = look_again(suspects, self._look, pause=self._pause, block=max(1, len(suspects)))
-        return self._verdict(looked, rows, began)
+        return self._compared(self._looked(suspects), rows, began)
+
+    def look(self, keys: Sequence[str]) -> TableCompared:
+        """Some rows only, until each is decided."""
+        began = self._seconds()
+        self._asked = self._sources.ask()
+        return self._compared(self._looked(keys), len(keys), began)
+
+    def _looked(self, keys: Sequence[str]) -> Looked:
+        self._wrong = {}
+        return look_again(keys, self._look, pause=self._pause, block=max(1, len(keys)))
 
     def _suspects(self) -> tuple[list[str], int]:
         expected, suspects, rows = self._asked.rows, list[str](), 0
@@ -141,6 +171,7 @@ class TableStage:
         if stored is not None and stored.version > 2 * (stamp + 1) and not idle:
             return MOVED
         evidence = (stored and stored.version, repr(stored and stored.values), repr(before))
+        self._wrong[key] = Wrong(key, before, stored)
         return Sight(state="differs", evidence=evidence, finding=self._finding(key, before, stored))
 
     def _finding(self, key: str, expected: Row | None, stored: Stored | None) -> Finding:
@@ -165,11 +196,11 @@ class TableStage:
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
         return f"no barrier of the table covers {at}"
 
-    def _verdict(self, looked: Looked, rows: int, began: float) -> Verdict:
+    def _compared(self, looked: Looked, rows: int, began: float) -> TableCompared:
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
         refused = self._asked.refused
         why = (f"{refused:,} rows of the answer can have no row key: dead letters",) if refused else ()
-        return Verdict(
+        verdict = Verdict(
             stage="table",
             table=self._table,
             rows=rows,
@@ -182,6 +213,7 @@ class TableStage:
             untold=looked.reasons + why,
             seconds=self._seconds() - began,
         )
+        return TableCompared(verdict, tuple(self._wrong[key] for key in looked.differing))
 
 
 def equal(expected: Row | None, stored: Stored | None) -> bool:

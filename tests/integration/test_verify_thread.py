@@ -1,0 +1,183 @@
+"""`verify` of the table and the index stage behind a whole pipeline, at length and at scale: many runs beside traffic
+and deaths without an alarm; faults among very many rows; a bug in the engine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import happybase
+import pytest
+import requests
+
+from cdc.stored.cells import RowCodec, document_id
+from console.commands.cli_demo_steps import counts, wait_until_quiet
+from console.commands.cli_demo_verdict import Silent
+from console.commands.verify import cli_verify_index, cli_verify_table
+from console.commands.verify.cli_verify_index import verified_indexes
+from console.commands.verify.cli_verify_table import verified_tables
+from console.demo.shop import SCHEMAS, ShopStatement, ShopTransaction
+from console.stack.proc_stack import Stack
+from console.verify.asked import Said, wanted
+from console.verify.findings import Verdict
+from indexer.table.hbase_layouts import StoredLayouts
+from joins.stores.hbase_table import joined_table
+from tests.integration.test_thread import Thread, a_thread
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(7200)]
+
+# rows of the joined table
+MANY = int(os.environ.get("TAILORBIRD_VERIFY_ROWS", "200000"))
+RUNS = int(os.environ.get("TAILORBIRD_VERIFY_RUNS", "50"))
+STARTS = 1200  # seconds: until a first batch of so many rows is written
+
+
+@pytest.fixture(scope="module")
+def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Thread]:
+    """Its databases are its own: those of other tests go before it, and its own behind it."""
+    with a_thread(stack, tmp_path_factory.mktemp("wide"), orders=MANY, anew=True) as made:
+        wait_for(lambda: counts(made.pipeline)["joined"] > 0, "no row was joined", STARTS)
+        wait_until_quiet(made.topology, made.shop, made.pipeline, lambda why: None)
+        yield made
+        for database in SCHEMAS:
+            execute(made, f"DROP DATABASE {database}", server=database)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a busy machine; and who is asked says yes."""
+    for stage in (cli_verify_index, cli_verify_table):
+        monkeypatch.setattr(stage, "_STANDSTILL", 300.0)
+    monkeypatch.setattr(Silent, "ask", lambda *_: True)
+
+
+def execute(thread: Thread, sql: str, *values: object, server: str = "shop") -> None:
+    """A statement at a source."""
+    statement = ShopStatement(server="crm" if server == "crm" else "shop", sql=sql, values=values)
+    thread.shop.apply(ShopTransaction(kind="order changed", statement=statement))
+
+
+def verified(thread: Thread, *stages: str, repair: bool = False) -> list[Said]:
+    """What `verify` says of the joined table and its index; within this process."""
+    asked = wanted(thread.topology, list(stages) or ["table", "index"], ["orders_wide"], repair=repair)
+    found: list[Said] = []
+    if "table" in asked.stages:
+        found += verified_tables(asked, Silent())
+    if "index" in asked.stages:
+        found += verified_indexes(asked, Silent())
+    return found
+
+
+def told(verdict: Verdict) -> dict[object, tuple[str, dict[str, object]]]:
+    """What was found, by key."""
+    return {f.key["id"]: (f.kind, {**f.columns}) for f in verdict.findings}
+
+
+def test_no_false_alarm_beside_traffic_and_deaths(wide: Thread) -> None:
+    """Beside 300 changes a second, while joins and indexer are killed in turns: never a difference, and hardly a row
+    that moves at every look."""
+    rows = moving = untold = 0
+    began, before = time.monotonic(), counts(wide.pipeline)["captured"]
+    with wide.live_traffic(rate=330.0) as more:
+        for number in range(RUNS):
+            killed = {2: "joins", 5: "index orders", 8: "capture shop"}.get(number % 10)
+            if killed:
+                wide.pipeline.kill(killed)
+                more(100)
+                wide.pipeline.start_part(killed)
+            for verdict in (one.verdict for one in verified(wide)):
+                assert (verdict.findings, verdict.differing) == ((), 0), number
+                rows, moving = rows + verdict.rows, moving + verdict.moving
+                untold += len(verdict.untold) > 0
+                print(number, verdict.stage, verdict.rows, verdict.moving, verdict.untold, f"{verdict.seconds:.1f} s")
+    changes = counts(wide.pipeline)["captured"] - before
+    print(f"{rows} rows compared, {moving} moving, {untold} could not tell, {changes} changes",
+          f"in {time.monotonic() - began:.0f} s")  # fmt: skip
+    assert moving < rows / 1000
+    assert untold <= RUNS // 10
+    wait_until_quiet(wide.topology, wide.shop, wide.pipeline, lambda why: None)
+    assert {one.verdict.outcome for one in verified(wide)} == {"equal"}
+
+
+def test_faults_among_many_rows_are_found_exactly_and_mended(wide: Thread) -> None:
+    """Rows changed, removed, added in HBase; documents changed, removed, added in Solr: no other row is named."""
+    topology, table = wide.topology, wide.topology.tables["orders_wide"]
+    layout = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name).newest()
+    assert layout is not None
+    codec = RowCodec(layout)
+    found = wide.shop._rows("SELECT id, amount, quantity FROM shop.orders ORDER BY id DESC LIMIT 6")
+    (one, amount, _), (two, *_), (three, _, quantity), (four, *_), *_ = found
+    # as new as what the join may have written: of what is newer the index stage tells nothing until the join goes on
+    added, host, now = 10**14, topology.hbase.thrift.rpartition(":"), joined_table(topology, table).last_stamp()
+    with closing(happybase.Connection(host[0], int(host[2]), timeout=30_000)) as connection:
+        rows = connection.table(f"{topology.name}:orders_wide")
+        cells = {q.partition(b":")[2]: v for q, v in rows.row(codec.row_key({"id": one})).items()}
+        values = codec.row(cells).values
+        for planted in ({**values, "amount": "0.01"}, {**values, "id": added}):
+            put = {b"d:" + q: value for q, value in codec.cells(planted, batch=1, ts_ms=1).items()}
+            rows.put(codec.row_key(planted), put, timestamp=now, wal=False)
+        with rows.batch(timestamp=now, wal=False) as batch:
+            batch.delete(codec.row_key({"id": two}))
+    index = f"{topology.solr.url}/{topology.indexes['orders'].collection}"
+    ids = {key: document_id(codec.row_key({"id": key})) for key in (one, two, three, four, added + 1)}
+    asked = {"q": f"_id:{ids[three]}", "fl": "*"}
+    document = requests.get(f"{index}/select", params=asked, timeout=30).json()["response"]["docs"][0]
+    document = {name: value for name, value in document.items() if not name.startswith("_v")}
+    update = f"{index}/update?commit=true&update.chain=conditional"
+    for posted in (
+        [{**document, "quantity": quantity + 1}],
+        {"delete": {"id": ids[four]}},
+        [{**document, "_id": ids[added + 1], "id": added + 1}],
+    ):
+        requests.post(update, json=posted, timeout=30).raise_for_status()
+    began = time.monotonic()
+    of_table, of_index = verified(wide)
+    took = [f"{one.verdict.stage} {one.verdict.seconds:.1f} s" for one in (of_table, of_index)]
+    print(f"{of_table.verdict.rows} rows:", *took, f"in all {time.monotonic() - began:.1f} s")
+    assert told(of_table.verdict) == {
+        one: ("different", {"amount": (str(amount), "0.01")}), two: ("missing", {}), added: ("extra", {}),
+    }  # fmt: skip
+    shown = told(of_index.verdict)
+    assert shown.pop(one)[1]["amount"] == ("0.01", str(amount))  # and of which version it is
+    assert shown == {
+        two: ("extra", {}), added: ("missing", {}), three: ("different", {"quantity": (quantity, quantity + 1)}),
+        four: ("missing", {}), added + 1: ("extra", {}),
+    }  # fmt: skip
+    assert all("stamp" in f.position and " at " in f.position for f in of_table.verdict.findings if f.kind != "missing")
+    began = time.monotonic()
+    mended = verified(wide, repair=True)
+    print([said.repair for said in mended], f"{time.monotonic() - began:.1f} s")
+    assert [(said.last.outcome, bool(said.repair)) for said in mended] == [("equal", True)] * 2
+    assert {said.verdict.outcome for said in verified(wide)} == {"equal"}
+
+
+def test_a_bug_in_the_engine_is_found_and_not_covered_up(wide: Thread) -> None:
+    """Rows that it wrote are named, by column and both values. A repair has it write them again: as wrong, which is
+    told with what helps. The engine being right, the same repair mends them."""
+    found = wide.shop._rows("SELECT id, quantity FROM shop.orders WHERE id % 10 IN (6, 7) ORDER BY id LIMIT 8")
+    expected = {key: ("different", {"quantity": (many, many + 1)}) for key, many in found if key % 10 == 7}
+    wide.pipeline.kill("joins")
+    tables = [word for table in wide.topology.tables for word in ("--table", table)]
+    command = (sys.executable, "-m", "tests.support.wrong_join", wide.topology.file, *tables)
+    with subprocess.Popen(command, env=wide.pipeline.environ, stderr=subprocess.DEVNULL) as joins:
+        try:
+            for key, _ in found:
+                execute(wide, "UPDATE shop.orders SET revision = revision + 1 WHERE id = %s", key)
+            [said] = verified(wide, "table")
+            assert (told(said.verdict), said.verdict.untold) == (expected, ())
+            [said] = verified(wide, "table", repair=True)
+            many = len(expected)
+            assert said.repair.startswith(f"{many} told again; {many} differ still, so the join's own state is wrong: ")
+            assert "--rebuild orders_wide` makes it anew" in said.repair
+            assert said.last.outcome == "different"
+        finally:
+            joins.kill()
+    wide.pipeline.start_part("joins")
+    [said] = verified(wide, "table", repair=True)
+    assert (said.repair, said.last.outcome) == (f"{len(expected)} told again", "equal")
+    assert {said.verdict.outcome for said in verified(wide)} == {"equal"}
