@@ -20,7 +20,7 @@ STAGES: tuple[Stage, ...] = ("log", "table", "index")  # those that there are, i
 class Request:
     """What is to be compared, and whether differences are mended; `everything` where the person named no table;
     `captured`: source tables that were named, for the log stage alone; `sample`: of how many rows one is compared by
-    value, where a stage can do so.
+    value, where a stage can do so; `turn`: which of them (None: other ones each hour).
     """
 
     topology: Topology
@@ -29,6 +29,7 @@ class Request:
     everything: bool = True
     captured: tuple[TableId, ...] = ()
     sample: int = 1
+    turn: int | None = None
     repair: bool = False
     dry_run: bool = False
 
