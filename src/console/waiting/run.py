@@ -18,7 +18,8 @@ from indexer.solr.solr_http import reading_session
 from ingest.mysql.mysql_source import MySqlSource
 from joins.process.targets import target_of
 
-_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: the first come quickly, a long wait costs little
+_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: a long wait costs little,
+_PART = 0.05  # and no wait lasts by more than this part of it too long
 
 Positions = Mapping[str, Mapping[str, Any]]
 
@@ -68,14 +69,12 @@ class Waiter:
         begun = time.monotonic()
         left, offset = list(targets(self.topology, goal.source, until, table)), None
         captured: CapturedPosition | None = None
-        pause, away = _SHORTEST, None
+        away: Retriable | None = None
         while True:
             try:
                 if offset is None:
                     captured = self._log.read().get(goal.source)
                     offset = logged(goal, captured)
-                    if offset is not None:
-                        pause = _SHORTEST
                 if offset is not None:
                     left = [one for one in left if not shows(self._told(until, one), goal.source, offset)]
                     if not left:
@@ -84,10 +83,11 @@ class Waiter:
                 away = None
             except Retriable as error:
                 away = error
-            if time.monotonic() - begun + pause > timeout:
+            waited = time.monotonic() - begun
+            pause = min(max(_SHORTEST, _PART * waited), _LONGEST)
+            if waited + pause > timeout:
                 raise away or lacking(goal, until, timeout, left if offset is not None else (), captured)
             time.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST)
 
     def _told(self, until: Until, name: str) -> Positions:
         if until == "index":
