@@ -16,7 +16,8 @@ from tests.integration.test_verify_index import Planting
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.integration
+# without servers, in `make test`: tests/console/test_checks.py
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 
 def test_a_difference_is_told_until_it_is_mended(stack: object, tmp_path: Path) -> None:
