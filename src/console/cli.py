@@ -21,7 +21,7 @@ from console.commands import (
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
 from console.commands.index import cli_index
 from console.commands.join import cli_explain, cli_join, cli_state, cli_submit
-from console.commands.verify import cli_explain_row, cli_verify
+from console.commands.verify import cli_checks, cli_explain_row, cli_verify
 
 app = typer.Typer(
     name="tailorbird",
@@ -58,4 +58,5 @@ app.command("ddl")(cli_ddl.ddl)
 app.command("doctor")(cli_doctor.doctor)
 app.command("init")(cli_init.init)
 app.command("ledger")(cli_ledger.ledger)
+app.command("checks")(cli_checks.checks)
 app.command("verify")(cli_verify.verify)

@@ -146,6 +146,6 @@ def test_a_proved_difference_outlives_a_server_that_goes_away(monkeypatch: pytes
         yield Said(verdict=WRONG)
         raise Retriable("HBase is away")
 
-    monkeypatch.setattr(cli_verify, "_said", said)
+    monkeypatch.setattr(cli_verify, "said_of", said)
     result = CliRunner().invoke(app, ["verify", str(SHOP)])
     assert (result.exit_code, "amount" in result.stdout, result.stderr) == (1, True, "tailorbird: HBase is away\n")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from random import Random
@@ -188,6 +189,50 @@ def test_the_time_is_over(desk: Desk) -> None:
     with Waiter(desk.topology) as waiter:
         waiter.wait(goal, timeout=120)
     assert desk.shown(61) == 610
+
+
+@pytest.mark.parametrize("rate", [0, 20], ids=["alone", "beside_20_writes_a_second"])
+def test_what_a_wait_costs(desk: Desk, rate: int) -> None:
+    """Prints by how much a wait ends behind the first query that shows the write; it is never stale meanwhile.
+
+    A row is visible before its batch has ended and told its barrier: what is between is the join's, then Solr's.
+    """
+    stop, cost = threading.Event(), list[float]()
+    others = pymysql.connect(
+        host="127.0.0.1", port=desk.connection.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password,
+        database=NAME, autocommit=True,
+    )  # fmt: skip
+
+    def write() -> None:
+        number = 0
+        with others, others.cursor() as cursor:
+            while not stop.wait(1 / rate):
+                number += 1
+                cursor.execute("REPLACE INTO orders VALUES (%s, %s, %s)", (100 + number % 40, number % 5, number))
+
+    traffic = threading.Thread(target=write, name="traffic")
+    if rate:
+        traffic.start()
+    try:
+        with Waiter(desk.topology) as waiter:
+            desk.execute("REPLACE INTO orders VALUES (62, 2, -1)")
+            waiter.wait(waiter.now("shop"), timeout=240)  # before its first row the index has no columns
+            for number in range(40):
+                desk.execute("REPLACE INTO orders VALUES (62, 2, %s)", number)
+                goal = waiter.now("shop")
+                wait_for(lambda number=number: desk.shown(62) == number, "it is not shown", 240)  # type: ignore[misc]
+                seen = time.monotonic()
+                waiter.wait(goal, timeout=240)
+                cost.append(time.monotonic() - seen)
+                assert desk.shown(62) == number
+    finally:
+        stop.set()
+        if rate:
+            traffic.join()
+    tenth = sorted(cost)[len(cost) * 9 // 10]
+    print(
+        f"{rate} other writes a second: a wait ends {median(cost) * 1000:.0f} ms behind, 1 in 10 {tenth * 1000:.0f} ms"
+    )
 
 
 def test_a_thousand_writes_are_read(desk: Desk) -> None:

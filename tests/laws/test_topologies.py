@@ -150,6 +150,8 @@ def check_everything(topology: Topology) -> None:
     assert len({part.name for part in found}) == len({part.log for part in found}) == len(found)
     pages = [f"dashboard {name}" for name in topology.dashboards][:1]
     assert [name for part in found for name in part.serves] == [*parts_of(topology), *pages]
+    assert ("checks" in {part.name for part in found}) == bool(topology.checks)
+    assert ("ledger" in {part.name for part in found}) == any(one.covers("log") for one in topology.checks.values())
     assert sum(part.stage == "join" for part in found) <= (1 if topology.joins.isolation == "shared" else 99)
     for source in topology.sources.values():
         assert all(statement.startswith("GRANT ") for statement in grants(source))

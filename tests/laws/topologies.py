@@ -92,6 +92,15 @@ def _page(draw: Draw, indexes: list[str]) -> dict[str, Any]:
 
 
 @st.composite
+def _check(draw: Draw, tables: list[str]) -> dict[str, Any]:
+    return {
+        "every": draw(mostly("1h", "90s", "0s")),
+        **draw(st.sampled_from([{}, {}, {"stage": "log"}, {"stage": "index"}, {"stage": "table"}, {"sample": "1/64"}])),
+        **draw(st.sampled_from([{}, {}, {"tables": tables[:1]}, {"tables": ["nowhere"]}])),
+    }
+
+
+@st.composite
 def topologies(draw: Draw) -> dict[str, Any]:
     """What a topology's YAML holds."""
     names = draw(st.sampled_from([right, right, right, odd]))
@@ -131,4 +140,6 @@ def topologies(draw: Draw) -> dict[str, Any]:
         }
         if draw(st.booleans()):
             said["dashboards"] = {draw(names): draw(_page([*said["indexes"]]))}
+    if sources and draw(st.integers(0, 3)) == 0:
+        said["checks"] = {draw(names): draw(_check([*said["tables"], *readable]))}
     return said

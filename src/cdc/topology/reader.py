@@ -13,12 +13,13 @@ import yaml
 
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
+from cdc.topology.reader_checks import check_checks, read_check
 from cdc.topology.reader_foreign import foreign_table
 from cdc.topology.reader_names import check_names
 from cdc.topology.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
 from cdc.topology.reader_rules import read_rule
 from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
-from cdc.topology.topology import Dashboard, Index, SnapshotMode, Source, Table, Topology
+from cdc.topology.topology import Check, Dashboard, Index, SnapshotMode, Source, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
 from cdc.words.filters import FilterPolicy, TableRule
 from cdc.words.schema import TableId
@@ -62,6 +63,8 @@ def read_topology(
     indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
     no_dashboards: Mapping[str, Dashboard] = {}
     dashboards = top.take("dashboards", lambda v: reader.named(v, _dashboard), no_dashboards)
+    no_checks: Mapping[str, Check] = {}
+    checks = top.take("checks", lambda v: reader.named(v, read_check), no_checks)
     top.end()
     topology = Topology(
         name=name,
@@ -75,10 +78,12 @@ def read_topology(
         dashboards=dashboards,
         foreign_tables=foreign,
         joins=joins,
+        checks=checks,
         lines=reader.lines,
     )
     _check_references(topology)
     check_names(topology)
+    check_checks(topology)
     return topology
 
 

@@ -19,6 +19,7 @@ SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
 PollMode = Literal["updated_at", "feed"]
 Isolation = Literal["shared", "process"]
+CheckStage = Literal["log", "table", "index"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,24 @@ class Dashboard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What `tailorbird verify` compares every so many seconds, beside the pipeline: one stage (None: all of them) of
+    some tables (none: all of them), named as it names them. `sample`: of so many rows of an index one is compared by
+    value, other ones at each run.
+    """
+
+    name: str
+    every: float
+    stage: CheckStage | None = None
+    tables: tuple[str, ...] = ()
+    sample: int = 1
+
+    def covers(self, stage: CheckStage) -> bool:
+        """Whether it compares that stage."""
+        return self.stage in (None, stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """What one YAML file declares; every mapping is by name, in the file's order."""
 
@@ -200,7 +219,13 @@ class Topology:
     dashboards: Mapping[str, Dashboard]
     foreign_tables: Mapping[str, ForeignTable] = field(default_factory=dict)
     joins: Joins = Joins()
+    checks: Mapping[str, Check] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether a check reads the ledger, so that one process had better keep it."""
+        return any(check.covers("log") for check in self.checks.values())
 
     def line(self, path: str) -> int:
         """Line of the value at a dotted path (`tables.orders_wide.query`); of its nearest ancestor that has one."""

@@ -46,9 +46,16 @@ def quarantine_topic(topology: str) -> str:
     return f"{topology}.quarantine"
 
 
+def checks_topic(topology: str) -> str:
+    """Compacted topic of what scheduled checks found last; key = the check's name (UTF-8)."""
+    return f"{topology}.checks"
+
+
 def control_topics(topology: str) -> tuple[str, ...]:
     """The topics that are Tailorbird's own: no table's rows may go there."""
-    names = (schemas_topic, history_topic, positions_topic, dead_letter_topic, signals_topic, quarantine_topic)
+    names = (
+        schemas_topic, history_topic, positions_topic, dead_letter_topic, signals_topic, quarantine_topic, checks_topic
+    )  # fmt: skip
     return tuple(name(topology) for name in names)
 
 

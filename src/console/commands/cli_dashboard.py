@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -11,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from cdc.topology.topology import Index, Topology
+    from console.checks.telling import PageCheck
 
 
 def dashboard(
@@ -41,13 +43,35 @@ def dashboard(
     loaded = load_topology(topology)
     chosen = choose_dashboards(loaded, name)
     waiting = _waiting(loaded)
-    boards = [Board(loaded, one, partial(waiting, loaded.indexes[one.index])) for one in chosen]
+    checked = _checked(loaded)
+    indexes = {one.name: loaded.indexes[one.index] for one in chosen}
+    boards = [
+        Board(loaded, one, partial(waiting, indexes[one.name]), partial(checked, indexes[one.name])) for one in chosen
+    ]
     serve_wait(loaded)
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") else 0  # where `status` can ask it
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
         serve_dashboards(boards, host=host, port=port)
+
+
+def _checked(topology: Topology) -> Callable[[Index], PageCheck]:
+    """A function that tells what checks found of the tables behind an index; nothing while Kafka does not tell."""
+    from console.checks.kafka_runs import runs_watched
+    from console.checks.telling import PageCheck, check_statuses, page_text
+    from console.commands.cli_dead_letters import joined_from
+
+    if not topology.checks:
+        return lambda index: PageCheck()
+    runs, reads = runs_watched(topology), joined_from(topology)
+
+    def tell(index: Index) -> PageCheck:
+        now_ms = time.time_ns() // 1_000_000
+        tables = {("table", index.table), ("index", index.table), *(("log", one) for one in reads.get(index.table, ()))}
+        return page_text(check_statuses(topology, runs.last() or {}, now_ms), tables, topology.file, now_ms)
+
+    return tell
 
 
 def _waiting(topology: Topology) -> Callable[[Index], int | None]:

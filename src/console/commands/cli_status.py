@@ -38,9 +38,9 @@ def status(
     """Say of each process whether it moves, and of each index who serves it and what it lacks.
 
     Exit code 1 when something that should move does not: a process of this machine that is down, stopped, stuck or
-    away, an index that is not served, a peer that belongs to none; and while dead letters wait or a table is in
-    quarantine, since rows are missing then (INCOMPLETE). A process that neither runs nor failed on this machine is told
-    as `elsewhere`.
+    away, an index that is not served, a peer that belongs to none; while dead letters wait or a table is in quarantine,
+    since rows are missing then (INCOMPLETE); and when a check has found a difference (DIFFERENT) or is overdue. A
+    process that neither runs nor failed on this machine is told as `elsewhere`.
 
     Example: tailorbird status topologies/shop.yml --watch
     """
@@ -85,6 +85,7 @@ def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) 
     else:
         captured = _captured(topology)
         well = _complete(topology, letters, captured or {}, as_json)
+        well = _checked(topology, as_json) and well
     try:
         indexes = _indexes(topology, captured)
     except TailorbirdError as error:  # the processes are told all the same
@@ -114,6 +115,24 @@ def _complete(
     elif waiting:
         typer.echo("\n".join(incomplete_lines(waiting, joined_from(topology), topology.file)))
     return not waiting
+
+
+def _checked(topology: Topology, as_json: bool) -> bool:
+    """Print what checks found last; whether none has found a difference or is overdue, as far as Kafka tells."""
+    if not topology.checks:
+        return True
+    from console.checks.kafka_runs import RunsReader
+    from console.checks.telling import check_statuses, status_lines
+
+    try:
+        with RunsReader(topology) as reader:
+            found = check_statuses(topology, reader.read(), time.time_ns() // 1_000_000)
+    except Retriable as error:
+        typer.echo(f"{'away':<{WIDE}}checks: {error}", err=True)
+        return True
+    for one in found:
+        typer.echo(json.dumps(one.to_json()) if as_json else "\n".join(status_lines(one)))
+    return all(one.well for one in found)
 
 
 def asked_parts(topology: Topology) -> list[PartStatus]:

@@ -13,6 +13,7 @@ from nicegui.client import Client
 
 from cdc.topology.topology import Dashboard, Topology
 from cdc.words.errors import TailorbirdError
+from console.checks.telling import PageCheck
 from console.dashboard.answer import Answer
 from console.dashboard.freshness import Freshness
 from console.dashboard.http_parts import FacetPart, HistogramPart, TablePart
@@ -28,13 +29,18 @@ SECONDS_TO_TYPE = 0.25
 class Board:
     """What all browsers of one dashboard share: where its index is and, once known, its view.
 
-    `waiting` tells how many dead letters keep rows from it; None where that is not known.
+    `waiting` tells how many dead letters keep rows from it; None where that is not known. `checked` says what checks
+    found of its tables.
     """
 
     def __init__(
-        self, topology: Topology, dashboard: Dashboard, waiting: Callable[[], int | None] = lambda: None
+        self,
+        topology: Topology,
+        dashboard: Dashboard,
+        waiting: Callable[[], int | None] = lambda: None,
+        checked: Callable[[], PageCheck] = PageCheck,
     ) -> None:
-        self.topology, self.dashboard, self.waiting = topology, dashboard, waiting
+        self.topology, self.dashboard, self.waiting, self.checked = topology, dashboard, waiting, checked
         self.solr = SolrView(topology.solr, topology.indexes[dashboard.index].collection)
         self._view: View | None = None
 
@@ -82,6 +88,7 @@ class Page:
             self._total, self._total_note = _stat("Rows", "total")
             self._p50, self._p50_note = _stat("Freshness", "freshness")
             self._newest, self._newest_note = _stat("Newest change", "newest-change")
+        self._verified = ui.label().classes("tb-note").props("data-testid=verified")
         self._chips = ui.element("div").classes("tb-chips").props("data-testid=chips")
         self._body = ui.element("main").classes("tb-body")
 
@@ -176,11 +183,13 @@ class Page:
     def _show(self, answer: Answer, axis: Axis | None) -> None:
         self._answer = answer
         self._freshness.observe(answer)
-        waiting = self._board.waiting()
-        text = incomplete_text(answer.incomplete if waiting is None else waiting, self._board.topology.file)
+        waiting, checked = self._board.waiting(), self._board.checked()
+        lacks = incomplete_text(answer.incomplete if waiting is None else waiting, self._board.topology.file)
+        text = " ".join(filter(None, (lacks, checked.alarm)))
         self._banner.set_text(text)
         self._banner.set_visibility(bool(text))
-        self._pill.set_text("Incomplete" if text else "Live")
+        self._pill.set_text("Incomplete" if lacks else "Different" if text else "Live")
+        self._verified.set_text(checked.quiet)
         self._pill.classes(add="away" if text else "", remove="" if text else "away")
         self._total.set_text(count_text(answer.total))
         self._total_note.set_text(f"of {count_text(answer.all_rows)}" if self._filters.narrowing else "all rows")

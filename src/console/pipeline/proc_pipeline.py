@@ -45,7 +45,10 @@ class Part:
 
 
 def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
-    """Every process that a topology needs, in the order of the flow; its dashboards too if given a port."""
+    """Every process that a topology needs, in the order of the flow; its dashboards too if given a port.
+
+    Checks are one process, and so is the ledger that a check of the log reads.
+    """
     found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in topology.sources]
     tables = list(topology.tables)
@@ -55,11 +58,16 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
         found.append(("join", tuple(names), ("joins", topology.file, *asked)))
     found += [("index", (name,), ("indexer", topology.file, "--index", name)) for name in topology.indexes]
     result = [_part(stage, names, arguments, home / "logs" / topology.name) for stage, names, arguments in found]
+    logs = home / "logs" / topology.name
+    proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
+    for name in proving:
+        port = _free_port()
+        command = (sys.executable, "-m", "console", name, topology.file, "--metrics-port", str(port))
+        result.append(Part(name=name, stage=name, command=command, log=logs / f"{name}.log", serves={name: port}))
     if page_port and topology.dashboards:
         command = (sys.executable, "-m", "console", "dashboard", topology.file, "--port", str(page_port))
-        log = home / "logs" / topology.name / "page.log"
         serves = {f"dashboard {name}": page_port for name in topology.dashboards}
-        result.append(Part(name="page", stage="page", command=command, log=log, serves=serves))
+        result.append(Part(name="page", stage="page", command=command, log=logs / "page.log", serves=serves))
     return result
 
 

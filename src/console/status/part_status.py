@@ -17,6 +17,8 @@ _STARTS = {
     "join": "tailorbird join {file} --table {name}",
     "index": "tailorbird index {file} --index {name}",
     "dashboard": "tailorbird dashboard {file} --dashboard {name}",
+    "ledger": "tailorbird ledger {file}",
+    "checks": "tailorbird checks {file}",
 }
 
 
@@ -49,7 +51,9 @@ class PartStatus:
 def parts_of(topology: Topology) -> list[str]:
     """The parts that must run, in the order of the flow."""
     captures = [f"capture {name}" for name in topology.sources]
-    return [*captures, *(f"join {name}" for name in topology.tables), *(f"index {name}" for name in topology.indexes)]
+    proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
+    joins = [f"join {name}" for name in topology.tables]
+    return [*captures, *joins, *(f"index {name}" for name in topology.indexes), *proving]
 
 
 def part_statuses(
@@ -63,11 +67,12 @@ def part_statuses(
 ) -> list[PartStatus]:
     """Of each process of each part, and of each part that has none. `health` and `figures` are answers by port.
 
-    A dashboard is told where it runs or was killed here: no topology needs one.
+    A dashboard is told where it runs or was killed here, as no topology needs one; likewise a ledger that no check
+    reads.
     """
     found = []
-    pages = dict.fromkeys(one.part for one in running if one.part.startswith("dashboard "))
-    for part in (*parts_of(topology), *pages):
+    more = [one.part for one in running if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks")]
+    for part in dict.fromkeys((*parts_of(topology), *more)):
         processes = [one for one in running if one.part == part and not one.dead]
         for one in processes:
             answers = health.get(one.port), figures.get(one.port, {})

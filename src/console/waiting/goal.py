@@ -105,9 +105,21 @@ def logged(goal: Goal, captured: CapturedPosition | None) -> int | None:
     return captured.offset
 
 
-def shows(told: Mapping[str, Mapping[str, Any]], source: str, offset: int) -> bool:
-    """Whether barriers that tell these positions stand at or behind a positions record."""
-    return source in told and int(told[source]["offset"]) >= offset
+def shows(told: Mapping[str, Mapping[str, Any]], goal: Goal, record: CapturedPosition) -> bool:
+    """Whether barriers that tell these positions stand at or behind the positions record that stands for a goal.
+
+    A record behind it may be of a source that was set back meanwhile, and publishes again what it had: then the place
+    that it tells is before the goal, or its number before the record's where the source has no GTIDs.
+    """
+    if goal.source not in told or int(told[goal.source]["offset"]) < record.offset:
+        return False
+    barrier = told[goal.source]
+    if int(barrier["offset"]) == record.offset:
+        return True
+    wanted, reached = goal.position.gtid_set, str(barrier["gtid_set"])
+    if not wanted:
+        return int(barrier["sequence"]) >= record.sequence
+    return bool(reached) and covers(parse_gtid_set(reached), parse_gtid_set(wanted))
 
 
 def lacking(

@@ -18,7 +18,8 @@ from indexer.solr.solr_http import reading_session
 from ingest.mysql.mysql_source import MySqlSource
 from joins.process.targets import target_of
 
-_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: the first come quickly, a long wait costs little
+_SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: a long wait costs little,
+_PART = 0.05  # and no wait lasts by more than this part of it too long
 
 Positions = Mapping[str, Mapping[str, Any]]
 
@@ -66,28 +67,28 @@ class Waiter:
         A server that is away is asked again; the time being over, the last one that was is raised instead.
         """
         begun = time.monotonic()
-        left, offset = list(targets(self.topology, goal.source, until, table)), None
+        left = list(targets(self.topology, goal.source, until, table))
         captured: CapturedPosition | None = None
-        pause, away = _SHORTEST, None
+        record: CapturedPosition | None = None  # which stands for the goal
+        away: Retriable | None = None
         while True:
             try:
-                if offset is None:
+                if record is None:
                     captured = self._log.read().get(goal.source)
-                    offset = logged(goal, captured)
-                    if offset is not None:
-                        pause = _SHORTEST
-                if offset is not None:
-                    left = [one for one in left if not shows(self._told(until, one), goal.source, offset)]
+                    record = captured if logged(goal, captured) is not None else None
+                if record is not None:
+                    left = [one for one in left if not shows(self._told(until, one), goal, record)]
                     if not left:
                         seconds = time.monotonic() - begun
-                        return Reached(source=goal.source, until=until, offset=offset, seconds=seconds)
+                        return Reached(source=goal.source, until=until, offset=record.offset, seconds=seconds)
                 away = None
             except Retriable as error:
                 away = error
-            if time.monotonic() - begun + pause > timeout:
-                raise away or lacking(goal, until, timeout, left if offset is not None else (), captured)
+            waited = time.monotonic() - begun
+            pause = min(max(_SHORTEST, _PART * waited), _LONGEST)
+            if waited + pause > timeout:
+                raise away or lacking(goal, until, timeout, left if record is not None else (), captured)
             time.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST)
 
     def _told(self, until: Until, name: str) -> Positions:
         if until == "index":

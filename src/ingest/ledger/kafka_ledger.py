@@ -55,11 +55,11 @@ class KafkaLedger:
         )
 
     def begin(self) -> None:
-        """Read all schemas, then take up every table where it was left; Fatal where nothing was captured yet."""
+        """Read all schemas, then take up every table where it was left; Retriable where nothing was captured yet."""
         try:
             known = self._consumer.list_topics(timeout=_ASK).topics
             if missing := [name for name in (self._schemas, self._positions) if name not in known]:
-                raise Fatal(f"there is no topic {missing[0]}", f"tailorbird capture {self._topology.file}")
+                raise Retriable(f"there is no topic {missing[0]}", f"tailorbird capture {self._topology.file}")
             self._consumer.assign([TopicPartition(self._schemas, 0, OFFSET_BEGINNING)])
             self._at_end[self._schemas, 0] = False
             deadline = time.monotonic() + 3 * _ASK

@@ -48,7 +48,7 @@ class Ledger:
 def ledger_of(topology: Topology) -> Iterator[Ledger]:
     """The topology's ledger: kept by this process where no other one does, else read beside it.
 
-    Retriable while Kafka is away; Fatal where nothing was captured yet.
+    Retriable while Kafka is away, and where nothing was captured yet.
     """
     folder = LedgerFolder(home(), topology.name)
     own = folder.take()

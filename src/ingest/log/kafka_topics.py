@@ -85,11 +85,17 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
 
 def make_change_topic(log: Log, name: str) -> None:
     """Make the topic of a table that is not listed; no fault if it is there. Retriable when Kafka is away."""
+    _check_partitions(log, name, make_topic(log, name, log.partitions, _compacted(log)))
+
+
+def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) -> int:
+    """Make a topic unless it is there; how many partitions it has, once it can be written to. Retriable when Kafka is
+    away.
+    """
     with _answering(log) as admin:
         if name not in _partition_counts(admin):
-            _make(admin, NewTopic(name, log.partitions, log.replication_factor, config=_compacted(log)))
-        found = _when_ready(admin, {name: None})
-    _check_partitions(log, name, found[name])
+            _make(admin, NewTopic(name, partitions, log.replication_factor, config=dict(config)))
+        return _when_ready(admin, {name: None})[name]
 
 
 @contextmanager

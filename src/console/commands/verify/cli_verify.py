@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
 from cdc.words.errors import TailorbirdError, UsageError
-from console.verify.asked import STAGES, Request, Said, wanted
+from console.verify.asked import STAGES, Request, Said, Terminal, wanted
 from console.verify.findings import DIFFERENT, UNTOLD, Verdict, exit_code
 from console.verify.telling import lines_of
 
@@ -60,13 +60,14 @@ def verify(
     try:
         if sample and deep:
             raise UsageError("--sample and --all exclude one another", "choose one")
+        log_lines("logfmt")  # on standard error: what is asked for goes to the other one
         asked = wanted(
             load_topology(file), stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
             repair=repair, dry_run=dry_run,
         )  # fmt: skip
         if repair and not dry_run and not yes and not sys.stdin.isatty():
             raise UsageError("--repair writes, and there is no terminal to ask on", "add --yes, or --dry-run")
-        for one in _said(asked, _Terminal(yes=yes)):
+        for one in said_of(asked, _Terminal(yes=yes)):
             said.append(one)
             _tell(one, as_json=as_json)
         if not said:
@@ -78,13 +79,13 @@ def verify(
     raise typer.Exit(exit_code(one.last for one in said))
 
 
-def _said(asked: Request, terminal: _Terminal) -> Iterator[Said]:
+def said_of(asked: Request, terminal: Terminal) -> Iterator[Said]:
+    """What each stage says of each table, one after the other. Retriable while a server is away."""
     # imported here: the clients of the servers cost what `--help` should not
     from console.commands.verify.cli_verify_index import verified_indexes
     from console.commands.verify.cli_verify_log import verified_log
     from console.commands.verify.cli_verify_table import verified_tables
 
-    log_lines("logfmt")  # on standard error: what is asked for goes to the other one
     if "log" in asked.stages:
         yield from verified_log(asked, terminal)
     if "table" in asked.stages:

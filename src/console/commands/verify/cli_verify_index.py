@@ -64,7 +64,7 @@ def _verified(wanted: Request, table: Table, index: Index, terminal: Terminal) -
                 pause=lambda _: time.sleep(_BETWEEN_LOOKS),
                 told=told,
             )
-            turn = int(time.time() / _TURN_SECONDS) % wanted.sample
+            turn = (int(time.time() / _TURN_SECONDS) if wanted.turn is None else wanted.turn) % wanted.sample
             compared = stage.compare(Sample(wanted.sample, turn) if wanted.sample > 1 else None)
         if not (wanted.repair and compared.differing):
             return Said(verdict=compared.verdict)

@@ -1,0 +1,1 @@
+"""Comparisons of `verify` on a schedule, and what they found."""

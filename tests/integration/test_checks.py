@@ -1,0 +1,56 @@
+"""`checks:` on the real servers: a difference comes and goes, and metrics, `status` and the log say so."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cdc.process.file_topology import load_topology
+from console.checks.kafka_runs import RunsReader
+from console.status.http_metrics import read_metrics
+from tests.integration.test_index import TYPES, a_world, equal, row
+from tests.integration.test_verify_index import Planting
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
+
+# without servers, in `make test`: tests/console/test_checks.py
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
+
+
+def test_a_difference_is_told_until_it_is_mended(stack: object, tmp_path: Path) -> None:
+    """A document that is taken away: the next run finds it, `status` names the command that shows it and exits with 1;
+    once it is there again all is equal. The process ends in order in the midst of whatever it compares."""
+    with a_world(tmp_path) as world:
+        world.file.write_text(f"{world.file.read_text()}checks: {{often: {{every: 1s, stage: index, sample: 1/2}}}}\n")
+        codec = world.store_layout(1, **TYPES)
+        world.start()
+        world.write(codec, [row(n) for n in range(50)])
+        equal(world)
+        port = free_port()
+        checks = world.tailorbird("checks", "--metrics-port", str(port))
+
+        def metric(name: str) -> float:
+            return read_metrics(port).get(f"tailorbird_check_{name}", -1.0)
+
+        with closing(Planting(world, codec)) as plant:
+            wait_for(lambda: metric("last_success_timestamp_seconds") > 0, "no run finds all equal", 120)
+            assert (metric("rows"), metric("differing_rows"), metric("interval_seconds")) == (50, 0, 1)
+            document = plant.document(7)
+            plant.post({"delete": {"id": plant.id(7)}})
+            wait_for(lambda: metric("differing_rows") == 1, "the difference is not found", 120)
+            process = world.tailorbird("status", "--json")
+            output, _ = process.communicate(timeout=120)
+            told = {one["kind"]: one for one in map(json.loads, output.splitlines()) if one.get("kind") == "check"}
+            assert (process.returncode, told["check"]["state"]) == (1, "DIFFERENT")
+            assert told["check"]["look"] == f"tailorbird verify {world.file} --stage index --table wide"
+            found = told["check"]["checked"][0]["findings"]
+            assert [(one["key"], one["difference"]) for one in found] == [({"id": 7}, "missing")]
+            plant.post([document])
+            wait_for(lambda: metric("differing_rows") == 0, "it is told though it is mended", 120)
+        checks.terminate()
+        assert checks.wait(60) == 0
+        with RunsReader(load_topology(str(world.file))) as reader:
+            assert reader.read()["often"].outcome == "equal"

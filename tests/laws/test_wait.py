@@ -1,0 +1,167 @@
+"""A wait ends right whatever the capture does meanwhile: rows read again, held back, a source that is set back.
+
+A model of the whole way around the real parts: what stands for a goal (`console.waiting.goal`), and what a batch may
+claim (`joins.steps.cuts`). Transactions of a source write rows, some of them of tables that nobody captures; the
+capture publishes them into two partitions, several at a time, reads rows again, is set back and publishes again what it
+had (to marks at which nothing was read again); batches end in the midst of its transactions. Barriers tell what `Cuts`
+says, and several waits look at them, each begun at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from cdc.words.event import Position
+from console.status.captured_position import CapturedPosition
+from console.waiting.goal import Goal, logged, shows
+from joins.steps.cuts import Cuts, SourcePosition
+
+UUID = "4b5c2c6e-0000-4000-8000-000000000001"
+TOPIC, ROWS, PARTITIONS = "t.shop.shop.orders", 6, 2
+
+
+class World:
+    """A source, its log and a table over it; `shown` is the table as the last barrier found it."""
+
+    def __init__(self, chance: Random, *, gtids: bool) -> None:
+        self.chance, self.gtids = chance, gtids
+        self.written: list[dict[int, int]] = [{}]  # by transaction: row → value, which only grows
+        self.place = self.furthest = 0  # how far the capture has come, and ever came
+        self.log: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
+        self.records: list[tuple[CapturedPosition, SourcePosition]] = []
+        self.reading = False
+        self.cuts, self.heard = Cuts({}), 0
+        self.ends, self.joined = [0] * PARTITIONS, 0
+        self.table: dict[int, int] = {}
+        self.shown: dict[int, int] = {}
+        self.told: Mapping[str, Mapping[str, Any]] = {}
+
+    def commit(self) -> Goal:
+        """The source commits a transaction; its place, which a person may wait for."""
+        rows = self.chance.sample(range(ROWS), self.chance.choice([0, 1, 1, 2]))
+        self.written.append(dict.fromkeys(rows, len(self.written)))
+        last = len(self.written) - 1
+        gtid_set = f"{UUID}:1-{last}" if self.gtids else ""
+        return Goal(source="shop", position=Position(file="binlog.000001", pos=last, gtid_set=gtid_set, sequence=0))
+
+    def capture(self) -> None:
+        """One Kafka transaction of the capture, at times one that sets it back, or begins or ends reading again."""
+        what = self.chance.random()
+        if what < 0.08 and self.place and not self.reading:
+            self.place = self.chance.randrange(self.place)
+        elif what < 0.2:
+            self.reading = not self.reading
+        elif what < 0.4 and self.reading:
+            row = self.chance.randrange(ROWS)
+            self._publish(row, max((some[row] for some in self.written if row in some), default=0))
+        else:
+            for _ in range(self.chance.randrange(1, 4)):
+                if self.place + 1 < len(self.written):
+                    self.place += 1
+                    for row, value in self.written[self.place].items():
+                        self._publish(row, value)
+        self.furthest = max(self.furthest, self.place)
+        self._record()
+
+    def _publish(self, row: int, value: int) -> None:
+        self.log[row % PARTITIONS].append((row, value))
+
+    def _record(self) -> None:
+        offset, whole = len(self.records), not self.reading
+        gtid_set = f"{UUID}:1-{self.place}" if self.gtids and self.place else ""
+        sequence = sum(len(rows) for rows in self.written[: self.place + 1])
+        ends = {TOPIC: {partition: len(events) for partition, events in enumerate(self.log)}}
+        known = CapturedPosition(
+            gtid_set=gtid_set, sequence=sequence, snapshot="done", file="binlog.000001", pos=self.place,
+            offset=offset, whole=whole,
+        )  # fmt: skip
+        position = SourcePosition(
+            source="shop", sequence=sequence, gtid_set=gtid_set, offset=offset, ends=ends, whole=whole
+        )
+        self.records.append((known, position))
+
+    def batch(self) -> None:
+        """A batch, then its barrier, by the positions that were committed when it was planned.
+
+        It ends where the log did at some moment, but of a transaction it may have any part: partitions learn of its
+        commit one by one.
+        """
+        if not self.records:
+            return
+        at = self.chance.randint(self.joined, len(self.records) - 1)
+        self.joined = at
+        behind = min(at + self.chance.randrange(2), len(self.records) - 1)
+        for partition, events in enumerate(self.log):
+            end = self.records[self.chance.choice([at, behind])][1].ends[TOPIC][partition]
+            for row, value in events[self.ends[partition] : end]:
+                self.table[row] = value
+            self.ends[partition] = max(end, self.ends[partition])
+        for _, position in self.records[self.heard :]:
+            self.cuts.add(position)
+        self.heard = len(self.records)
+        self.told = self.cuts.cover({TOPIC: dict(enumerate(self.ends))})
+        self.shown = dict(self.table)
+
+
+class Wait:
+    """As `console.waiting.run.Waiter.wait` goes: the log first, then the barriers."""
+
+    def __init__(self, goal: Goal) -> None:
+        self.goal, self.done = goal, False
+        self.record: CapturedPosition | None = None
+
+    def look(self, world: World) -> None:
+        """One look at the log, and one at the barriers."""
+        newest = world.records[-1][0] if world.records else None
+        if self.record is None and logged(self.goal, newest) is not None:
+            self.record = newest
+        if self.record is not None:
+            self.done = shows(world.told, self.goal, self.record)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32), st.booleans())
+def test_a_wait_ends_when_its_goal_is_shown(seed: int, gtids: bool) -> None:
+    """Behind a wait the table shows each row as the goal left it or as a later transaction did, however often the
+    capture was set back or read rows again meanwhile; and once all is captured and joined every wait has ended."""
+    chance = Random(seed)
+    world, waits, ended = World(chance, gtids=gtids), list[Wait](), 0
+
+    def look() -> None:
+        nonlocal ended
+        for wait in waits:
+            wait.look(world)
+            if wait.done:
+                ended += 1
+                goal = wait.goal.position.pos
+                for row in range(ROWS):
+                    least = max((some[row] for some in world.written[: goal + 1] if row in some), default=0)
+                    assert world.shown.get(row, 0) >= least, (row, goal, world.told)
+        waits[:] = [wait for wait in waits if not wait.done]
+
+    for _ in range(chance.randrange(20, 120)):
+        step = chance.random()
+        if step < 0.3:
+            waits.append(Wait(world.commit()))
+        elif step < 0.65:
+            world.capture()
+        else:
+            world.batch()
+        look()
+    before = ended
+    world.reading = False
+    while world.place + 1 < len(world.written):
+        world.capture()
+        world.reading = False
+    world._record()
+    look()
+    world.joined = len(world.records) - 1
+    world.batch()
+    look()
+    assert not waits, [(str(wait.goal), wait.record) for wait in waits]
+    event(f"{min(before, 20)} waits ended under way")
