@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -23,14 +24,17 @@ from cdc.words.event import Position
 from cdc.words.naming import history_topic, schemas_topic
 from cdc.words.schema import Column, TableId, TableSchema
 from ingest.agent.gateway_log import GatewayLog
+from ingest.agent.grpc_stream import Credentials, GrpcStream
 from ingest.fleet.permits import Permits
 from ingest.gateway.desk import SignalValues
+from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
 from ingest.records.seams import ChangeLog, Checkpoint, OpenLog, Record
+from tests.support.gateways import TENANT, certificates, door_open
 from tests.support.nearby_gateway import NearbyGateway
 
 FIRST = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="running", ts_ms=1)
@@ -68,7 +72,7 @@ class InKafka:
     """Kafka of the local stack."""
 
     settings: Topology
-    logs: list[KafkaLog] = field(default_factory=list)
+    logs: list[OpenLog] = field(default_factory=list)
 
     @property
     def topology(self) -> str:
@@ -173,8 +177,23 @@ def topology_text(name: str, sources: tuple[str, ...] = ("s",)) -> str:
 ON_KAFKA = [pytest.mark.integration, pytest.mark.kafka]
 
 
-@pytest.fixture(params=["memory", "gateway", pytest.param("kafka", marks=ON_KAFKA)])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+@dataclass
+class ThroughDoor(InKafka):
+    """Kafka's, over mTLS."""
+
+    stream: GrpcStream | None = None
+
+    def open(self) -> ChangeLog:
+        assert self.stream is not None
+        log = GatewayLog(self.stream, "s")
+        self.logs.append(log)
+        return log
+
+
+@pytest.fixture(
+    params=["memory", "gateway", pytest.param("kafka", marks=ON_KAFKA), pytest.param("mtls", marks=ON_KAFKA)]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     name = f"t_log_{uuid4().hex[:8]}"
     if request.param == "memory":
         yield InMemory(name)
@@ -185,8 +204,20 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         for one in behind.logs:
             one.close()
         return
-    kafka = InKafka(read_topology(topology_text(name), file="t.yml", environ=os.environ))
-    yield kafka
+    topology = read_topology(topology_text(name), file="t.yml", environ=os.environ)
+    kafka = InKafka(topology)
+    if request.param == "kafka":
+        yield kafka
+    else:
+        folder = certificates(tmp_path)
+        with (
+            door_open(KafkaFleet(topology, TENANT), folder) as address,
+            closing(GrpcStream(address, Credentials.of(folder / "agent"))) as stream,
+        ):
+            kafka = ThroughDoor(topology, stream=stream)
+            yield kafka
+            for log in kafka.logs:
+                log.close()
     for log in kafka.logs:
         log.close()
 

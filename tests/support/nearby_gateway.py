@@ -26,7 +26,11 @@ class NearbyGateway:
             self.source, number, lambda reply: lane.hear(LogReply.FromString(reply.SerializeToString())),
             self.refused.append,
         )  # fmt: skip
-        lane = Lane(number, lambda call: desk.put(LogCall.FromString(call.SerializeToString())), unasked)
+
+        def send(call: LogCall) -> None:
+            desk.put(LogCall.FromString(call.SerializeToString()))
+
+        lane = Lane(number, send, unasked)
         self.desks.append(threading.Thread(target=desk.run, name=f"desk {source}"))
         self.desks[-1].start()
         return lane

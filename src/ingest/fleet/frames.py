@@ -1,8 +1,8 @@
 """Records as a stream of bytes, cut anywhere into messages; pure.
 
-A frame is a head of 11 bytes and what it tells: kind 0 names a topic, which is sent once per session and has the number
+A frame is a head of 13 bytes and what it tells: kind 0 names a topic, which is sent once per session and has the number
 of those before it; kind 1 is a record: topic's number, partition, lengths of key and value, key, value. So a record
-of megabytes passes in messages of at most `PIECE` bytes, and a small one costs 11 bytes more than it holds.
+of megabytes passes in messages of at most `PIECE` bytes, and a small one costs 13 bytes more than it holds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ingest.records.seams import Record
 
 PIECE = 256 * 1024  # bytes of a message, before compression
 LONGEST = 16 * 1024 * 1024  # of a frame: what Kafka takes of a record
+SAME = "do agent and gateway run the same version?"
 _HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, bytes of the value (-1: a tombstone)
 _TOPIC, _RECORD = 0, 1
 _KEYED = -2  # in place of a partition: the key decides; -1 is every one
@@ -82,7 +83,7 @@ class FrameReader:
             begins = at + _HEAD.size
             ends = begins + key_size + max(0, value_size)
             if kind > _RECORD or value_size < -1 or value_size > LONGEST:
-                raise Fatal("what came over the stream are no records", "do agent and gateway run the same version?")
+                raise Fatal("what came over the stream are no records", SAME)
             if ends > len(data):
                 break
             if kind == _TOPIC:
@@ -102,10 +103,10 @@ class FrameReader:
 
     def _name(self, number: int, name: bytes) -> None:
         if number != len(self._topics):
-            raise Fatal("a topic has another number than its own", "do agent and gateway run the same version?")
+            raise Fatal("a topic has another number than its own", SAME)
         self._topics.append(name.decode())
 
     def _record(self, topic: int, partition: int, key: bytes, value: bytes | None) -> Record:
         if topic >= len(self._topics) or partition < _KEYED:
-            raise Fatal("a record of a topic that was not named", "do agent and gateway run the same version?")
+            raise Fatal("a record of a topic that was not named", SAME)
         return Record(self._topics[topic], key, value, None if partition == _KEYED else partition)

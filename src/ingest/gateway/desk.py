@@ -16,7 +16,7 @@ import zstandard
 from cdc.words.errors import Fatal, Retriable, TailorbirdError
 from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_json
 from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
-from ingest.fleet.frames import PIECE, FrameReader
+from ingest.fleet.frames import PIECE, SAME, FrameReader
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import CREDIT
 from ingest.records.findings import Search
@@ -147,9 +147,7 @@ class Desk:
         try:
             piece = self._zstd.decompress(frames, max_output_size=size)
         except zstandard.ZstdError as error:
-            raise Fatal(
-                "what came over the stream are no records", "do agent and gateway run the same version?"
-            ) from error
+            raise Fatal("what came over the stream are no records", SAME) from error
         records = self._frames.read(piece)
         permitted = self._source.permits.record
         for record in records:
@@ -183,7 +181,8 @@ class Relay(Search):
     def __init__(self, topic: str, number: int, say: Callable[..., None]) -> None:
         self._number, self._say = number, say
         self._records, self._size = list[FoundRecord](), 0
-        self._done, self._failed = False, None
+        self._done = False
+        self._failed: BaseException | None = None
         super().__init__(topic, (), (), 0)
 
     def see(self, partition: int, key: bytes, value: bytes | None) -> None:

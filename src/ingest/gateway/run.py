@@ -1,4 +1,4 @@
-"""`tailorbird gateway`: one process that serves agents until it is told to stop. It keeps nothing: any gateway will do."""
+"""`tailorbird gateway`: one process that serves agents until it is told to stop; it keeps nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingest.gateway.kafka_sources import KafkaFleet
 def run(file: str, listen: str, folder: Path) -> None:
     """Serve until SIGTERM or SIGINT at `listen` (host:port), as whom the certificate in `folder` says.
 
-    UsageError where that is no gateway's, or the address can not be had. However it ends, agents dial again and recover.
+    UsageError where that is no gateway's, or the address can not be had. However it ends, agents dial anew and recover.
     """
     topology = load_topology(file)
     log_lines("json")
