@@ -72,12 +72,11 @@ def door_open(fleet: Fleet, folder: Path, *, client_authority: Path | None = Non
 
     async def serve() -> None:
         stopped.append((asyncio.get_running_loop(), asyncio.Event()))
-        ready.set()
-        await Door(fleet).serve(address, credentials, stopped[0][1])
+        await Door(fleet).serve(address, credentials, stopped[0][1], ready.set)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="door")
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield address
     finally:

@@ -41,8 +41,10 @@ class Door:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    async def serve(self, address: str, credentials: grpc.ServerCredentials, stopped: asyncio.Event) -> None:
-        """Until `stopped`; UsageError where the address can not be had."""
+    async def serve(
+        self, address: str, credentials: grpc.ServerCredentials, stopped: asyncio.Event, serves: Callable[[], None]
+    ) -> None:
+        """Until `stopped`; `serves` is called once agents may dial. UsageError where the address can not be had."""
         server = grpc.aio.server(options=GATEWAY_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(
             self.connect,
@@ -55,6 +57,7 @@ class Door:
         except RuntimeError as error:
             raise UsageError(f"{address} can not be listened at", "is another gateway running?") from error
         await server.start()
+        serves()
         await stopped.wait()
         await server.stop(1.0)
 

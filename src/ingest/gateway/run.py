@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import grpc
+import structlog
 from cryptography import x509
 
 from cdc.process.file_topology import load_topology
@@ -15,6 +16,8 @@ from cdc.words.errors import UsageError
 from ingest.fleet.identity import Identity, identity_of
 from ingest.gateway.grpc_door import Door
 from ingest.gateway.kafka_sources import KafkaFleet
+
+log = structlog.get_logger()
 
 
 def run(file: str, listen: str, folder: Path) -> None:
@@ -38,7 +41,7 @@ async def _serve(door: Door, listen: str, credentials: grpc.ServerCredentials) -
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    await door.serve(listen, credentials, stopped)
+    await door.serve(listen, credentials, stopped, lambda: log.info("gateway serves", address=listen))
 
 
 def _named(pem: bytes) -> Identity | None:
