@@ -96,6 +96,7 @@ bench-verify: setup ## a table compared with its log beside one query that diges
 
 proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto
+	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/ingest/fleet --pyi_out=src/ingest/fleet proto/fleet.proto
 
 constraints: ## renew constraints.txt from what is newest
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json '.[all]' --group dev

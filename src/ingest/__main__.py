@@ -19,9 +19,17 @@ def main() -> None:
     parser.add_argument("topology", metavar="TOPOLOGY.yml")
     parser.add_argument("--source", help="which source; may be left out when the topology has one only")
     parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus here on 127.0.0.1 (0: nowhere)")
+    parser.add_argument("--gateway", action="append", default=[], help="go through a gateway (host:port) to Kafka")
+    parser.add_argument("--identity", default="agent", help="folder of the agent's ca.pem, cert.pem and key.pem")
     arguments = parser.parse_args()
     try:
-        run(arguments.topology, arguments.source, metrics_port=arguments.metrics_port)
+        run(
+            arguments.topology,
+            arguments.source,
+            metrics_port=arguments.metrics_port,
+            gateways=arguments.gateway,
+            identity=arguments.identity,
+        )
     except TailorbirdError as error:
         print(f"tailorbird capture: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

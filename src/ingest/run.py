@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -18,14 +21,18 @@ from cdc.words.errors import Retriable, UsageError
 from cdc.words.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.session import Session
+from ingest.capture.signals import Signals
 from ingest.facts.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.records import Recorder
-from ingest.records.seams import Seen
+from ingest.records.seams import OpenLog, Seen
 from ingest.report.http_reports import RESTARTS, Reports
+
+if TYPE_CHECKING:
+    from ingest.agent.gateway_log import Stream
 
 _LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
 
@@ -40,9 +47,12 @@ def choose(topology: Topology, name: str | None) -> Source:
     return topology.sources[name]
 
 
-def run(file: str, source_name: str | None, *, metrics_port: int = 0) -> None:
+def run(
+    file: str, source_name: str | None, *, metrics_port: int = 0, gateways: Sequence[str] = (), identity: str = ""
+) -> None:
     """Capture until SIGTERM or SIGINT; a server that is away is waited for, anything worse is raised.
 
+    Into Kafka, or through one of `gateways` (host:port) as the agent whose certificate is in the folder `identity`.
     Exactly once for read_committed readers of the topics, whenever and however the process ends (`capture.Session`).
     """
     topology = load_topology(file)
@@ -57,7 +67,15 @@ def run(file: str, source_name: str | None, *, metrics_port: int = 0) -> None:
             serve_operation(metrics_port, reports.verdict)
             if source.poll is None:
                 reports.watch(MySqlSource(source).head, stop)
-        capture(topology, source, stopped=stop.is_set, wait=stop.wait, reports=reports)
+        if gateways:
+            # imported here: gRPC costs a quarter of a second, which a capture into Kafka should not
+            from ingest.agent.grpc_stream import Credentials, Gateways
+
+            dialled = Gateways(gateways, Credentials.of(Path(identity)))
+            log: Log = ThroughGateway(dialled.stream, source.name)
+        else:
+            log = IntoKafka(topology, source)
+        capture(topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports)
 
 
 def _reports(topology: Topology, source: Source) -> Reports:
@@ -77,29 +95,73 @@ def tables_of(source: Source) -> Callable[[Seen], Tables]:
     return make
 
 
+class Log(Protocol):
+    """Where a capture's sessions write: each opens a log of its own; Retriable where it is away."""
+
+    def open(self) -> tuple[OpenLog, ClosableSignals]: ...
+
+
+class ClosableSignals(Signals, Protocol):
+    """Signals over a connection."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IntoKafka:
+    """Straight into Kafka."""
+
+    topology: Topology
+    source: Source
+
+    def open(self) -> tuple[OpenLog, ClosableSignals]:
+        """See `Log`."""
+        topics = make_topics(self.topology, self.source)
+        return KafkaLog(self.topology, self.source, topics), KafkaSignals(self.topology, self.source.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughGateway:
+    """Over a stream to a gateway, whose desk writes to Kafka."""
+
+    stream: Callable[[], Stream]
+    source: str
+
+    def open(self) -> tuple[OpenLog, ClosableSignals]:
+        """See `Log`."""
+        from ingest.agent.gateway_log import GatewayLog  # here: what it costs, a capture into Kafka need not pay
+
+        log = GatewayLog(self.stream(), self.source)
+        return log, log
+
+
 def capture(
     topology: Topology,
     source: Source,
     *,
+    log: Log | None = None,
     stopped: Callable[[], bool],
     wait: Callable[[float], object],
     reports: Reports | None = None,
 ) -> None:
-    """Sessions one after another until `stopped`; `wait` sleeps so many seconds unless stopped meanwhile."""
-    reports = reports or _reports(topology, source)
+    """Sessions one after another until `stopped`; `wait` sleeps so many seconds unless stopped meanwhile. `log`: Kafka,
+    unless another is named.
+    """
+    reports, log = reports or _reports(topology, source), log or IntoKafka(topology, source)
     pause = 0.0
     while not stopped():
         try:
-            kafka = KafkaLog(topology, source, make_topics(topology, source))
+            opened, signals = log.open()
             try:
                 if source.poll is not None:
                     from ingest.poll.run import poll
 
-                    poll(topology, source, source.poll, kafka, observer=reports, stopped=stopped, wait=wait)
+                    poll(topology, source, source.poll, opened, observer=reports, stopped=stopped, wait=wait)
                 else:
-                    _follow_log(topology, source, kafka, reports, stopped)
+                    _follow_log(topology, source, opened, signals, reports, stopped)
             finally:
-                kafka.close()
+                signals.close()
+                opened.close()
         except Retriable as error:
             pause = error.retry_after if reports.progressed else min(max(2 * pause, error.retry_after), _LONGEST_WAIT)
             reports.progressed = False
@@ -110,24 +172,20 @@ def capture(
 
 
 def _follow_log(
-    topology: Topology, source: Source, kafka: KafkaLog, reports: Reports, stopped: Callable[[], bool]
+    topology: Topology, source: Source, log: OpenLog, signals: Signals, reports: Reports, stopped: Callable[[], bool]
 ) -> None:
-    signals = KafkaSignals(topology, source.name)
-    try:
-        Session(
-            source=MySqlSource(source),
-            log=kafka,
-            recorder=Recorder(topology.name, source.type, kafka.ensure_topic),
-            tables=tables_of(source),
-            mode=source.snapshot_mode,
-            clock=time.time,
-            stopped=stopped,
-            observer=reports,
-            position_lost=source.position_lost,
-            cascades=source.cascades,
-            signals=signals,
-            parallel=source.snapshot_max_threads,
-            limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),
-        ).run()
-    finally:
-        signals.close()
+    Session(
+        source=MySqlSource(source),
+        log=log,
+        recorder=Recorder(topology.name, source.type, log.ensure_topic),
+        tables=tables_of(source),
+        mode=source.snapshot_mode,
+        clock=time.time,
+        stopped=stopped,
+        observer=reports,
+        position_lost=source.position_lost,
+        cascades=source.cascades,
+        signals=signals,
+        parallel=source.snapshot_max_threads,
+        limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),
+    ).run()

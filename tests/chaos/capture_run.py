@@ -20,6 +20,7 @@ from console.stack.proc_stack import Stack
 from ingest.binlog import Flavour, RowBatch, StreamOptions, open_reader
 from tests.ingest.binlog.binlog_servers import Server
 from tests.integration.conftest import Captured, servers
+from tests.support.gateways import GatewayProcess
 from tests.support.waiting import wait_for
 
 DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
@@ -91,11 +92,13 @@ class Run:
     file: Path
     captured: Captured
     process: subprocess.Popen[bytes] | None = None
+    gateway: GatewayProcess | None = None
 
     def start(self) -> None:
+        options = [] if self.gateway is None else self.gateway.options
         with (self.file.parent / "capture.log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ingest", str(self.file), "--source", "shop"], stderr=log
+                [sys.executable, "-m", "ingest", str(self.file), "--source", "shop", *options], stderr=log
             )
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -250,6 +253,10 @@ def batter(run: Run, kills: int, seed: int, stack: Stack | None = None, first: i
                 stack.start("kafka")
                 if number % 20 == 1:  # else it is killed while it waits for the broker
                     run.progresses(1)
+            if run.gateway is not None and number % 3 == 1:
+                run.gateway.end()
+                run.gateway.start()
+                run.progresses(1)
             writer.enough.wait(random.random() / 2)
             run.kill()
         assert writer.failed is None

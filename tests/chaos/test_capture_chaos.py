@@ -19,6 +19,7 @@ from console.stack.proc_stack import Stack
 from tests.chaos.capture_run import DURABLE, Run, batter, check, logged, published, topology
 from tests.ingest.binlog.binlog_servers import start
 from tests.integration.conftest import Captured
+from tests.support.gateways import GatewayProcess
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(1800)
@@ -82,6 +83,19 @@ def test_capture_survives_chaos(run_of: Callable[..., Run], stack: Stack, flavou
     began = time.monotonic()
     batter(run, ROUNDS, 11, stack)
     note(run, check(run), time.monotonic() - began)
+
+
+@pytest.mark.chaos
+def test_a_capture_behind_a_gateway_survives_chaos(run_of: Callable[..., Run], stack: Stack, tmp_path: Path) -> None:
+    """The same through a gateway, which dies in every third round."""
+    run = run_of("mysql80")
+    run.gateway = GatewayProcess(run.file, tmp_path / "fleet")
+    run.gateway.start()
+    try:
+        batter(run, ROUNDS, 13, stack)
+    finally:
+        run.gateway.end()
+    check(run)
 
 
 def note(run: Run, changes: int, seconds: float) -> None:

@@ -1,12 +1,14 @@
-"""What capture relies on in a log of changes: one suite, run on Kafka and on the log in memory that the laws use."""
+"""What capture relies on in a log of changes: one suite, run on Kafka, on the log in memory that the laws use, and on
+either behind a gateway."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -17,16 +19,23 @@ from kafka.partitioner.default import murmur2
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import Fatal, Retriable
+from cdc.words.errors import Fatal, Retriable, UsageError
 from cdc.words.event import Position
 from cdc.words.naming import history_topic, schemas_topic
 from cdc.words.schema import Column, TableId, TableSchema
+from ingest.agent.gateway_log import GatewayLog
+from ingest.agent.grpc_stream import Credentials, GrpcStream
+from ingest.fleet.permits import Permits
+from ingest.gateway.desk import SignalValues
+from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
-from ingest.records.seams import ChangeLog, Checkpoint, Record
+from ingest.records.seams import ChangeLog, Checkpoint, OpenLog, Record
+from tests.support.gateways import TENANT, certificates, door_open
+from tests.support.nearby_gateway import NearbyGateway
 
 FIRST = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="running", ts_ms=1)
 SECOND = Checkpoint(position=Position(file="f", pos=9, gtid_set="a", sequence=3), snapshot="done", ts_ms=2)
@@ -63,7 +72,7 @@ class InKafka:
     """Kafka of the local stack."""
 
     settings: Topology
-    logs: list[KafkaLog] = field(default_factory=list)
+    logs: list[OpenLog] = field(default_factory=list)
 
     @property
     def topology(self) -> str:
@@ -77,6 +86,52 @@ class InKafka:
 
     def read(self) -> list[tuple[bytes, bytes | None]]:
         return read_topic(self.settings.log.bootstrap_servers, topic(self.topology), {0})
+
+
+class MemoryDesk(MemoryLog):
+    """The log in memory, as a desk opens it."""
+
+    def ensure_topic(self, name: str) -> None:
+        """All topics are there."""
+
+    def close(self) -> None:
+        """Give up what is uncommitted."""
+        self.abort()
+
+
+@dataclass
+class BehindGateway:
+    """A place whose logs are opened by desks of a gateway; `InMemory`'s in this process, `InKafka`'s over mTLS."""
+
+    place: InMemory
+    gateway: NearbyGateway = field(init=False)
+    logs: list[GatewayLog] = field(default_factory=list)
+
+    name = "s"
+
+    def __post_init__(self) -> None:
+        self.gateway = NearbyGateway(self)
+
+    @property
+    def topology(self) -> str:
+        return self.place.topology
+
+    @property
+    def permits(self) -> Permits:
+        return Permits(self.topology, "s", (topic(self.topology),), open_ended=False)
+
+    def log(self) -> OpenLog:
+        return MemoryDesk(self.place.broker, schemas_topic(self.topology), history_topic(self.topology))
+
+    def signals(self) -> SignalValues:
+        raise UsageError("no signals here")
+
+    def open(self) -> ChangeLog:
+        self.logs.append(GatewayLog(self.gateway, "s"))
+        return self.logs[-1]
+
+    def read(self) -> list[tuple[bytes, bytes | None]]:
+        return self.place.read()
 
 
 def read_topic(servers: str, name: str, partitions: Collection[int]) -> list[tuple[bytes, bytes | None]]:
@@ -119,14 +174,50 @@ def topology_text(name: str, sources: tuple[str, ...] = ("s",)) -> str:
     return "\n".join(lines)
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=[pytest.mark.integration, pytest.mark.kafka])])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+ON_KAFKA = [pytest.mark.integration, pytest.mark.kafka]
+
+
+@dataclass
+class ThroughDoor(InKafka):
+    """Kafka's, over mTLS."""
+
+    stream: GrpcStream | None = None
+
+    def open(self) -> ChangeLog:
+        assert self.stream is not None
+        log = GatewayLog(self.stream, "s")
+        self.logs.append(log)
+        return log
+
+
+@pytest.fixture(
+    params=["memory", "gateway", pytest.param("kafka", marks=ON_KAFKA), pytest.param("mtls", marks=ON_KAFKA)]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     name = f"t_log_{uuid4().hex[:8]}"
     if request.param == "memory":
         yield InMemory(name)
         return
-    kafka = InKafka(read_topology(topology_text(name), file="t.yml", environ=os.environ))
-    yield kafka
+    if request.param == "gateway":
+        behind = BehindGateway(InMemory(name))
+        yield behind
+        for one in behind.logs:
+            one.close()
+        return
+    topology = read_topology(topology_text(name), file="t.yml", environ=os.environ)
+    kafka = InKafka(topology)
+    if request.param == "kafka":
+        yield kafka
+    else:
+        folder = certificates(tmp_path)
+        with (
+            door_open(KafkaFleet(topology, TENANT), folder) as address,
+            closing(GrpcStream(address, Credentials.of(folder / "agent"))) as stream,
+        ):
+            kafka = ThroughDoor(topology, stream=stream)
+            yield kafka
+            for log in kafka.logs:
+                log.close()
     for log in kafka.logs:
         log.close()
 

@@ -63,9 +63,9 @@ class Captured:
             for statement in statements:
                 cursor.execute(statement)
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, *options: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ingest", str(self.file), "--source", "shop"],
+            [sys.executable, "-m", "ingest", str(self.file), "--source", "shop", *options],
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+
+from tests.support.gateways import GatewayProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(280)]
 
@@ -64,9 +67,28 @@ class Traffic(threading.Thread):
             self.rows[key] = value
 
 
-def test_killed_at_random_each_change_is_seen_exactly_once(capture: Callable[..., Any]) -> None:
-    """kill -9 in the snapshot, between records and their commit, and anywhere in the stream, under live traffic."""
+@pytest.fixture
+def gateway_of(tmp_path: Path) -> Iterator[Callable[[Any], GatewayProcess]]:
+    """Starts a gateway over what is captured."""
+    made: list[GatewayProcess] = []
+
+    def make(captured: Any) -> GatewayProcess:
+        made.append(GatewayProcess(captured.file, tmp_path / "fleet"))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def test_killed_at_random_each_change_is_seen_exactly_once(
+    capture: Callable[..., Any], gateway_of: Callable[[Any], GatewayProcess]
+) -> None:
+    """kill -9 in the snapshot, between records and their commit, and anywhere in the stream, under live traffic; every
+    second capture goes through a gateway, one of which dies under it."""
     captured, random = capture("t"), Random(5)
+    gateway = gateway_of(captured)
     captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
     rows = {key: key for key in range(80_000)}
     for start in range(0, len(rows), 10_000):
@@ -77,7 +99,7 @@ def test_killed_at_random_each_change_is_seen_exactly_once(capture: Callable[...
     snapshots = stopped = 0
     try:
         for kill in range(6):
-            process = captured.start()
+            process = captured.start(*(gateway.options if kill % 2 == 0 else ()))
             if kill < 2:  # in the snapshot: as soon as its rows are coming in
                 level, grown = "read_uncommitted", random.choice((1, 2000, 4000))
             elif kill % 2:  # records are in the log, their commit is not
@@ -93,6 +115,11 @@ def test_killed_at_random_each_change_is_seen_exactly_once(capture: Callable[...
                 return end > seen and (level == "read_committed" or end > captured.ends("t", "read_committed"))
 
             captured.wait_for(reached, "no progress")
+            if kill == 4:
+                gateway.end()
+                gateway.start()
+                seen = captured.ends("t", "read_committed")
+                captured.wait_for(lambda seen=seen: captured.ends("t", "read_committed") > seen, "it stands still")
             process.send_signal(signal.SIGKILL)
             process.wait()
             position = captured.position()
@@ -102,10 +129,11 @@ def test_killed_at_random_each_change_is_seen_exactly_once(capture: Callable[...
     finally:
         traffic.enough.set()
         traffic.join()
-    process = captured.start()
+    process = captured.start(*gateway.options)
     captured.caught_up()
     process.terminate()
     assert captured.end_of(process)[0] == 0
+    assert gateway.end(signal.SIGTERM) == 0
     assert snapshots >= 1
     assert stopped == 6
 

@@ -11,7 +11,6 @@ from cdc.words.errors import UsageError
 MODULES = frozenset(
     {
         "duckdb",
-        "google",
         "happybase",
         "kafka",
         "kazoo",

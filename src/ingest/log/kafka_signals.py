@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -30,7 +31,12 @@ class KafkaSignals:
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
         """See `signals.Signals`; what is no signal is passed over with a warning. Retriable while Kafka is away."""
-        found: list[Signal] = []
+        found, behind = self.values(start)
+        return [signal_of(value) for value in found], behind
+
+    def values(self, start: int | None) -> tuple[list[Mapping[str, Any]], int | None]:
+        """The same, as they were written."""
+        found: list[Mapping[str, Any]] = []
         try:
             if self._consumer is None:
                 self._open(start)
@@ -44,7 +50,8 @@ class KafkaSignals:
                 if message.key() != self._key or message.value() is None:
                     continue
                 try:
-                    found.append(signal_of(orjson.loads(message.value())))
+                    signal_of(value := orjson.loads(message.value()))
+                    found.append(value)
                 except (KeyError, TypeError, ValueError) as problem:
                     _log.warning("no signal", topic=self._topic, offset=message.offset(), why=str(problem))
         except KafkaException as exception:

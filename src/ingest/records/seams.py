@@ -148,6 +148,16 @@ class ChangeLog(Protocol):
         """Give up what was appended since the last commit; never raises."""
 
 
+class OpenLog(ChangeLog, Protocol):
+    """A ChangeLog as whoever begins a session has it: it makes topics, and is closed behind the session."""
+
+    def ensure_topic(self, name: str) -> None:
+        """Have the topic of a table's changes, which may have appeared only now."""
+
+    def close(self) -> None:
+        """Give up what is uncommitted and forget the connections; safe to call at any time."""
+
+
 class Watcher(Protocol):
     """Who must know what the log does to tables while they are being read: `snapshots.Snapshots`."""
 

@@ -15,8 +15,17 @@ def capture(
     metrics_port: Annotated[
         int, typer.Option("--metrics-port", help="Serve Prometheus here on 127.0.0.1; 0: nowhere.")
     ] = 0,
+    gateway: Annotated[
+        list[str] | None,
+        typer.Option("--gateway", help="Host and port of a gateway to go through, instead of Kafka; again for more."),
+    ] = None,
+    identity: Annotated[
+        str, typer.Option("--identity", help="Folder of this agent's ca.pem, cert.pem and key.pem.")
+    ] = "agent",
 ) -> None:
     """Capture one source: its tables once, then every change, into Kafka, each exactly once.
+
+    With --gateway this host needs no way to Kafka, and nobody connects to it: it dials out, over mTLS.
 
     Runs until SIGTERM or Ctrl-C. However it ends, the next start goes on where the log ends. One process per source.
 
@@ -25,4 +34,4 @@ def capture(
     # imported here: the clients of MySQL and Kafka cost half a second, which `--help` should not
     from ingest.run import run
 
-    run(file, source, metrics_port=metrics_port)
+    run(file, source, metrics_port=metrics_port, gateways=gateway or (), identity=identity)

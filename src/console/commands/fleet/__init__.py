@@ -1,0 +1,1 @@
+"""Commands of the fleet: the gateway, and who may dial it."""

@@ -1,0 +1,27 @@
+"""`tailorbird gateway`: what agents dial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def gateway(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    listen: Annotated[str, typer.Option("--listen", help="Address and port to serve at.")] = "127.0.0.1:7443",
+    identity: Annotated[Path, typer.Option("--identity", help="Folder of its ca.pem, cert.pem and key.pem.")] = Path(
+        "gateway"
+    ),
+) -> None:
+    """Serve agents, which dial in over mTLS: each source that one of them captures goes to Kafka from here.
+
+    Runs until SIGTERM or Ctrl-C, and keeps nothing; run as many as you like.
+
+    Example: tailorbird gateway topologies/shop.yml --listen 0.0.0.0:7443 --identity gateway
+    """
+    # imported here: gRPC costs a quarter of a second, which `--help` should not
+    from ingest.gateway.run import run
+
+    run(file, listen, identity)

@@ -1,0 +1,182 @@
+"""The agent's stream to a gateway: dialled out, over mTLS, many lanes; implements `gateway_log.Stream`.
+
+A stream is used until it ends; whoever begins a session then dials again (`Gateways.stream`), by turns at each address.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import grpc
+
+from cdc.words.errors import Retriable, TailorbirdError, UsageError
+from ingest.agent.lane import Lane
+from ingest.fleet.fleet_pb2 import Header, LogReply, StreamRequest
+from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
+
+_PATIENCE = 15.0  # seconds for a gateway to say hello
+_VERSION = version("tailorbird")
+_REMEDIES = {
+    grpc.StatusCode.UNAUTHENTICATED: "the agent's certificate is none of this fleet's: tailorbird fleet ca issue agent",
+    grpc.StatusCode.PERMISSION_DENIED: "this agent may not have that source: see the gateway's log",
+    grpc.StatusCode.FAILED_PRECONDITION: "update the agent, or the gateway",
+    grpc.StatusCode.UNAVAILABLE: "is the gateway running there, and does its certificate name that host?",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Files of PEM: the fleet's certificate, and the agent's own with its key."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> Credentials:
+        """The files that `tailorbird fleet ca issue` has written into a folder."""
+        return cls(ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem")
+
+    def channel(self) -> grpc.ChannelCredentials:
+        """What a channel takes; UsageError where a file can not be read."""
+        return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", "tailorbird fleet ca issue makes it") from error
+
+
+class GrpcStream:
+    """One open stream; Retriable where the gateway is away or turns us away."""
+
+    def __init__(self, address: str, credentials: Credentials) -> None:
+        self._address = address
+        self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue(64)
+        self._lanes: dict[int, Lane] = {}
+        self._numbers = itertools.count(1)
+        self._greeted = threading.Event()
+        self._ended: Retriable | None = None
+        self._channel = grpc.secure_channel(address, credentials.channel(), options=AGENT_OPTIONS)
+        connect = self._channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )
+        self._outgoing.put(hello(_VERSION))
+        self._call = connect(self._requests())
+        threading.Thread(target=self._hear, name=f"gateway {address}", daemon=True).start()
+        if not self._greeted.wait(_PATIENCE):
+            self.close()
+            raise Retriable(f"the gateway at {address} does not answer", _REMEDIES[grpc.StatusCode.UNAVAILABLE])
+        if self._ended is not None:
+            self.close()
+            raise self._ended
+
+    @property
+    def open(self) -> bool:
+        """Whether lanes can still begin."""
+        return self._ended is None
+
+    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
+        """See `gateway_log.Stream`."""
+        header = Header(source=source)
+        lane = Lane(next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked)
+        self._lanes[lane.number] = lane
+        if self._ended is not None:
+            lane.end(self._ended)
+        return lane
+
+    def leave(self, lane: Lane) -> None:
+        """See `gateway_log.Stream`."""
+        self._lanes.pop(lane.number, None)
+
+    def close(self) -> None:
+        """End the stream, and with it all lanes."""
+        self._end(Retriable(f"the stream to {self._address} was closed"))
+        self._call.cancel()
+        self._channel.close()
+
+    def _requests(self) -> Iterator[StreamRequest]:
+        while (request := self._outgoing.get()) is not None:
+            yield request
+
+    def _send(self, request: StreamRequest) -> None:
+        while self._ended is None:
+            with suppress(queue.Full):
+                self._outgoing.put(request, timeout=1.0)
+                return
+        raise self._ended
+
+    def _hear(self) -> None:
+        try:
+            for reply in self._call:
+                self._one(reply)
+            self._end(Retriable(f"the gateway at {self._address} ended the stream"))
+        except grpc.RpcError as error:
+            hint = _REMEDIES.get(error.code(), "")
+            self._end(Retriable(f"gateway at {self._address}: {error.details()}", hint, retry_after=2.0))
+        except BaseException as error:  # raised by whoever waits for an answer
+            self._end(Retriable(f"gateway at {self._address}: {error!r}"))
+            raise
+
+    def _one(self, reply: StreamRequest) -> None:
+        what = reply.WhichOneof("payload")
+        if what == "hello":
+            if reply.hello.protocol != PROTOCOL:
+                self._end(Retriable(f"the gateway speaks protocol {reply.hello.protocol}", "update the agent"))
+            self._greeted.set()
+        elif what == "log_reply":
+            lane = self._lanes.get(reply.log_reply.lane)
+            if lane is not None:
+                lane.hear(reply.log_reply)
+        elif what == "unsupported":
+            self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
+        else:
+            self._outgoing.put(_unsupported(reply))
+
+    def _end(self, error: Retriable) -> None:
+        self._ended = self._ended or error
+        for lane in list(self._lanes.values()):
+            lane.end(self._ended)
+        self._greeted.set()
+        with suppress(queue.Full):
+            self._outgoing.put_nowait(None)
+
+
+def _unsupported(reply: StreamRequest) -> StreamRequest:
+    told = StreamRequest(type=reply.type)
+    told.unsupported.type, told.unsupported.what = reply.type, f"a message of type {reply.type}"
+    return told
+
+
+class Gateways:
+    """The gateways that an agent may dial, one of which has its stream."""
+
+    def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
+        self._addresses = itertools.cycle(addresses)
+        self._credentials = credentials
+        self._stream: GrpcStream | None = None
+        self._lock = threading.Lock()
+
+    def stream(self) -> GrpcStream:
+        """The open stream, or a new one to the next address; Retriable where that gateway is away."""
+        with self._lock:
+            if self._stream is None or not self._stream.open:
+                self.close()
+                self._stream = GrpcStream(next(self._addresses), self._credentials)
+            return self._stream
+
+    def close(self) -> None:
+        """End the stream."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(TailorbirdError):
+                stream.close()

@@ -1,0 +1,112 @@
+"""Records as a stream of bytes, cut anywhere into messages; pure.
+
+A frame is a head of 13 bytes and what it tells: kind 0 names a topic, which is sent once per session and has the number
+of those before it; kind 1 is a record: topic's number, partition, lengths of key and value, key, value. So a record
+of megabytes passes in messages of at most `PIECE` bytes, and a small one costs 13 bytes more than it holds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from cdc.words.errors import Fatal
+from ingest.records.seams import Record
+
+PIECE = 256 * 1024  # bytes of a message, before compression
+LONGEST = 16 * 1024 * 1024  # of a frame: what Kafka takes of a record
+SAME = "do agent and gateway run the same version?"
+_HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, bytes of the value (-1: a tombstone)
+_TOPIC, _RECORD = 0, 1
+_KEYED = -2  # in place of a partition: the key decides; -1 is every one
+_TOPICS, _LONGEST_KEY = 1 << 16, (1 << 16) - 1
+
+
+class FrameWriter:
+    """Packs records of one session; `records` counts them."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._topics: dict[str, int] = {}
+        self._pending = bytearray()
+
+    def write(self, records: Iterable[Record]) -> Iterator[bytes]:
+        """Take records; pieces that are full. ValueError for a key or a number of topics that no frame can hold."""
+        pending, pack = self._pending, _HEAD.pack
+        for topic, key, value, partition in records:
+            number = self._topics.get(topic)
+            if number is None:
+                number = self._named(topic)
+            if len(key) > _LONGEST_KEY:
+                raise ValueError(f"a key of {len(key)} bytes")
+            place = _KEYED if partition is None else partition
+            pending += pack(_RECORD, number, place, len(key), -1 if value is None else len(value)) + key
+            if value is not None:
+                pending += value
+            self.records += 1
+            if len(pending) >= PIECE:
+                yield from self._pieces(PIECE)
+
+    def rest(self) -> Iterator[bytes]:
+        """What has not filled a piece."""
+        return self._pieces(1)
+
+    def _named(self, topic: str) -> int:
+        number = self._topics[topic] = len(self._topics)
+        if number >= _TOPICS:
+            raise ValueError(f"more than {_TOPICS} topics")
+        name = topic.encode()
+        self._pending += _HEAD.pack(_TOPIC, number, 0, len(name), -1) + name
+        return number
+
+    def _pieces(self, least: int) -> Iterator[bytes]:
+        while len(self._pending) >= least:
+            piece = bytes(self._pending[:PIECE])
+            del self._pending[:PIECE]
+            yield piece
+
+
+class FrameReader:
+    """Unpacks what one `FrameWriter` packed, piece by piece; `records` counts them."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._topics: list[str] = []
+        self._pending = bytearray()
+
+    def read(self, piece: bytes) -> list[Record]:
+        """The records that a further piece completes; Fatal where the bytes are none of a writer's."""
+        self._pending += piece
+        found, at, data = list[Record](), 0, bytes(self._pending)
+        while len(data) - at >= _HEAD.size:
+            kind, topic, partition, key_size, value_size = _HEAD.unpack_from(data, at)
+            begins = at + _HEAD.size
+            ends = begins + key_size + max(0, value_size)
+            if kind > _RECORD or value_size < -1 or value_size > LONGEST:
+                raise Fatal("what came over the stream are no records", SAME)
+            if ends > len(data):
+                break
+            if kind == _TOPIC:
+                self._name(topic, data[begins:ends])
+            else:
+                value = None if value_size < 0 else data[begins + key_size : ends]
+                found.append(self._record(topic, partition, data[begins : begins + key_size], value))
+            at = ends
+        del self._pending[:at]
+        self.records += len(found)
+        return found
+
+    @property
+    def complete(self) -> bool:
+        """Whether no frame is half read."""
+        return not self._pending
+
+    def _name(self, number: int, name: bytes) -> None:
+        if number != len(self._topics):
+            raise Fatal("a topic has another number than its own", SAME)
+        self._topics.append(name.decode())
+
+    def _record(self, topic: int, partition: int, key: bytes, value: bytes | None) -> Record:
+        if topic >= len(self._topics) or partition < _KEYED:
+            raise Fatal("a record of a topic that was not named", SAME)
+        return Record(self._topics[topic], key, value, None if partition == _KEYED else partition)

@@ -1,0 +1,232 @@
+"""A desk: does for one session of one source, at its lane's end, what its agent asks of the log; pure.
+
+The log behind it carries the guarantee (`ingest.log.kafka_log`). The desk adds that nothing passes in silence: a commit
+that does not cover as many records as have come, or half of one, gives up the session; so does a record that the source
+may not write. It works in a thread of its own, since the log waits, and the stream must not.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import zstandard
+
+from cdc.words.errors import Fatal, Retriable, TailorbirdError
+from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_json
+from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
+from ingest.fleet.frames import PIECE, SAME, FrameReader
+from ingest.fleet.permits import Permits
+from ingest.fleet.wire import CREDIT
+from ingest.records.findings import Search
+from ingest.records.seams import OpenLog
+
+Reply = Callable[[LogReply], None]  # raises Retriable when the agent is gone
+_FOUND = 256 * 1024  # bytes of records in one message
+
+
+class SignalValues(Protocol):
+    """Where the signals to a source come from, as they were written."""
+
+    def values(self, start: int | None) -> tuple[list[Mapping[str, Any]], int | None]:
+        """As `signals.Signals.read`, unread."""
+
+    def close(self) -> None:
+        """Forget the connection."""
+
+
+class Opened(Protocol):
+    """A source of the gateway's: its log opens once per session; UsageError from `log` and `signals` is the agent's."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def permits(self) -> Permits: ...
+
+    def log(self) -> OpenLog: ...
+
+    def signals(self) -> SignalValues: ...
+
+
+class Desk:
+    """Of one lane; `refused` is told of what the source may not do, for the audit."""
+
+    def __init__(self, source: Opened, lane: int, reply: Reply, refused: Callable[[str], None]) -> None:
+        self._source, self._lane, self._reply, self._refused = source, lane, reply, refused
+        self._calls: queue.SimpleQueue[LogCall | None] = queue.SimpleQueue()
+        self._owed = 0  # bytes of records that have come and were not taken yet
+        self._frames = FrameReader()
+        self._zstd = zstandard.ZstdDecompressor()
+        self._log: OpenLog | None = None
+        self._signals: SignalValues | None = None
+        self._searches: dict[int, Relay] = {}
+
+    def put(self, call: LogCall | None) -> bool:
+        """Hand the next call over, never waiting; None: the stream has ended. False: it is more than it has credit."""
+        if call is not None and call.WhichOneof("what") == "records":
+            self._owed += call.records.size
+        self._calls.put(call)
+        return self._owed <= CREDIT + PIECE
+
+    def run(self) -> None:
+        """Work until the lane is closed or fails; what is uncommitted then is given up."""
+        try:
+            while (call := self._calls.get()) is not None and call.WhichOneof("what") != "close":
+                try:
+                    self._do(call)
+                except TailorbirdError as error:
+                    self._say(call.call, failure=failure_of(error))
+                    return
+        except Retriable:
+            return  # nobody is there to be told
+        finally:
+            for relay in self._searches.values():
+                relay.given_up = True
+            for opened in (self._log, self._signals):
+                if opened is not None:
+                    opened.close()
+
+    def _say(self, call: int, **what: Any) -> None:
+        self._reply(LogReply(lane=self._lane, call=call, **what))
+
+    def _do(self, call: LogCall) -> None:
+        what = call.WhichOneof("what")
+        if what == "recover":
+            if self._log is not None:
+                raise Fatal("a session recovers once")
+            self._log = self._source.log()
+            self._answer(call, recovered_json(self._log.recover(), self._source.name))
+        elif what == "signals":
+            self._signals = self._signals or self._source.signals()
+            values, behind = self._signals.values(call.signals.start if call.signals.HasField("start") else None)
+            self._answer(call, {"values": values, "next": behind})
+        elif what == "stop_search":
+            self._searches[call.stop_search].given_up = True
+        else:
+            self._work(call, what, self._opened)
+
+    @property
+    def _opened(self) -> OpenLog:
+        if self._log is None:
+            raise Fatal("a session recovers before anything else")
+        return self._log
+
+    def _work(self, call: LogCall, what: str | None, log: OpenLog) -> None:
+        if what == "records":
+            self._take(call.records.frames, call.records.size, log)
+        elif what == "commit":
+            if call.commit.records != self._frames.records or not self._frames.complete:
+                told = f"{call.commit.records} records were sent, {self._frames.records} have come"
+                raise Retriable(f"{told}: the session begins anew")
+            log.commit(checkpoint_of(call.commit.checkpoint))
+            self._answer(call, None)
+        elif what == "restate":
+            log.restate(())
+        elif what == "history":
+            self._answer(call, log.history())
+        elif what == "kept":
+            self._answer(call, log.kept())
+        elif what == "ensure_topic":
+            if not self._source.permits.topic(call.ensure_topic):
+                self._refuse(f"topic {call.ensure_topic}")
+            log.ensure_topic(call.ensure_topic)
+            self._answer(call, None)
+        elif what == "search":
+            self._search(call, log)
+        elif what == "abort":
+            log.abort()
+            self._frames = FrameReader()
+        else:
+            raise Fatal(f"this gateway knows no call {what}", "update the gateway")
+
+    def _take(self, frames: bytes, size: int, log: OpenLog) -> None:
+        if size > PIECE:
+            raise Fatal(f"a message of {size} bytes of records", f"at most {PIECE} are taken at a time")
+        try:
+            piece = self._zstd.decompress(frames, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise Fatal("what came over the stream are no records", SAME) from error
+        records = self._frames.read(piece)
+        permitted = self._source.permits.record
+        for record in records:
+            if not permitted(record):
+                self._refuse(f"a record of topic {record.topic} under key {record.key[:80]!r}")
+        log.extend(records)
+        self._owed -= size
+        self._say(0, credit=size)
+
+    def _refuse(self, what: str) -> None:
+        self._refused(what)
+        raise Fatal(f"source {self._source.name} may not write {what}", "see the gateway's topology")
+
+    def _search(self, call: LogCall, log: OpenLog) -> None:
+        asked = call.search
+        if not self._source.permits.topic(asked.topic):
+            self._refuse(f"or read topic {asked.topic}")
+        relay = Relay(asked.topic, asked.number, lambda **what: self._say(0, **what))
+        relay.begin = dict(asked.begin)
+        self._searches[asked.number] = relay
+        log.search(relay)
+
+    def _answer(self, call: LogCall, answer: Any) -> None:
+        for part in parts_of(answer):
+            self._say(call.call, part=part)
+
+
+class Relay(Search):
+    """A search whose records go to the agent that looks for something in them."""
+
+    def __init__(self, topic: str, number: int, say: Callable[..., None]) -> None:
+        self._number, self._say = number, say
+        self._records, self._size = list[FoundRecord](), 0
+        self._done = False
+        self._failed: BaseException | None = None
+        super().__init__(topic, (), (), 0)
+
+    def see(self, partition: int, key: bytes, value: bytes | None) -> None:
+        """Every record goes on."""
+        self._records.append(FoundRecord(partition=partition, key=key, value=value))
+        self._size += len(key) + len(value or b"")
+        if self._size > _FOUND:
+            self._told()
+
+    def _told(self) -> None:
+        records, self._records, self._size = self._records, [], 0
+        if not records:
+            return
+        try:
+            self._say(found=Found(search=self._number, records=records))
+        except Retriable:
+            self.given_up = True
+
+    @property
+    def done(self) -> bool:
+        """Set by whoever has read the topic: then the agent is told where it ended."""
+        return self._done
+
+    @done.setter
+    def done(self, done: bool) -> None:
+        self._done = done
+        if done:
+            self._told()
+            self._end(SearchEnd(search=self._number, begin=self.begin))
+
+    @property
+    def failed(self) -> BaseException | None:
+        """Set by whoever could not read it."""
+        return self._failed
+
+    @failed.setter
+    def failed(self, error: BaseException | None) -> None:
+        self._failed = error
+        if error is not None:
+            known = error if isinstance(error, TailorbirdError) else Fatal(f"search {self.topic}: {error!r}")
+            self._end(SearchEnd(search=self._number, failure=failure_of(known)))
+
+    def _end(self, end: SearchEnd) -> None:
+        try:
+            self._say(search_end=end)
+        except Retriable:
+            self.given_up = True

@@ -1,0 +1,235 @@
+"""A desk does what a lane asks, in order, and gives up the session for anything that does not add up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import zstandard
+
+from cdc.words.errors import Fatal, Retriable, UsageError
+from cdc.words.event import Position
+from cdc.words.naming import history_topic, schemas_topic
+from ingest.agent.gateway_log import GatewayLog
+from ingest.fleet.answers import checkpoint_bytes
+from ingest.fleet.fleet_pb2 import Commit, Records
+from ingest.fleet.frames import FrameWriter
+from ingest.fleet.permits import Permits
+from ingest.fleet.wire import CREDIT
+from ingest.gateway.desk import SignalValues
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.seams import Checkpoint, OpenLog, Record
+from tests.support.nearby_gateway import NearbyGateway
+
+AT = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="done", ts_ms=1)
+TOPIC = "t.s.d.t"
+
+
+class Log(MemoryLog):
+    """The log in memory, as a desk opens it; `waits` holds up what it is given."""
+
+    waits = threading.Event()
+    waits.set()
+
+    def ensure_topic(self, name: str) -> None:
+        """All topics are there."""
+
+    def close(self) -> None:
+        """Give up what is uncommitted."""
+        self.abort()
+
+    def append(self, record: Record) -> None:
+        assert self.waits.wait(30)
+        super().append(record)
+
+
+class Signalled:
+    """One signal, once."""
+
+    def values(self, start: int | None) -> tuple[list[Mapping[str, Any]], int | None]:
+        fresh: Mapping[str, Any] = {"type": "pause-snapshot", "data": {}}
+        return ([fresh] if start is None else []), 7
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Source:
+    """A source over one broker in memory."""
+
+    name = "s"
+    permits = Permits("t", "s", frozenset({TOPIC}), False)
+
+    def __init__(self) -> None:
+        self.broker = Broker()
+
+    def log(self) -> OpenLog:
+        return Log(self.broker, schemas_topic("t"), history_topic("t"))
+
+    def signals(self) -> SignalValues:
+        return Signalled()
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def gateway(source: Source) -> Iterator[NearbyGateway]:
+    yield (made := NearbyGateway(source))
+    for desk in made.desks:
+        desk.join(10)
+        assert not desk.is_alive(), "a desk is left"
+
+
+@pytest.fixture
+def log(gateway: NearbyGateway) -> Iterator[GatewayLog]:
+    yield (opened := GatewayLog(gateway, "s"))
+    opened.close()
+
+
+def records(count: int, topic: str = TOPIC) -> list[Record]:
+    return [Record(topic, b"%d" % n, b"v") for n in range(count)]
+
+
+def sent(*pieces: bytes) -> Iterator[Records]:
+    for piece in pieces:
+        yield Records(frames=zstandard.compress(piece), size=len(piece))
+
+
+def test_a_commit_of_other_records_than_came_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """A message that is lost on the way moves no position over its rows."""
+    log.recover()
+    writer = FrameWriter()
+    pieces = [*writer.write(records(3)), *writer.rest()]
+    for piece in sent(pieces[0]):
+        log._lane.tell(records=piece)
+    with pytest.raises(Retriable, match="4 records were sent, 3 have come"):
+        log._lane.ask(commit=Commit(records=4, checkpoint=checkpoint_bytes(AT, "s")))
+    log.close()
+    assert gateway.source.log().recover().checkpoint is None
+
+
+def test_a_commit_over_half_a_record_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """Also where the count is right."""
+    log.recover()
+    writer = FrameWriter()
+    data = b"".join([*writer.write(records(3)), *writer.rest()])
+    for piece in sent(data[:-1]):
+        log._lane.tell(records=piece)
+    with pytest.raises(Retriable, match="2 have come"):
+        log._lane.ask(commit=Commit(records=3, checkpoint=checkpoint_bytes(AT, "s")))
+
+
+def test_anothers_topic_is_refused_and_told(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """Nothing of that commit is written; one line of audit."""
+    log.recover()
+    log.extend([*records(2), *records(1, "t.crm.d.t")])
+    with pytest.raises(Fatal, match=r"may not write a record of topic t\.crm\.d\.t"):
+        log.commit(AT)
+    log.close()
+    assert gateway.refused == ["a record of topic t.crm.d.t under key b'0'"]
+    assert gateway.source.log().recover().checkpoint is None
+
+
+def test_anothers_topic_is_neither_made_nor_read(gateway: NearbyGateway) -> None:
+    """By name, and by search."""
+    log = GatewayLog(gateway, "s")
+    log.recover()
+    with pytest.raises(Fatal, match="may not write"):
+        log.ensure_topic("t.crm.d.t")
+    log.close()
+
+
+def test_a_session_recovers_first_and_once(gateway: NearbyGateway) -> None:
+    """Else it would write over a predecessor's open commit."""
+    first = GatewayLog(gateway, "s")
+    with pytest.raises(Fatal, match="recovers before"):
+        first.commit(AT)
+    second = GatewayLog(gateway, "s")
+    second.recover()
+    with pytest.raises(Fatal, match="recovers once"):
+        second.recover()
+    first.close()
+    second.close()
+
+
+def test_noise_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """Bytes that are no records, or more of them than a message may have."""
+    log.recover()
+    log._lane.tell(records=Records(frames=b"noise", size=5))
+    with pytest.raises(Fatal, match="are no records"):
+        log.commit(AT)
+    other = GatewayLog(gateway, "s")
+    other.recover()
+    other._lane.tell(records=Records(frames=zstandard.compress(b"x" * 2_000_000), size=2_000_000))
+    with pytest.raises(Fatal, match="2000000 bytes"):
+        other.commit(AT)
+    other.close()
+
+
+def test_more_records_than_the_gateway_takes_wait(source: Source, log: GatewayLog) -> None:
+    """Whoever appends waits for credit, and goes on as soon as the log takes more."""
+    log.recover()
+    Log.waits.clear()
+    big = [Record(TOPIC, b"%d" % n, b"v" * 100_000) for n in range(3 * CREDIT // 100_000)]
+    appending = threading.Thread(target=log.extend, args=(big,))
+    appending.start()
+    appending.join(0.5)
+    assert appending.is_alive(), "nothing holds it up"
+    Log.waits.set()
+    appending.join(30)
+    log.commit(AT)
+    assert len(source.broker.records) == len(big)
+
+
+def test_a_lane_that_ends_ends_whoever_waits(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """A stream that is lost is told to the session at once, in the words of whoever lost it."""
+    log.recover()
+    log._lane.end(Retriable("the stream is cut"))
+    log.append(records(1)[0])
+    with pytest.raises(Retriable, match="the stream is cut"):
+        log.commit(AT)
+    with pytest.raises(Retriable, match="the stream is cut"):
+        log.history()
+
+
+def test_signals_pass(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """The first answer is waited for, later ones are not."""
+    log.recover()
+    found, behind = log.read(None)
+    assert ([one.type for one in found], behind) == (["pause-snapshot"], 7)
+    assert log.read(behind) == ([], 7)
+
+
+def test_an_unknown_call_is_told(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """A newer agent is told what this gateway does not know."""
+    log.recover()
+    with pytest.raises(Fatal, match="knows no call"):
+        log._lane.ask()
+
+
+def test_abort_begins_anew(source: Source, log: GatewayLog) -> None:
+    """What was appended before is nowhere, also where it had not been sent yet."""
+    log.recover()
+    log.extend(records(2))
+    log.abort()
+    log.extend(records(1))
+    log.commit(AT)
+    assert [record.key for record in source.broker.records] == [b"0"]
+
+
+def test_a_usage_error_of_the_gateways_is_the_agents() -> None:
+    """A topic whose partitions are not the topology's, say: the capture ends with the same words."""
+
+    class Mistaken(Source):
+        def log(self) -> OpenLog:
+            raise UsageError("topic t has 2 partitions", "correct log.partitions")
+
+    log = GatewayLog(NearbyGateway(Mistaken()), "s")
+    with pytest.raises(UsageError, match="2 partitions; correct"):
+        log.recover()
+    log.close()

@@ -1,0 +1,181 @@
+"""The front door on a real socket: who may come in, what is answered to what is not known, and what is not served."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from cdc.words.errors import Retriable
+from console.fleet.file_ca import init, issue
+from ingest.agent.gateway_log import GatewayLog
+from ingest.agent.grpc_stream import Credentials, GrpcStream
+from ingest.fleet.fleet_pb2 import (
+    Control_MSSQLClient,
+    Control_Syslog,
+    Empty,
+    Header,
+    Hello,
+    LogCall,
+    Records,
+    StreamRequest,
+)
+from ingest.fleet.frames import PIECE
+from ingest.fleet.identity import Identity
+from ingest.fleet.wire import CREDIT, MESSAGE, METHOD, PROTOCOL, hello
+from ingest.gateway.desk import Opened
+from tests.ingest.fleet.test_desk import AT, Source, records
+from tests.support.gateways import TENANT, certificates, door_open
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Served:
+    """One source for every agent of the tenant."""
+
+    def __init__(self) -> None:
+        self.opened = Source()
+
+    def source(self, agent: Identity, name: str) -> Opened | None:
+        return self.opened if (agent.tenant, name) == (TENANT, "s") else None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificates(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def served() -> Served:
+    return Served()
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path, served: Served) -> Iterator[str]:
+    structlog.reset_defaults()
+    with door_open(served, folder) as address:
+        GrpcStream(address, Credentials.of(folder / "agent")).close()  # it serves
+        yield address
+
+
+def speak(address: str, credentials: grpc.ChannelCredentials, *requests: StreamRequest) -> list[StreamRequest]:
+    """What the gateway says to an agent of no code of ours; raises how it turned it away."""
+    with grpc.secure_channel(address, credentials) as channel:
+        outgoing: queue.Queue[StreamRequest | None] = queue.Queue()
+        for request in requests:
+            outgoing.put(request)
+        call = channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )(iter(outgoing.get, None), timeout=20)
+        heard = list[StreamRequest]()
+        for reply in call:
+            heard.append(reply)
+            if len(heard) == len(requests):
+                break
+        outgoing.put(None)
+        return heard
+
+
+def refusal(address: str, credentials: grpc.ChannelCredentials, *requests: StreamRequest) -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as refused:
+        speak(address, credentials, *requests, StreamRequest())
+    code: grpc.StatusCode = refused.value.code()
+    return code
+
+
+def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> None:
+    """Recover, append megabytes, commit, find it again: through TLS and the event loop."""
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    log = GatewayLog(stream, "s")
+    log.recover()
+    log.extend([record._replace(value=b"x" * 40_000) for record in records(300)])
+    log.commit(AT)
+    log.close()
+    again = GatewayLog(stream, "s")
+    assert again.recover().checkpoint == AT
+    again.close()
+    stream.close()
+    assert len(served.opened.broker.records) == 300
+
+
+@pytest.mark.parametrize("what", ["itself", "another fleet", "a gateway", "nobody"])
+def test_certificates_that_are_none_of_the_fleets(address: str, folder: Path, tmp_path: Path, what: str) -> None:
+    """Signed by itself, by another authority, a gateway's, or of no name at all."""
+    other = tmp_path / "authority"
+    init(other, TENANT)
+    if what == "a gateway":
+        credentials = Credentials.of(folder / "gateway")
+    else:
+        role, name = ("agents", "a1") if what != "nobody" else ("strangers", "a1")
+        authority = folder / "authority" if what == "nobody" else other
+        issue(authority, Identity(TENANT, role, name), tmp_path / "agent")
+        shutil.copy(folder / "authority" / "ca.pem", tmp_path / "agent" / "ca.pem")  # it trusts the gateway
+        if what == "itself":
+            shutil.copy(other / "ca.pem", tmp_path / "agent" / "cert.pem")
+            shutil.copy(other / "ca-key.pem", tmp_path / "agent" / "key.pem")
+        credentials = Credentials.of(tmp_path / "agent")
+    with pytest.raises(Retriable, match="gateway at"):
+        GrpcStream(address, credentials)
+
+
+def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path) -> None:
+    """An agent tells it nothing."""
+    init(tmp_path / "authority", TENANT)
+    issue(tmp_path / "authority", Identity(TENANT, "agents", "a1"), tmp_path / "agent")
+    with pytest.raises(Retriable, match="is the gateway running there"):
+        GrpcStream(address, Credentials.of(tmp_path / "agent"))
+
+
+def test_what_is_turned_away_has_a_status_and_a_line(address: str, folder: Path) -> None:
+    """Another tenant's header, an older protocol, a stream without a hello, a source of nobody: each with its status;
+    all others are served."""
+    credentials = Credentials.of(folder / "agent").channel()
+    foreign = StreamRequest(header=Header(tenant="other"), hello=Hello(protocol=PROTOCOL))
+    older = StreamRequest(hello=Hello(protocol=PROTOCOL + 1))
+    call = StreamRequest(header=Header(source="crm"), log_call=LogCall(lane=1, call=1, recover=Empty()))
+    with capture_logs() as told:
+        codes = [
+            refusal(address, credentials, foreign),
+            refusal(address, credentials, StreamRequest(header=Header(agent="a2"), hello=Hello(protocol=PROTOCOL))),
+            refusal(address, credentials, older),
+            refusal(address, credentials, call),
+            refusal(address, credentials, hello("9"), call),
+        ]
+    status = grpc.StatusCode
+    assert codes == [
+        status.PERMISSION_DENIED, status.PERMISSION_DENIED, status.FAILED_PRECONDITION, status.FAILED_PRECONDITION,
+        status.PERMISSION_DENIED,
+    ]  # fmt: skip
+    lines = [one for one in told if one["event"] == "turned away"]
+    assert [(one["agent"], one["log_level"]) for one in lines] == [("tailorbird://acme/agents/a1", "warning")] * 5
+    GrpcStream(address, Credentials.of(folder / "agent")).close()
+
+
+def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder: Path) -> None:
+    """A newer agent is told, and may do without."""
+    credentials = Credentials.of(folder / "agent").channel()
+    heard = speak(
+        address, credentials, hello("9"), StreamRequest(type=Control_MSSQLClient), StreamRequest(type=Control_Syslog)
+    )
+    assert [reply.WhichOneof("payload") for reply in heard] == ["hello", "unsupported", "unsupported"]
+    assert [reply.unsupported.type for reply in heard[1:]] == [17, 12]
+
+
+def test_a_flood_and_a_message_too_long_end_the_stream(address: str, folder: Path) -> None:
+    """Records without credit, and 64 MiB at once: the stream ends, the gateway's memory is not the agent's."""
+    credentials = Credentials.of(folder / "agent").channel()
+    header = Header(source="s")
+    flood = [
+        StreamRequest(header=header, log_call=LogCall(lane=1, records=Records(frames=b"", size=PIECE)))
+        for _ in range(CREDIT // PIECE + 4)
+    ]
+    assert refusal(address, credentials, hello("9"), *flood) == grpc.StatusCode.RESOURCE_EXHAUSTED
+    huge = StreamRequest(log_call=LogCall(lane=1, records=Records(frames=b"x" * (64 * MESSAGE))))
+    assert refusal(address, credentials, hello("9"), huge) == grpc.StatusCode.RESOURCE_EXHAUSTED
+    GrpcStream(address, Credentials.of(folder / "agent")).close()

@@ -1,0 +1,75 @@
+"""What a source's sessions may write, and who an agent is."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.words.errors import UsageError
+from ingest.fleet.identity import Identity, identity, identity_of
+from ingest.fleet.permits import Permits
+from ingest.records.seams import Record
+
+LISTED = Permits("t", "shop", frozenset({"t.shop.d.orders"}), False)
+OPEN = Permits("t", "shop", frozenset(), True)
+
+
+@pytest.mark.parametrize(
+    ("record", "may"),
+    [
+        (Record("t.shop.d.orders", b"{}", b""), True),
+        (Record("t.shop.d.others", b"{}", b""), False),
+        (Record("t.crm.d.orders", b"{}", b""), False),
+        (Record("other.shop.d.orders", b"{}", b""), False),
+        (Record("t.positions", b"t.shop", b""), False),
+        (Record("t.signals", b"t.shop", b""), False),
+        (Record("t.schemas", b"shop.d.orders", b""), True),
+        (Record("t.schemas", b"shopping.d.orders", b""), False),
+        (Record("t.schemas", b"crm.d.orders", b""), False),
+        (Record("t.deadletters", b"shop.d.orders", b""), True),
+        (Record("t.deadletters", b"crm.d.orders", b""), False),
+        (Record("t.quarantine", b"crm.d.orders", b""), False),
+        (Record("t.history", b'["change", "shop", "d", "t", 1]', b""), True),
+        (Record("t.history", b'["change", "crm", "d", "t", 1]', b""), False),
+        (Record("t.history", b'{"shop": 1}', b""), False),
+        (Record("t.history", b"\xff", b""), False),
+    ],
+)
+def test_a_source_writes_its_own(record: Record, may: bool) -> None:
+    """Its topics, and its keys in the topics of all; never positions, which the gateway writes, nor signals."""
+    assert LISTED.record(record) is may
+
+
+@pytest.mark.parametrize(
+    ("topic", "may"),
+    [
+        ("t.shop.d.anything", True),
+        ("t.shopping.d.orders", False),
+        ("t.shop.d/../x", False),
+        ("t.shop." + "x" * 300, False),
+        ("t.shop.d.\u0430", False),
+        ("t.shop.d.\0", False),
+        ("t.schemas", False),
+    ],
+)
+def test_a_source_that_lists_no_tables_has_topics_under_its_name(topic: str, may: bool) -> None:
+    """And under no other, however it is written."""
+    assert OPEN.topic(topic) is may
+
+
+@pytest.mark.parametrize("name", ["../x", "A", "a/b", "", "-a", "a" * 65, "\u0430", "a\0b"])
+def test_names_that_are_none(name: str) -> None:
+    """Neither as a person gives them nor in a certificate."""
+    with pytest.raises(UsageError, match="is no name"):
+        identity("acme", "agents", name)
+    assert identity_of([f"tailorbird://acme/agents/{name}"]) is None
+
+
+def test_an_identity_is_one_name_of_a_certificate() -> None:
+    """Two would be a choice, and other names are none."""
+    who = Identity("acme", "agents", "paris-1")
+    assert identity_of(["https://acme", who.uri]) == who
+    assert identity_of([who.uri, who.uri]) is None
+    assert identity_of(["tailorbird://acme/agents/paris-1/x"]) is None
+    assert identity_of(["tailorbird://Acme/agents/a"]) is None
+    with pytest.raises(UsageError, match="tenant"):
+        identity("a_b", "agents", "a")

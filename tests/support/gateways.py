@@ -1,0 +1,85 @@
+"""A gateway of a test's own, as a process, with certificates made for it; and one in the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+
+from console.fleet.file_ca import init, issue
+from ingest.fleet.identity import Identity
+from ingest.gateway.grpc_door import Door, Fleet
+from tests.support.ports import free_port
+
+TENANT = "acme"
+
+
+def certificates(folder: Path) -> Path:
+    """Folders `agent` and `gateway` with their certificates, under an authority of this fleet's."""
+    init(folder / "authority", TENANT)
+    issue(folder / "authority", Identity(TENANT, "agents", "a1"), folder / "agent")
+    issue(folder / "authority", Identity(TENANT, "gateways", "g1"), folder / "gateway", hosts=["127.0.0.1"])
+    return folder
+
+
+class GatewayProcess:
+    """`tailorbird gateway` over a topology, which may be killed and started again at the same address."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        self._file, self.folder = file, certificates(folder)
+        self.address = f"127.0.0.1:{free_port()}"
+        self.log = folder / "gateway.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """What a capture is started with, to go through it."""
+        return ["--gateway", self.address, "--identity", str(self.folder / "agent")]
+
+    def start(self) -> None:
+        """Start it; agents wait until it serves."""
+        command = [sys.executable, "-m", "console", "gateway", str(self._file), "--listen", self.address]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--identity", str(self.folder / "gateway")], stdout=log, stderr=log
+            )
+
+    def end(self, number: int = signal.SIGKILL) -> int:
+        """Kill it, or have it end by another signal; its exit code. It may have ended."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(30)
+
+
+@contextmanager
+def door_open(fleet: Fleet, folder: Path, *, client_authority: Path | None = None) -> Iterator[str]:
+    """A door in a thread of this process; its address."""
+    address, ready = f"127.0.0.1:{free_port()}", threading.Event()
+    pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
+    credentials = grpc.ssl_server_credentials(
+        [(pem["key"], pem["cert"])],
+        root_certificates=pem["ca"] if client_authority is None else client_authority.read_bytes(),
+        require_client_auth=True,
+    )
+    stopped: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def serve() -> None:
+        stopped.append((asyncio.get_running_loop(), asyncio.Event()))
+        await Door(fleet).serve(address, credentials, stopped[0][1], ready.set)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="door")
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield address
+    finally:
+        loop, event = stopped[0]
+        loop.call_soon_threadsafe(event.set)
+        thread.join(20)

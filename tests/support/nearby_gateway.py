@@ -1,0 +1,40 @@
+"""A gateway in the test's own process: desks in threads, a lane's messages through their wire format, no socket."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ingest.agent.lane import Lane
+from ingest.fleet.fleet_pb2 import LogCall, LogReply
+from ingest.gateway.desk import Desk, Opened
+
+
+@dataclass
+class NearbyGateway:
+    """Implements `gateway_log.Stream`; `refused` is what its desks would not do."""
+
+    source: Opened
+    refused: list[str] = field(default_factory=list)
+    desks: list[threading.Thread] = field(default_factory=list)
+
+    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
+        """See `gateway_log.Stream`."""
+        number = len(self.desks) + 1
+        desk = Desk(
+            self.source, number, lambda reply: lane.hear(LogReply.FromString(reply.SerializeToString())),
+            self.refused.append,
+        )  # fmt: skip
+
+        def send(call: LogCall) -> None:
+            desk.put(LogCall.FromString(call.SerializeToString()))
+
+        lane = Lane(number, send, unasked)
+        self.desks.append(threading.Thread(target=desk.run, name=f"desk {source}"))
+        self.desks[-1].start()
+        return lane
+
+    def leave(self, lane: Lane) -> None:
+        """See `gateway_log.Stream`."""
+        self.desks[lane.number - 1].join(30)
