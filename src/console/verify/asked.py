@@ -20,8 +20,8 @@ STAGES: tuple[Stage, ...] = ("log", "table", "index")  # those that there are, i
 class Request:
     """What is to be compared, and whether differences are mended; `everything` where the person named no table;
     `captured`: source tables that were named, for the log stage alone; `sample`: of how many rows one is compared by
-    value, where a stage can do so; `turn`: which of them (None: other ones each hour). `since`, `resume`, `max_load`: of the
-    log stage, see `console.verify.log.run.Ways`.
+    value, where a stage can do so; `turn`: which of them (None: other ones each hour). `since`, `resume`,
+    `max_load`: of the log stage, see `console.verify.log.run.Ways`.
     """
 
     topology: Topology

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cdc.topology.topology import Topology
+from cdc.words.event import Position
+from console.status.captured_position import CapturedPosition
 from console.status.kafka_positions import PositionsReader
 from console.verify.patience import Patience
 from console.verify.table.forcing import ReadAgain
 from console.verify.table.table_stage import Row
-from console.waiting.goal import shows
+from console.waiting.goal import Goal, shows
 from ingest.capture.signals import signal_value
 from ingest.log.kafka_signals import send
 
@@ -46,19 +48,20 @@ class Teller:
 
     def _told(self, log: PositionsReader, source: str, name: str, signal: int) -> str:
         """Until the rows that were read are in the table; else the reason why not."""
-        offset: int | None = None
+        record: CapturedPosition | None = None
         self._patience.begin(time.monotonic())
         while True:
-            if offset is None:
+            if record is None:
                 captured = log.read().get(source)
                 under_way = captured and captured.snapshots.get(name)
                 if captured is not None and captured.signals > signal and under_way is None:
-                    offset = captured.offset
+                    record = captured
                 moved: object = captured and (captured.signals, repr(under_way))
                 what = f"the capture of {source} has not read {name} again: `tailorbird status` says whether it runs"
             else:
                 positions = self._reached()
-                if shows(positions, source, offset):
+                at = Position(file=record.file, pos=record.pos, gtid_set=record.gtid_set, sequence=record.sequence)
+                if shows(positions, Goal(source=source, position=at), record):
                     return ""
                 moved = positions.get(source)
                 what = f"the join has not written what {source} told again: `tailorbird status` says whether it runs"
