@@ -32,7 +32,7 @@ from ingest.records.seams import OpenLog, Seen
 from ingest.report.http_reports import RESTARTS, Reports
 
 if TYPE_CHECKING:
-    from ingest.agent.gateway_log import Stream
+    from ingest.agent.gateway_log import Lanes
 
 _LONGEST_WAIT = 15.0  # seconds between attempts while a server is away
 
@@ -72,7 +72,7 @@ def run(
             from ingest.agent.grpc_stream import Credentials, Gateways
 
             dialled = Gateways(gateways, Credentials.of(Path(identity)))
-            log: Log = ThroughGateway(dialled.stream, source.name)
+            log: Destination = ThroughGateway(dialled.stream, source.name)
         else:
             log = IntoKafka(topology, source)
         capture(topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports)
@@ -95,7 +95,7 @@ def tables_of(source: Source) -> Callable[[Seen], Tables]:
     return make
 
 
-class Log(Protocol):
+class Destination(Protocol):
     """Where a capture's sessions write: each opens a log of its own; Retriable where it is away."""
 
     def open(self) -> tuple[OpenLog, ClosableSignals]: ...
@@ -115,7 +115,7 @@ class IntoKafka:
     source: Source
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
-        """See `Log`."""
+        """See `Destination`."""
         topics = make_topics(self.topology, self.source)
         return KafkaLog(self.topology, self.source, topics), KafkaSignals(self.topology, self.source.name)
 
@@ -124,11 +124,11 @@ class IntoKafka:
 class ThroughGateway:
     """Over a stream to a gateway, whose desk writes to Kafka."""
 
-    stream: Callable[[], Stream]
+    stream: Callable[[], Lanes]
     source: str
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
-        """See `Log`."""
+        """See `Destination`."""
         from ingest.agent.gateway_log import GatewayLog  # here: what it costs, a capture into Kafka need not pay
 
         log = GatewayLog(self.stream(), self.source)
@@ -139,7 +139,7 @@ def capture(
     topology: Topology,
     source: Source,
     *,
-    log: Log | None = None,
+    log: Destination | None = None,
     stopped: Callable[[], bool],
     wait: Callable[[float], object],
     reports: Reports | None = None,

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
-
 from console.fleet.file_ca import init, issue
-from ingest.fleet.identity import Identity
+from ingest.fleet.identity import FleetIdentity
 from ingest.gateway.grpc_door import Door, Fleet
 from tests.support.ports import free_port
 
@@ -24,8 +22,8 @@ TENANT = "acme"
 def certificates(folder: Path) -> Path:
     """Folders `agent` and `gateway` with their certificates, under an authority of this fleet's."""
     init(folder / "authority", TENANT)
-    issue(folder / "authority", Identity(TENANT, "agents", "a1"), folder / "agent")
-    issue(folder / "authority", Identity(TENANT, "gateways", "g1"), folder / "gateway", hosts=["127.0.0.1"])
+    issue(folder / "authority", FleetIdentity(TENANT, "agents", "a1"), folder / "agent")
+    issue(folder / "authority", FleetIdentity(TENANT, "gateways", "g1"), folder / "gateway", hosts=["127.0.0.1"])
     return folder
 
 
@@ -59,20 +57,15 @@ class GatewayProcess:
 
 
 @contextmanager
-def door_open(fleet: Fleet, folder: Path, *, client_authority: Path | None = None) -> Iterator[str]:
+def door_open(fleet: Fleet, folder: Path) -> Iterator[str]:
     """A door in a thread of this process; its address."""
     address, ready = f"127.0.0.1:{free_port()}", threading.Event()
     pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
-    credentials = grpc.ssl_server_credentials(
-        [(pem["key"], pem["cert"])],
-        root_certificates=pem["ca"] if client_authority is None else client_authority.read_bytes(),
-        require_client_auth=True,
-    )
     stopped: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
         stopped.append((asyncio.get_running_loop(), asyncio.Event()))
-        await Door(fleet).serve(address, credentials, stopped[0][1], ready.set)
+        await Door(fleet).serve(address, pem, stopped[0][1], ready.set)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="door")
     thread.start()

@@ -6,21 +6,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ingest.agent.lane import Lane
+from ingest.agent.grpc_lane import Lane
 from ingest.fleet.fleet_pb2 import LogCall, LogReply
-from ingest.gateway.desk import Desk, Opened
+from ingest.gateway.grpc_desk import Desk, Opened
 
 
 @dataclass
 class NearbyGateway:
-    """Implements `gateway_log.Stream`; `refused` is what its desks would not do."""
+    """Implements `gateway_log.Lanes`; `refused` is what its desks would not do."""
 
     source: Opened
     refused: list[str] = field(default_factory=list)
     desks: list[threading.Thread] = field(default_factory=list)
 
     def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
-        """See `gateway_log.Stream`."""
+        """See `gateway_log.Lanes`."""
         number = len(self.desks) + 1
         desk = Desk(
             self.source, number, lambda reply: lane.hear(LogReply.FromString(reply.SerializeToString())),
@@ -36,5 +36,5 @@ class NearbyGateway:
         return lane
 
     def leave(self, lane: Lane) -> None:
-        """See `gateway_log.Stream`."""
+        """See `gateway_log.Lanes`."""
         self.desks[lane.number - 1].join(30)

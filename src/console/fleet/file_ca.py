@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cdc.words.errors import UsageError
-from ingest.fleet.identity import Identity
+from ingest.fleet.identity import FleetIdentity
 
 _BEFORE = datetime.timedelta(minutes=5)  # clocks differ
 _AUTHORITY_DAYS = 3650
@@ -42,7 +42,7 @@ def init(folder: Path, tenant: str) -> None:
     _write(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
-def issue(authority: Path, who: Identity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> None:
+def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> None:
     """Write `ca.pem`, `cert.pem` and `key.pem` of an agent or a gateway into a folder; UsageError without an authority,
     and where the folder holds a key already.
     """

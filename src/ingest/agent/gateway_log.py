@@ -15,7 +15,7 @@ import zstandard
 
 from cdc.words.errors import Fatal, TailorbirdError
 from cdc.words.history import Record as HistoryRecord
-from ingest.agent.lane import Lane
+from ingest.agent.grpc_lane import Lane
 from ingest.capture.signals import Signal, signal_of
 from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
 from ingest.fleet.fleet_pb2 import Commit, Empty, LogReply, Records, Signals
@@ -28,7 +28,7 @@ _EMPTY = Empty()
 _LEVEL = 1  # of zstd: records of one table are alike, and the host's processor is its owner's
 
 
-class Stream(Protocol):
+class Lanes(Protocol):
     """A connection to a gateway that carries lanes."""
 
     def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
@@ -41,7 +41,7 @@ class Stream(Protocol):
 class GatewayLog:
     """The log of one source, for one session."""
 
-    def __init__(self, stream: Stream, source: str) -> None:
+    def __init__(self, stream: Lanes, source: str) -> None:
         self._stream, self._source = stream, source
         self._lane = stream.lane(source, self._heard)
         self._frames = FrameWriter()

@@ -1,4 +1,4 @@
-"""The agent's stream to a gateway: dialled out, over mTLS, many lanes; implements `gateway_log.Stream`.
+"""The agent's stream to a gateway: dialled out, over mTLS, many lanes; implements `gateway_log.Lanes`.
 
 A stream is used until it ends; whoever begins a session then dials again (`Gateways.stream`), by turns at each address.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import grpc
 
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
-from ingest.agent.lane import Lane
+from ingest.agent.grpc_lane import Lane
 from ingest.fleet.fleet_pb2 import Header, LogReply, StreamRequest
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 
@@ -86,7 +86,7 @@ class GrpcStream:
         return self._ended is None
 
     def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
-        """See `gateway_log.Stream`."""
+        """See `gateway_log.Lanes`."""
         header = Header(source=source)
         lane = Lane(next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked)
         self._lanes[lane.number] = lane
@@ -95,7 +95,7 @@ class GrpcStream:
         return lane
 
     def leave(self, lane: Lane) -> None:
-        """See `gateway_log.Stream`."""
+        """See `gateway_log.Lanes`."""
         self._lanes.pop(lane.number, None)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ _URI = re.compile(r"tailorbird://([^/]*)/(agents|gateways)/([^/]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class FleetIdentity:
     """An agent or a gateway of a tenant."""
 
     tenant: str
@@ -31,16 +31,16 @@ class Identity:
         return f"tailorbird://{self.tenant}/{self.role}/{self.name}"
 
 
-def identity(tenant: str, role: str, name: str) -> Identity:
+def identity(tenant: str, role: str, name: str) -> FleetIdentity:
     """An identity of names that people give; UsageError says which is none."""
     if not _TENANT.fullmatch(tenant):
         raise UsageError(f"{tenant!r} is no tenant's name", "a small letter, then at most 19 small letters and digits")
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of an agent or a gateway", "small letters, digits, dots and dashes")
-    return Identity(tenant, role, name)
+    return FleetIdentity(tenant, role, name)
 
 
-def identity_of(names: Iterable[str]) -> Identity | None:
+def identity_of(names: Iterable[str]) -> FleetIdentity | None:
     """The identity among a certificate's alternative names; None where there is none, or more than one."""
     found = [_URI.fullmatch(name) for name in names if name.startswith("tailorbird:")]
     if len(found) != 1 or found[0] is None:
@@ -48,4 +48,4 @@ def identity_of(names: Iterable[str]) -> Identity | None:
     tenant, role, name = found[0].groups()
     if not _TENANT.fullmatch(tenant) or not _NAME.fullmatch(name):
         return None
-    return Identity(tenant, role, name)
+    return FleetIdentity(tenant, role, name)

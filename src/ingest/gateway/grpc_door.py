@@ -16,9 +16,9 @@ import structlog
 
 from cdc.words.errors import Retriable, UsageError
 from ingest.fleet.fleet_pb2 import LogReply, StreamRequest, Unsupported
-from ingest.fleet.identity import Identity, identity_of
+from ingest.fleet.identity import FleetIdentity, identity_of
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
-from ingest.gateway.desk import Desk, Opened
+from ingest.gateway.grpc_desk import Desk, Opened
 
 _VERSION = version("tailorbird")
 _FIRST = 10.0  # seconds for the first message
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 class Fleet(Protocol):
     """Whom the gateway serves."""
 
-    def source(self, agent: Identity, name: str) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str) -> Opened | None:
         """A source that an agent may capture; None for any other."""
 
 
@@ -42,9 +42,14 @@ class Door:
         self._fleet = fleet
 
     async def serve(
-        self, address: str, credentials: grpc.ServerCredentials, stopped: asyncio.Event, serves: Callable[[], None]
+        self, address: str, pem: Mapping[str, bytes], stopped: asyncio.Event, serves: Callable[[], None]
     ) -> None:
-        """Until `stopped`; `serves` is called once agents may dial. UsageError where the address can not be had."""
+        """Until `stopped`; `serves` is called once agents may dial. `pem`: of the fleet's authority (`ca`), and of the
+        gateway's `cert` and `key`. UsageError where the address can not be had.
+        """
+        credentials = grpc.ssl_server_credentials(
+            [(pem["key"], pem["cert"])], root_certificates=pem["ca"], require_client_auth=True
+        )
         server = grpc.aio.server(options=GATEWAY_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(
             self.connect,
@@ -84,7 +89,7 @@ class Door:
             lanes.close()
             log.info("agent gone", agent=agent.uri, peer=context.peer())
 
-    async def _first(self, requests: Any, context: Any, agent: Identity) -> StreamRequest:
+    async def _first(self, requests: Any, context: Any, agent: FleetIdentity) -> StreamRequest:
         try:
             first: StreamRequest = await asyncio.wait_for(anext(requests), _FIRST)
         except (TimeoutError, StopAsyncIteration):
@@ -94,13 +99,13 @@ class Door:
             await self._turned_away(context, grpc.StatusCode.FAILED_PRECONDITION, "it did not say hello", agent)
         return first
 
-    async def _turned_away(self, context: Any, code: grpc.StatusCode, why: str, agent: Identity | None) -> None:
+    async def _turned_away(self, context: Any, code: grpc.StatusCode, why: str, agent: FleetIdentity | None) -> None:
         """Tell why, once in the audit and once to the peer; raises."""
         log.warning("turned away", peer=context.peer(), agent=agent.uri if agent else None, why=why, code=code.name)
         await context.abort(code, why)
 
 
-def _identity(told: Mapping[str, Any]) -> Identity | None:
+def _identity(told: Mapping[str, Any]) -> FleetIdentity | None:
     names = [name.decode(errors="replace") for name in told.get("x509_subject_alternative_name", ())]
     return identity_of(names)
 
@@ -108,7 +113,7 @@ def _identity(told: Mapping[str, Any]) -> Identity | None:
 class _Lanes:
     """The lanes of one stream."""
 
-    def __init__(self, fleet: Fleet, agent: Identity, context: Any) -> None:
+    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any) -> None:
         self._fleet, self._agent, self._context = fleet, agent, context
         self._desks: dict[int, Desk] = {}
         self._outgoing: asyncio.Queue[StreamRequest] = asyncio.Queue(_WAITING)

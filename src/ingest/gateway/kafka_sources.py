@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.topology.topology import Source, Topology
-from ingest.fleet.identity import Identity
+from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
-from ingest.gateway.desk import Opened, SignalValues
+from ingest.gateway.grpc_desk import Opened, SignalValues
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
@@ -49,7 +49,7 @@ class KafkaFleet:
     topology: Topology
     tenant: str
 
-    def source(self, agent: Identity, name: str) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str) -> Opened | None:
         """See `grpc_door.Fleet`."""
         found: Any = self.topology.sources.get(name)
         return None if found is None or agent.tenant != self.tenant else KafkaSource(self.topology, found)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
-import grpc
 import structlog
 from cryptography import x509
 
 from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
 from cdc.words.errors import UsageError
-from ingest.fleet.identity import Identity, identity_of
+from ingest.fleet.identity import FleetIdentity, identity_of
 from ingest.gateway.grpc_door import Door
 from ingest.gateway.kafka_sources import KafkaFleet
 
@@ -31,20 +31,17 @@ def run(file: str, listen: str, folder: Path) -> None:
     gateway = _named(pem["cert"])
     if gateway is None or gateway.role != "gateways":
         raise UsageError(f"{folder / 'cert.pem'} is no gateway's", "tailorbird fleet ca issue gateway NAME")
-    credentials = grpc.ssl_server_credentials(
-        [(pem["key"], pem["cert"])], root_certificates=pem["ca"], require_client_auth=True
-    )
-    asyncio.run(_serve(Door(KafkaFleet(topology, gateway.tenant)), listen, credentials))
+    asyncio.run(_serve(Door(KafkaFleet(topology, gateway.tenant)), listen, pem))
 
 
-async def _serve(door: Door, listen: str, credentials: grpc.ServerCredentials) -> None:
+async def _serve(door: Door, listen: str, pem: Mapping[str, bytes]) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    await door.serve(listen, credentials, stopped, lambda: log.info("gateway serves", address=listen))
+    await door.serve(listen, pem, stopped, lambda: log.info("gateway serves", address=listen))
 
 
-def _named(pem: bytes) -> Identity | None:
+def _named(pem: bytes) -> FleetIdentity | None:
     certificate = x509.load_pem_x509_certificate(pem)
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

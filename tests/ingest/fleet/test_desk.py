@@ -18,7 +18,7 @@ from ingest.fleet.fleet_pb2 import Commit, Records
 from ingest.fleet.frames import FrameWriter
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import CREDIT
-from ingest.gateway.desk import SignalValues
+from ingest.gateway.grpc_desk import SignalValues
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.seams import Checkpoint, OpenLog, Record
 from tests.support.nearby_gateway import NearbyGateway

@@ -27,9 +27,9 @@ from ingest.fleet.fleet_pb2 import (
     StreamRequest,
 )
 from ingest.fleet.frames import PIECE
-from ingest.fleet.identity import Identity
+from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.wire import CREDIT, MESSAGE, METHOD, PROTOCOL, hello
-from ingest.gateway.desk import Opened
+from ingest.gateway.grpc_desk import Opened
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
 
@@ -42,7 +42,7 @@ class Served:
     def __init__(self) -> None:
         self.opened = Source()
 
-    def source(self, agent: Identity, name: str) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str) -> Opened | None:
         return self.opened if (agent.tenant, name) == (TENANT, "s") else None
 
 
@@ -114,7 +114,7 @@ def test_certificates_that_are_none_of_the_fleets(address: str, folder: Path, tm
     else:
         role, name = ("agents", "a1") if what != "nobody" else ("strangers", "a1")
         authority = folder / "authority" if what == "nobody" else other
-        issue(authority, Identity(TENANT, role, name), tmp_path / "agent")
+        issue(authority, FleetIdentity(TENANT, role, name), tmp_path / "agent")
         shutil.copy(folder / "authority" / "ca.pem", tmp_path / "agent" / "ca.pem")  # it trusts the gateway
         if what == "itself":
             shutil.copy(other / "ca.pem", tmp_path / "agent" / "cert.pem")
@@ -127,7 +127,7 @@ def test_certificates_that_are_none_of_the_fleets(address: str, folder: Path, tm
 def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path) -> None:
     """An agent tells it nothing."""
     init(tmp_path / "authority", TENANT)
-    issue(tmp_path / "authority", Identity(TENANT, "agents", "a1"), tmp_path / "agent")
+    issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
     with pytest.raises(Retriable, match="is the gateway running there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc.words.errors import UsageError
-from ingest.fleet.identity import Identity, identity, identity_of
+from ingest.fleet.identity import FleetIdentity, identity, identity_of
 from ingest.fleet.permits import Permits
 from ingest.records.seams import Record
 
@@ -66,7 +66,7 @@ def test_names_that_are_none(name: str) -> None:
 
 def test_an_identity_is_one_name_of_a_certificate() -> None:
     """Two would be a choice, and other names are none."""
-    who = Identity("acme", "agents", "paris-1")
+    who = FleetIdentity("acme", "agents", "paris-1")
     assert identity_of(["https://acme", who.uri]) == who
     assert identity_of([who.uri, who.uri]) is None
     assert identity_of(["tailorbird://acme/agents/paris-1/x"]) is None

@@ -13,7 +13,7 @@ from console.probes.kafka_probe import kafka_problem
 from console.verify.asked import Request, Said, Terminal
 from console.verify.log.kafka_mending import ask_for
 from console.verify.log.load import limits_of
-from console.verify.log.run import TableCompared, Ways, compared
+from console.verify.log.run import TopicCompared, Ways, compared
 from joins.select.parser import tables_of
 
 
@@ -40,7 +40,7 @@ def verified_log(asked: Request, terminal: Terminal) -> Iterator[Said]:
                 yield Said(verdict=found.verdict)
 
 
-def _mended(asked: Request, found: TableCompared, terminal: Terminal) -> Said:
+def _mended(asked: Request, found: TopicCompared, terminal: Terminal) -> Said:
     """Have the capture set right what differs, then look at the same rows again."""
     count = len(found.keys)
     plan = f"{count:,} rows of {found.table}: the capture reads them again and publishes what differs"

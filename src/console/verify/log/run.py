@@ -42,7 +42,7 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableCompared:
+class TopicCompared:
     """A table's verdict, and, until the next one is asked for: `keys` of all rows that differ, `look` at some again;
     `obeyed` waits, while the capture moves, until it has done what the signal at an offset asks; whether it has.
     """
@@ -61,7 +61,7 @@ def verify_log(
     return (found.verdict for found in compared(topology, tables, ways or Ways()))
 
 
-def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways) -> Iterator[TableCompared]:
+def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways) -> Iterator[TopicCompared]:
     """Each captured table, or those asked for, one after the other.
 
     Nothing is written but what `verify` itself remembers, and the ledger where no other process keeps it. A source that
@@ -84,7 +84,7 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
 
 def _source(
     topology: Topology, source: Source, wanted: list[TableId], ledger: Ledger, ways: Ways
-) -> Iterator[TableCompared]:
+) -> Iterator[TopicCompared]:
     done = 0
     try:
         with ExitStack() as open_:
@@ -112,7 +112,7 @@ class _Table:
         """Let go of Kafka."""
         self._opened.close()
 
-    def compared(self, leaves: MySqlLeaves) -> TableCompared:
+    def compared(self, leaves: MySqlLeaves) -> TopicCompared:
         """The verdict, with what a repair needs."""
         ledger, table = self._ledger, self._table
         book = ledger.books.tables.get(table)
@@ -132,7 +132,7 @@ class _Table:
             clock=time.monotonic,
             told=lambda rows: self._ways.told(table, rows),
         )
-        return TableCompared(
+        return TopicCompared(
             table=table,
             verdict=self._verdict(book, stage),
             keys=stage.keys,
@@ -207,5 +207,5 @@ def _not_whole(ledger: Ledger, book: Book) -> str:
     return reached.untold.get(f"{table.database}.{table.table}", "")
 
 
-def _untold(table: TableId, why: str) -> TableCompared:
-    return TableCompared(table=table, verdict=Verdict(stage="log", table=str(table), cut="", untold=(why,)))
+def _untold(table: TableId, why: str) -> TopicCompared:
+    return TopicCompared(table=table, verdict=Verdict(stage="log", table=str(table), cut="", untold=(why,)))

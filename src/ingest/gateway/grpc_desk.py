@@ -1,4 +1,4 @@
-"""A desk: does for one session of one source, at its lane's end, what its agent asks of the log; pure.
+"""A desk: does for one session of one source, at its lane's end, what its agent asks of the log.
 
 The log behind it carries the guarantee (`ingest.log.kafka_log`). The desk adds that nothing passes in silence: a commit
 that does not cover as many records as have come, or half of one, gives up the session; so does a record that the source

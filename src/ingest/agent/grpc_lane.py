@@ -1,4 +1,4 @@
-"""One session's lane over a stream: calls that are answered, records that are paid with credit; pure.
+"""One session's lane over a stream: calls that are answered, records that are paid with credit.
 
 The stream's reader tells the lane what it hears, in a thread of its own; one other thread works with the lane.
 """
