@@ -117,7 +117,7 @@ tables:
 
         def more(changes: int) -> None:
             wanted = done[0] + changes
-            wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic stands still", 120)
+            wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic stands still")
             self.pipeline.must_run()
             assert not failed
 
@@ -155,7 +155,7 @@ tables:
     def must_join(self) -> None:
         """Wait until it has; AssertionError with the end of its log where it does not."""
         try:
-            wait_for(self.joining, "no row was joined", 450)
+            wait_for(self.joining, "no row was joined", 900)
         except AssertionError as error:
             error.add_note(self._join.log.read_text(errors="replace")[-4_000:])
             raise
@@ -183,7 +183,7 @@ tables:
 
     def end_of_join(self) -> str:
         """What the join says that ends by itself, as one that is used wrongly; other ends are tried again."""
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 480
         while time.monotonic() < deadline:
             self.pipeline.check()
             if self.pipeline.down:

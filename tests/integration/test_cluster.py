@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(1800)]
 
 
 def submitted(joined: Joined, master: str, *more: str) -> list[str]:
@@ -57,5 +57,5 @@ def test_executors_that_can_not_work_are_named(joined: Joined) -> None:
 def settles(joined: Joined, history: History) -> None:
     """All is there, and nothing else."""
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "the barriers never come", seconds=240)
+    wait_for(lambda: joined.barriers_tell(history), "the barriers never come")
     assert joined.live() == oracle(joined, history)

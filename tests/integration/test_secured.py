@@ -24,7 +24,7 @@ from tests.integration.alive import Alive
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 SLOW = 100.0
 
 
@@ -94,7 +94,7 @@ tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
     with told.open("w") as lines:
         capture = subprocess.Popen([sys.executable, "-m", "ingest", str(file)], stdout=lines, stderr=lines)
         try:
-            wait_for(lambda: "correct log.security" in told.read_text(), "it is not told", 60)
+            wait_for(lambda: "correct log.security" in told.read_text(), "it is not told")
         finally:
             capture.terminate()
             capture.wait(30)

@@ -42,7 +42,7 @@ from tests.joins.joinrandom import random_case
 from tests.joins.pairrandom import random_pair_case
 from tests.joins.topplans import top_plans
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = {"jvm": 3, "python": 2}  # a Python one takes seconds

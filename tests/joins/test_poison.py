@@ -21,7 +21,7 @@ from joins.steps.route import Changed, LogReader, Router, Truncated, latest_mess
 from tests.cdc.test_envelopes import GOLDEN
 from tests.joins.joincase import Case
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 COLUMNS = {
     "id": "int", "tiny": "tinyint?", "big": "bigint?", "huge": "bigint unsigned?", "price": "decimal(6,2)?",

@@ -167,6 +167,7 @@ def close_session(session: SparkSession, patience: float = 30.0) -> None:
             stopping.result()
             return
         process.kill()  # whatever it is asked now fails
+        process.wait()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
