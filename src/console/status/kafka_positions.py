@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -17,6 +19,7 @@ from ingest.facts.kept import kept_of
 
 # whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
 _PATIENCE_MS = 3_000
+_LATELY = 100  # records of a source: some seconds of one that never rests
 
 
 def captured_positions(topology: Topology) -> dict[str, CapturedPosition]:
@@ -38,6 +41,7 @@ class PositionsReader:
         self._by_key = {transactional_id(topology.name, source): source for source in topology.sources}
         self._consumer: Any = None
         self._found: dict[str, CapturedPosition] = {}
+        self._lately: dict[str, deque[CapturedPosition]] = {}
 
     def __enter__(self) -> PositionsReader:
         return self
@@ -46,7 +50,7 @@ class PositionsReader:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
-        self._found = {}
+        self._found, self._lately = {}, {}
 
     def read(self) -> dict[str, CapturedPosition]:
         """See `captured_positions`."""
@@ -64,6 +68,11 @@ class PositionsReader:
             self.__exit__()
             raise Retriable(f"Kafka at {self._servers}: {error}", "tailorbird stack status") from error
 
+    def lately(self, source: str) -> Sequence[CapturedPosition]:
+        """The newest positions of a source that `read` found, at most a hundred, in order and without a gap."""
+        newest = [self._found[source]] if source in self._found else []
+        return tuple(self._lately.get(source) or newest)
+
     def _read(self, consumer: Any) -> dict[str, CapturedPosition]:
         partitions = [TopicPartition(self._topic, p) for p in consumer.partitions_for_topic(self._topic) or ()]
         if not partitions:
@@ -74,15 +83,17 @@ class PositionsReader:
             self._found = {}
         for partition in partitions:
             # each source's newest record stands at most a few records before its partition's end; markers are offsets
-            start = max(0, ends[partition] - 50)
+            start = max(0, ends[partition] - 2 * _LATELY)
             if not self._found or not start <= consumer.position(partition) <= ends[partition]:
                 consumer.seek(partition, start)
+                self._lately.clear()
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for records in consumer.poll(timeout_ms=500).values():
                 for record in records:
                     source = self._by_key.get(record.key.decode()) if record.key is not None else None
                     if source is not None and record.value is not None:
                         self._found[source] = position_of(json.loads(record.value), record.offset)
+                        self._lately.setdefault(source, deque(maxlen=_LATELY)).append(self._found[source])
         return dict(self._found)
 
 

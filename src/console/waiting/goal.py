@@ -1,10 +1,10 @@
 """What is waited for, and when it is there. Pure.
 
-A goal is a place in a source's log. The first positions record of the capture that lies at or behind it, while no row
-of the source is read again or held back, stands for it: every change up to the goal is in the log then. A table shows
-all that once its barrier names this record or a later one, and an index once every bucket's barrier does. Records are
-told apart by their offset: their sequence goes back when a source is rewound, and does not move with what changes no
-captured row.
+A goal is a place in a source's log. A positions record of the capture that lies at or behind it, as all later ones do,
+while no row of the source is read again or held back, stands for it: every change up to the goal is in the log then. A
+table shows all that once its barrier names this record or a later one, and an index once every bucket's barrier does.
+Records are told apart by their offset: their sequence goes back when a source is rewound, and does not move with what
+changes no captured row.
 """
 
 from __future__ import annotations
@@ -93,16 +93,26 @@ def targets(topology: Topology, source: str, until: Until, table: str | None) ->
     return found
 
 
-def logged(goal: Goal, captured: CapturedPosition | None) -> int | None:
-    """The offset of the newest positions record if it stands for the goal; None while it does not."""
-    if captured is None or captured.snapshot != "done" or not captured.whole:
-        return None
+def logged(goal: Goal, records: Sequence[CapturedPosition]) -> CapturedPosition | None:
+    """The positions record that stands for a goal: the oldest since which every one does; None while the newest does
+    not. `records` are a source's newest, in order: of a goal that was reached before anybody asked, barriers tell an
+    older record sooner than the newest.
+    """
+    found = None
+    for record in reversed(records):
+        if not _stands_for(goal, record):
+            break
+        found = record
+    return found
+
+
+def _stands_for(goal: Goal, record: CapturedPosition) -> bool:
+    if record.snapshot != "done" or not record.whole:
+        return False
     wanted = goal.position
     if not wanted.gtid_set:
-        return captured.offset if (captured.file, captured.pos) >= (wanted.file, wanted.pos) else None
-    if not captured.gtid_set or not covers(parse_gtid_set(captured.gtid_set), parse_gtid_set(wanted.gtid_set)):
-        return None
-    return captured.offset
+        return (record.file, record.pos) >= (wanted.file, wanted.pos)
+    return bool(record.gtid_set) and covers(parse_gtid_set(record.gtid_set), parse_gtid_set(wanted.gtid_set))
 
 
 def shows(told: Mapping[str, Mapping[str, Any]], goal: Goal, record: CapturedPosition) -> bool:

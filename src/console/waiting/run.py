@@ -75,7 +75,7 @@ class Waiter:
             try:
                 if record is None:
                     captured = self._log.read().get(goal.source)
-                    record = captured if logged(goal, captured) is not None else None
+                    record = logged(goal, self._log.lately(goal.source))
                 if record is not None:
                     left = [one for one in left if not shows(self._told(until, one), goal, record)]
                     if not left:

@@ -9,8 +9,14 @@ import typer
 
 from cdc.words.errors import UsageError
 
-app = typer.Typer(no_args_is_help=True, help="Agents and gateways: who is who.")
-ca = typer.Typer(no_args_is_help=True, help="The fleet's certificates, which say who is who.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Agents and gateways: who is who.\n\nExample: tailorbird fleet ca issue agent db1 --tenant acme",
+)
+ca = typer.Typer(
+    no_args_is_help=True,
+    help="The fleet's certificates, which say who is who.\n\nExample: tailorbird fleet ca init --tenant acme",
+)
 app.add_typer(ca, name="ca")
 _AUTHORITY = Annotated[Path, typer.Option("--authority", help="Folder of the authority; its key never leaves it.")]
 _TENANT = Annotated[str, typer.Option("--tenant", help="Whose fleet it is: small letters and digits.")]
