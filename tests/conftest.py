@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from console.stack.proc_stack import Stack
@@ -116,6 +117,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish() -> None:
     """The servers go with the last test."""
     SERVERS.close()
+
+
+@pytest.fixture(autouse=True)
+def log_lines_end_with_the_test() -> Iterator[None]:
+    """A command that a test runs in this process sets the log up, on a standard error that ends with the test."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
