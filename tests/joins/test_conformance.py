@@ -143,8 +143,15 @@ def run(
         found[batch] = _plain([load(bytes(row.k), bytes(row.m)) for row in rows.collect()])
 
     writer = flow(read).writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(keep)
-    query = writer.outputMode("append").trigger(availableNow=True).start()
-    query.awaitTermination()
+    writer = writer.outputMode("append").trigger(availableNow=True)
+    while len(found) < len(batches):
+        try:
+            writer.start().awaitTermination()
+        except StreamingQueryException as error:
+            if "Python worker failed to connect back" not in str(
+                error
+            ):  # Spark gives it ten seconds: `joins` tries again
+                raise
     return [found[number] for number in range(len(batches))]
 
 
