@@ -148,10 +148,8 @@ def run(
         try:
             writer.start().awaitTermination()
         except StreamingQueryException as error:
-            if "Python worker failed to connect back" not in str(
-                error
-            ):  # Spark gives it ten seconds: `joins` tries again
-                raise
+            if "Python worker failed to connect back" not in str(error):
+                raise  # Spark gives a worker ten seconds to start, and `joins` tries again
     return [found[number] for number in range(len(batches))]
 
 
