@@ -50,7 +50,7 @@ from indexer.table.hbase_scan import TableScan
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(2400)]
 
 REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
 RATE = 60.0
