@@ -70,7 +70,7 @@ def test_a_query_that_fails_leaves_the_others_alone(
         commits.rename(commits.with_name("commits.away"))
         commits.write_text("a file where Spark has a folder")
         settles()
-        wait_for(lambda: down("fails"), f"it is started again and again: {joined.said()}")
+        wait_for(lambda: down("fails"), f"it is started again and again: {joined.said()}", seconds=120)
         wait_for(lambda: at_work() == {"wide", "near", "far_in_python"}, "another one is down")
         settles()
         assert ask(ports["wide"], "/health")[0] == ask(ports["far_in_python"], "/health")[0] == 200

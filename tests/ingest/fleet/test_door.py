@@ -33,7 +33,7 @@ from ingest.gateway.grpc_desk import Opened
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 
 class Served:
