@@ -5,9 +5,9 @@ in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack i
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` has three workers, since tests of servers leave a processor idle at times: one runs all that need these
-servers, one after the other; one those that need few of them (marked `kafka`), which it has of its own; the third one
-begins with what needs none. Two checkouts tested at a time get ports of their own by
+`make test` has two workers, one a processor: one runs all that need these servers, one after the other; the other one
+those that need few of them (marked `kafka`), which it has of its own, then what needs none. With a third one Spark's
+Python workers did not start in the ten seconds that Spark has for them, on a machine of two slow processors. Two checkouts tested at a time get ports of their own by
 `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
 """
 
