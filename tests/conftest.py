@@ -7,8 +7,8 @@ no others.
 
 `make test` has two workers, one a processor: one runs all that need these servers, one after the other; the other one
 those that need few of them (marked `kafka`), which it has of its own, then what needs none. With a third one Spark's
-Python workers did not start in the ten seconds that Spark has for them, on a machine of two slow processors. Two checkouts tested at a time get ports of their own by
-`TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
+Python workers did not start in the ten seconds that Spark has for them, on a machine of two slow processors.
+Two checkouts tested at a time get ports of their own by `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
 """
 
 from __future__ import annotations
