@@ -529,6 +529,7 @@ def test_mistakes_are_one_line(world: World) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.matrix
 def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: World, codec: RowCodec) -> None:
     """`status` tells of an index that nobody serves; `index rm` takes it away; `apply` brings it back, with rows."""
     world.write(codec, [row(n) for n in range(3000, 3100)])

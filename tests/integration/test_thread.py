@@ -54,6 +54,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(2400)]
 
 REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
 RATE = 60.0
+QUIET = 15.0  # a second, where it is only to be told apart from what was planted
 
 
 class Thread:
@@ -178,7 +179,7 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
             host=source.hostname, port=source.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password, autocommit=True
         ) as connection,
         connection.cursor() as cursor,
-        thread.live_traffic(),
+        thread.live_traffic(QUIET),
         Waiter(thread.topology) as waiter,
     ):
         for number in range(3):
@@ -232,7 +233,7 @@ def test_verify_names_and_mends_rows_that_are_wrong_beside_live_traffic(
         return [one for stage in (verified_tables, verified_indexes) for one in stage(asked, Silent())]
 
     columns = "id, status, quantity, amount, created_at, revision"
-    with thread.live_traffic() as more, closing(beside):
+    with thread.live_traffic(QUIET) as more, closing(beside):
         for order in (changed, removed):
             sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 'new', 1, 9.99, '2026-11-23', 1)"
             statement = ShopStatement(server="shop", sql=sql, values=(order,))
@@ -360,6 +361,7 @@ def test_status_names_what_stands_still(thread: Thread) -> None:
     wait_for(lambda: thread.status()[1] == 0, "it does not move again", 120)
 
 
+@pytest.mark.matrix  # groups through kill -9: tests/joins/test_conformance.py, tests/laws/test_groups.py
 def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) -> None:
     """kill -9 of the joins' process beside live traffic: a group whose last order goes meanwhile is gone, and comes
     again with its next orders; orders of no country are a group as well."""

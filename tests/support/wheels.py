@@ -24,7 +24,7 @@ def built_wheel(folder: Path) -> Path:
 def installed(folder: Path, requirements: Sequence[str], interpreter: str = sys.executable) -> Path:
     """The commands' folder of a new environment that has these, at the versions that we test with."""
     subprocess.run([interpreter, "-m", "venv", str(folder)], check=True, env=OWN)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
     subprocess.run([*pip, "--upgrade", "pip>=25.1"], check=True, env=OWN)
     subprocess.run([*pip, "--constraint", str(ROOT / "constraints.txt"), *requirements], check=True, env=OWN, cwd=ROOT)
     return folder / "bin"
