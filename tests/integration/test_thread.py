@@ -47,6 +47,7 @@ from indexer.index.collapse import RowChange
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import TableScan
+from tests.support.commands import tailorbird
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -95,8 +96,7 @@ class Thread:
 
     def status(self) -> tuple[dict[str, Any], int]:
         """What `tailorbird status --json` says, by part, and its exit code."""
-        command = [sys.executable, "-m", "console", "status", self.topology.file, "--json"]
-        done = subprocess.run(command, env=self.pipeline.environ, capture_output=True, text=True, timeout=60)
+        done = tailorbird("status", self.topology.file, "--json", environ=self.pipeline.environ)
         told = [json.loads(line) for line in done.stdout.splitlines()]
         assert "Traceback" not in done.stderr
         names = {one["part"] if one["kind"] == "process" else f"index {one['index']}, served": one for one in told}
@@ -187,8 +187,8 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
             waiter.wait(waiter.now("shop"), table="orders_wide", timeout=120)
             assert shown() == {f"number {number}"}
         cursor.execute("UPDATE shop.products SET title = 'by command' WHERE id = 1")
-        command = [sys.executable, "-m", "console", "wait", thread.topology.file, "--source", "shop", "--now", "--json"]
-        done = subprocess.run(command, env=thread.pipeline.environ, capture_output=True, text=True, timeout=120)
+        words = ("wait", thread.topology.file, "--source", "shop", "--now", "--json")
+        done = tailorbird(*words, environ=thread.pipeline.environ)
         assert (done.returncode, done.stderr, shown()) == (0, "", {"by command"})
         cursor.execute("UPDATE shop.products SET title = 'by page' WHERE id = 1")
         found = requests.get(f"{thread.page}/wait?source=shop&timeout=60", timeout=120)
