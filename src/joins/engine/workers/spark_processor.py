@@ -23,7 +23,7 @@ class StepProcessor(StatefulProcessor):
     """Work on the rows of a bucket, whose keys' entries are values of a map."""
 
     def __init__(self, work: Work) -> None:
-        self._pickled: bytes = cloudpickle.dumps(work)
+        self._pickled: bytes = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]  # as it is published
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._states = handle.getMapState("states", "k binary", "state binary")
