@@ -48,9 +48,9 @@ SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = {"jvm": 3, "python": 2}  # a Python one takes seconds
 # of joins, of pairs and of groups; `make matrix` has hundreds of each
 JOINS, PAIRS, GROUPS = (
-    {"jvm": 6, "python": 9},
-    {"jvm": 4, "python": 4},
-    {"jvm": range(0, 26, 3), "python": range(0, 26, 4)},
+    {"jvm": 6, "python": 4},
+    {"jvm": 4, "python": 2},
+    {"jvm": range(0, 26, 3), "python": range(0, 26, 8)},
 )
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
