@@ -18,7 +18,19 @@ from tests.support.wheels import OWN, built_wheel, installed
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SAMPLE = ROOT / "tests" / "data" / "binlogs" / "pairs" / "northwind@m10.binlog.gz"
-ABSENT = ("pyspark", "nicegui", "duckdb", "pandas", "pyarrow", "happybase", "pysolr", "kazoo", "kafka-python")
+ABSENT = (
+    "pyspark",
+    "nicegui",
+    "fastapi",
+    "uvicorn",
+    "duckdb",
+    "pandas",
+    "pyarrow",
+    "happybase",
+    "pysolr",
+    "kazoo",
+    "kafka-python",
+)
 
 # Imports every module of the capture side, then runs a command, where no extra is installed.
 WITHOUT = """
@@ -32,7 +44,7 @@ class Without(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Without())
 for package in ("cdc", "ingest"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "http_api")):
             importlib.import_module(module.name)
 from console.__main__ import main
 sys.argv = ["tailorbird", *sys.argv[1:]]
@@ -58,7 +70,8 @@ for package in {packages!r}:
 BRINGS = {
     "happybase": {"happybase", "thriftpy2"},
     "kafka-python": {"kafka"},
-    "nicegui": {"nicegui", "starlette"},
+    "fastapi": {"fastapi", "pydantic", "starlette"},
+    "nicegui": {"nicegui", "fastapi", "pydantic", "starlette", "uvicorn"},
     "pandas": {"pandas", "numpy"},
     "protobuf": {"google"},
     "pyspark": {"pyspark", "py4j"},
@@ -119,6 +132,7 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
     [
         ("joins", ["joins"], ()),
         ("indexer", ["indexer"], ()),
+        ("gateway", ["ingest"], ()),
         ("dashboard", ["console.dashboard"], ()),
         ("console", ["console"], ("console.dashboard.http_",)),
     ],

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
+from ingest.fleet.frames import unzipped, zipped
+
+_UNPACKED = 64 * 1024 * 1024  # bytes of one database's map
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSeen:
@@ -44,3 +50,13 @@ def database_of(told: Mapping[str, Any], agent: str, connection: str) -> Databas
     if not isinstance(told["database"], str):
         raise ValueError("a database's name is a text")
     return DatabaseSeen(agent=agent, connection=connection, database=told["database"], tables=tuple(tables))
+
+
+def packed(seen: DatabaseSeen) -> bytes:
+    """A database's map as it is sent, to be cut."""
+    return zipped(orjson.dumps(seen.to_json()))
+
+
+def unpacked(content: bytes, agent: str, connection: str) -> DatabaseSeen:
+    """Inverse of `packed`; LookupError, TypeError or ValueError where it is none."""
+    return database_of(orjson.loads(unzipped(content, _UNPACKED)), agent, connection)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
+import zstandard
+
 from cdc.words.errors import Fatal
 from ingest.records.seams import Record
 
@@ -20,6 +22,24 @@ _HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, byt
 _TOPIC, _RECORD = 0, 1
 _KEYED = -2  # in place of a partition: the key decides; -1 is every one
 _TOPICS, _LONGEST_KEY = 1 << 16, (1 << 16) - 1
+
+
+def zipped(content: bytes) -> bytes:
+    """Compressed at the level that costs a database's host least."""
+    return zstandard.compress(content, 1)
+
+
+def unzipped(content: bytes, most: int) -> bytes:
+    """Inverse of `zipped`; ValueError where it is none, or holds more than `most` bytes, which are never made: what
+    the library is told of a limit counts for nothing where the content itself says how long it is.
+    """
+    try:
+        size = zstandard.frame_content_size(content)
+        if size > most:
+            raise ValueError(f"{size} bytes, where {most} are taken")
+        return zstandard.ZstdDecompressor().decompress(content, max_output_size=most)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
 
 
 class FrameWriter:

@@ -185,6 +185,11 @@ def map_record(seen: DatabaseSeen) -> StateRecord:
     return _key("map", seen.agent, seen.connection, seen.database), orjson.dumps(seen.to_json())
 
 
+def map_over(agent: str, connection: str, database: str) -> StateRecord:
+    """An agent sees a database no more."""
+    return _key("map", agent, connection, database), None
+
+
 def drained_record(role: str, name: str, drained: bool) -> StateRecord:
     """Whether an agent or a gateway is drained."""
     return _key("drained", role, name), orjson.dumps(True) if drained else None

@@ -11,12 +11,10 @@ import queue
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import zstandard
-
 from cdc.words.errors import Fatal, Retriable, TailorbirdError
 from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_json
 from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
-from ingest.fleet.frames import PIECE, SAME, FrameReader
+from ingest.fleet.frames import PIECE, SAME, FrameReader, unzipped
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import CREDIT
 from ingest.records.findings import Search
@@ -58,10 +56,14 @@ class Desk:
         self._calls: queue.SimpleQueue[LogCall | None] = queue.SimpleQueue()
         self._owed = 0  # bytes of records that have come and were not taken yet
         self._frames = FrameReader()
-        self._zstd = zstandard.ZstdDecompressor()
         self._log: OpenLog | None = None
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
+
+    @property
+    def source(self) -> str:
+        """The source's name."""
+        return self._source.name
 
     def put(self, call: LogCall | None) -> bool:
         """Hand the next call over, never waiting; None: the stream has ended. False: it is more than it has credit."""
@@ -145,8 +147,8 @@ class Desk:
         if size > PIECE:
             raise Fatal(f"a message of {size} bytes of records", f"at most {PIECE} are taken at a time")
         try:
-            piece = self._zstd.decompress(frames, max_output_size=size)
-        except zstandard.ZstdError as error:
+            piece = unzipped(frames, size)
+        except ValueError as error:
             raise Fatal("what came over the stream are no records", SAME) from error
         records = self._frames.read(piece)
         permitted = self._source.permits.record

@@ -1,29 +1,48 @@
-"""`tailorbird gateway`: one process that serves agents until it is told to stop; it keeps nothing."""
+"""`tailorbird gateway`: one process that serves agents and commands them until it is told to stop; it keeps nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import queue
+import secrets
 import signal
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 from cryptography import x509
 
 from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
-from cdc.words.errors import UsageError
+from cdc.topology.topology import Topology
+from cdc.words.errors import Retriable, TailorbirdError, UsageError
+from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity, identity_of
+from ingest.fleet.tokens import SECRET
+from ingest.gateway.commands import FleetCommands
+from ingest.gateway.grpc_desk import Opened
 from ingest.gateway.grpc_door import Door
+from ingest.gateway.kafka_audit import KafkaAudit
+from ingest.gateway.kafka_positions import KafkaPositions
 from ingest.gateway.kafka_sources import KafkaFleet
+from ingest.gateway.kafka_state import KafkaState
+from ingest.gateway.seams import AgentSeat, Audit, StateTopic
+from ingest.gateway.steward import Steward
+
+_TURN = 1.0  # seconds at most between a steward's turns
+_UNHEARD = 100_000  # words of agents that the steward has not heard yet; their streams are bounded, too
 
 log = structlog.get_logger()
 
 
-def run(file: str, listen: str, folder: Path) -> None:
-    """Serve until SIGTERM or SIGINT at `listen` (host:port), as whom the certificate in `folder` says.
+def run(file: str, listen: str, folder: Path, api: str | None = None) -> None:
+    """Serve until SIGTERM or SIGINT at `listen` (host:port), as whom the certificate in `folder` says; and operators at
+    `api`, where it is named. Kafka is waited for first.
 
-    UsageError where that is no gateway's, or the address can not be had. However it ends, agents dial anew and recover.
+    UsageError where that is no gateway's, or an address can not be had. However it ends, agents dial anew and recover.
     """
     topology = load_topology(file)
     log_lines("json")
@@ -31,14 +50,150 @@ def run(file: str, listen: str, folder: Path) -> None:
     gateway = _named(pem["cert"])
     if gateway is None or gateway.role != "gateways":
         raise UsageError(f"{folder / 'cert.pem'} is no gateway's", "tailorbird fleet ca issue gateway NAME")
-    asyncio.run(_serve(Door(KafkaFleet(topology, gateway.tenant)), listen, pem))
+    if api is not None:
+        from ingest.gateway.http_api import check_address
+
+        check_address(api)
+    asyncio.run(_serve(topology, gateway, listen, pem, folder, api))
 
 
-async def _serve(door: Door, listen: str, pem: Mapping[str, bytes]) -> None:
+async def _serve(
+    topology: Topology, gateway: FleetIdentity, listen: str, pem: Mapping[str, bytes], folder: Path, api: str | None
+) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    await door.serve(listen, pem, stopped, lambda: log.info("gateway serves", address=listen))
+    office = None
+    while office is None and not stopped.is_set():
+        try:
+            office = await asyncio.to_thread(Office, topology, gateway)
+        except Retriable as error:
+            log.warning("waiting", why=str(error), seconds=error.retry_after)
+            await _unless(stopped, error.retry_after)
+    if office is None:
+        return
+    serving = [Door(office).serve(listen, pem, stopped, lambda: log.info("gateway serves", address=listen))]
+    if api is not None:
+        from ingest.gateway.http_api import serve_api
+
+        serving.append(serve_api(office.commands, api, folder, stopped))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for one in serving:
+                tasks.create_task(one)
+    except* UsageError as failed:
+        raise failed.exceptions[0] from None
+    finally:
+        stopped.set()
+        await asyncio.to_thread(office.close)
+
+
+async def _unless(stopped: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stopped.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+class Office:
+    """A gateway's steward in its thread, between the door and Kafka; implements `grpc_door.Fleet`.
+
+    Retriable while Kafka is away: what is in the fleet's topic is read first.
+    """
+
+    def __init__(self, topology: Topology, gateway: FleetIdentity) -> None:
+        self._heard: queue.Queue[Callable[[], None] | None] = queue.Queue(_UNHEARD)
+        # a process of the same name that is killed and started again is another one: its leases are its own
+        name = f"{gateway.name}#{secrets.token_hex(4)}"
+        self._audit = KafkaAudit(topology.log, topology.name)
+        self._topic = KafkaState(topology.log, topology.name, self._wake)
+        self._sources = KafkaFleet(topology, gateway.tenant, self._topic)
+        self._steward = steward_of(name, gateway.tenant, topology.name, self._topic, self._audit)
+        self.commands = commands_of(topology, self._topic, self._audit)
+        self._thread = threading.Thread(target=self._work, name="steward", daemon=True)
+        self._thread.start()
+
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+        """See `grpc_door.Fleet`."""
+        return self._sources.source(agent, name, epoch)
+
+    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+        """See `grpc_door.Fleet`."""
+        self._put(lambda: self._steward.joined(seat, dict(request.ready.labels), version))
+
+    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+        """See `grpc_door.Fleet`."""
+        self._put(lambda: self._steward.heard(seat, request))
+
+    def left(self, seat: AgentSeat) -> None:
+        """See `grpc_door.Fleet`."""
+        self._put(lambda: self._steward.left(seat))
+
+    def refused(self, said: Mapping[str, Any]) -> None:
+        """See `grpc_door.Fleet`."""
+        try:
+            self._audit.line(said)
+        except Retriable as error:
+            log.warning("not kept in the audit", why=str(error), line=dict(said))
+
+    def close(self) -> None:
+        """End the thread, and send what is left."""
+        self._put(None)
+        self._thread.join(10.0)
+        self._topic.close()
+        self._audit.close()
+
+    def _put(self, do: Callable[[], None] | None) -> None:
+        try:
+            self._heard.put_nowait(do)
+        except queue.Full:
+            log.warning("the steward is overwhelmed: words of agents are lost, which they say again")
+
+    def _wake(self) -> None:
+        if self._heard.empty():
+            self._put(lambda: None)
+
+    def _work(self) -> None:
+        due = 0.0
+        while True:
+            try:
+                do = self._heard.get(timeout=max(0.01, due - time.monotonic()))
+            except queue.Empty:
+                do = _nothing
+            if do is None:
+                return
+            self._do(do)
+            if self._heard.empty() or time.monotonic() >= due:
+                self._do(self._steward.turn)
+                due = time.monotonic() + _TURN
+
+    def _do(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except TailorbirdError as error:  # the next turn does what this one could not
+            log.warning("the steward waits", why=str(error))
+            time.sleep(0.2)
+
+
+def _nothing() -> None:
+    """Time for a turn."""
+
+
+def steward_of(name: str, tenant: str, topology: str, topic: StateTopic, audit: Audit) -> Steward:
+    """A steward with this process's clocks."""
+    return Steward(
+        name, tenant, topology, topic, audit,
+        clock=time.monotonic, now_ms=lambda: int(time.time() * 1000), unique=lambda: secrets.token_hex(8),
+    )  # fmt: skip
+
+
+def commands_of(topology: Topology, topic: StateTopic, audit: Audit) -> FleetCommands:
+    """Commands with this process's clock and secrets."""
+    return FleetCommands(
+        topic, audit, topology.name, KafkaPositions(topology),
+        now_ms=lambda: int(time.time() * 1000), number=lambda: secrets.token_hex(8),
+        secret=lambda: secrets.token_urlsafe(SECRET),
+    )  # fmt: skip
 
 
 def _named(pem: bytes) -> FleetIdentity | None:

@@ -171,6 +171,16 @@ def test_noise_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
     other.close()
 
 
+def test_bytes_that_swell_are_refused_unmade(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """A small message that would be a gigabyte: what it says of its own length is looked at first."""
+    log.recover()
+    bomb = zstandard.compress(bytes(256 * 1024 * 1024))
+    assert len(bomb) < 100_000
+    log._lane.tell(records=Records(frames=bomb, size=100))
+    with pytest.raises(Fatal, match="are no records"):
+        log.commit(AT)
+
+
 def test_more_records_than_the_gateway_takes_wait(source: Source, log: GatewayLog) -> None:
     """Whoever appends waits for credit, and goes on as soon as the log takes more."""
     log.recover()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import queue
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -23,13 +24,18 @@ from ingest.fleet.fleet_pb2 import (
     Header,
     Hello,
     LogCall,
+    MapPart,
+    Ready,
     Records,
+    Report,
     StreamRequest,
+    Withdraw,
 )
 from ingest.fleet.frames import PIECE
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.wire import CREDIT, MESSAGE, METHOD, PROTOCOL, hello
 from ingest.gateway.grpc_desk import Opened
+from ingest.gateway.seams import AgentSeat
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
 
@@ -41,9 +47,23 @@ class Served:
 
     def __init__(self) -> None:
         self.opened = Source()
+        self.lines: list[Mapping[str, Any]] = []
+        self.said: queue.Queue[tuple[str, AgentSeat, StreamRequest | None]] = queue.Queue()
 
-    def source(self, agent: FleetIdentity, name: str) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         return self.opened if (agent.tenant, name) == (TENANT, "s") else None
+
+    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+        self.said.put(("joined", seat, request))
+
+    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+        self.said.put(("heard", seat, request))
+
+    def left(self, seat: AgentSeat) -> None:
+        self.said.put(("left", seat, None))
+
+    def refused(self, said: Mapping[str, Any]) -> None:
+        self.lines.append(said)
 
 
 @pytest.fixture(scope="module")
@@ -132,13 +152,14 @@ def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path)
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
 
 
-def test_what_is_turned_away_has_a_status_and_a_line(address: str, folder: Path) -> None:
+def test_what_is_turned_away_has_a_status_and_a_line(address: str, folder: Path, served: Served) -> None:
     """Another tenant's header, an older protocol, a stream without a hello, a source of nobody: each with its status;
     all others are served."""
     credentials = Credentials.of(folder / "agent").channel()
     foreign = StreamRequest(header=Header(tenant="other"), hello=Hello(protocol=PROTOCOL))
     older = StreamRequest(hello=Hello(protocol=PROTOCOL + 1))
     call = StreamRequest(header=Header(source="crm"), log_call=LogCall(lane=1, call=1, recover=Empty()))
+    served.lines.clear()
     with capture_logs() as told:
         codes = [
             refusal(address, credentials, foreign),
@@ -153,6 +174,7 @@ def test_what_is_turned_away_has_a_status_and_a_line(address: str, folder: Path)
         status.PERMISSION_DENIED,
     ]  # fmt: skip
     lines = [one for one in told if one["event"] == "turned away"]
+    assert [one["why"] for one in served.lines] == [one["why"] for one in lines], "one line of audit each"
     assert [(one["agent"], one["log_level"]) for one in lines] == [("tailorbird://acme/agents/a1", "warning")] * 5
     GrpcStream(address, Credentials.of(folder / "agent")).close()
 
@@ -179,3 +201,47 @@ def test_a_flood_and_a_message_too_long_end_the_stream(address: str, folder: Pat
     huge = StreamRequest(log_call=LogCall(lane=1, records=Records(frames=b"x" * (64 * MESSAGE))))
     assert refusal(address, credentials, hello("9"), huge) == grpc.StatusCode.RESOURCE_EXHAUSTED
     GrpcStream(address, Credentials.of(folder / "agent")).close()
+
+
+def test_a_seat_is_commanded_and_ended(address: str, folder: Path, served: Served) -> None:
+    """What the steward says goes out, a lane whose lease is withdrawn ends, a stream that it ends says why."""
+    said, heard = queue.Queue[StreamRequest](), list[StreamRequest]()
+    with grpc.secure_channel(address, Credentials.of(folder / "agent").channel()) as channel:
+        call = channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )(iter(said.get, None), timeout=30)
+        for one in (
+            hello("9"),
+            StreamRequest(ready=Ready(labels={"site": "x"})),
+            StreamRequest(report=Report(source="s")),
+            StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=1, recover=Empty())),
+        ):
+            said.put(one)
+        while not (heard and heard[-1].HasField("log_reply")):
+            heard.append(next(call))
+        what, seat, request = served.said.get(timeout=10)
+        assert request is not None
+        assert (what, seat.agent.name, dict(request.ready.labels)) == ("joined", "a1", {"site": "x"})
+        assert served.said.get(timeout=10)[0] == "heard"
+        seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
+        assert next(call).withdraw.why == "stopped"
+        said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=2, history=Empty())))
+        assert "recovers before" in next(call).log_reply.failure.message, "the lane's desk is still there"
+        seat.end("drained")
+        with pytest.raises(grpc.RpcError) as ended:
+            next(call)
+    assert (ended.value.code(), ended.value.details()) == (grpc.StatusCode.UNAVAILABLE, "drained")
+    assert served.said.get(timeout=10)[:2] == ("left", seat)
+
+
+def test_an_agent_that_says_too_much_is_cut(address: str, folder: Path, served: Served) -> None:
+    """A flood of small words; and words of one that is not seated are not heard."""
+    credentials = Credentials.of(folder / "agent").channel()
+    flood = [StreamRequest(map_part=MapPart(connection="c", database="d"))] * 700
+    served.lines.clear()
+    assert refusal(address, credentials, hello("9"), StreamRequest(ready=Ready()), *flood) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED
+    )
+    assert [one["why"] for one in served.lines] == ["it says more than a gateway hears"]
+    heard = speak(address, credentials, hello("9"), StreamRequest(report=Report(source="s")))
+    assert heard[1].WhichOneof("payload") == "unsupported"

@@ -14,14 +14,20 @@ def gateway(
     identity: Annotated[Path, typer.Option("--identity", help="Folder of its ca.pem, cert.pem and key.pem.")] = Path(
         "gateway"
     ),
+    api: Annotated[
+        str | None, typer.Option("--api", help="Address and port to serve operators at (REST); by default nowhere.")
+    ] = None,
 ) -> None:
     """Serve agents, which dial in over mTLS: each source that one of them captures goes to Kafka from here.
 
-    Runs until SIGTERM or Ctrl-C, and keeps nothing; run as many as you like.
+    Runs until SIGTERM or Ctrl-C, and keeps nothing; run as many as you like. With --api it also does what operators
+    command (`tailorbird fleet`), over TLS, with tokens.
 
     Example: tailorbird gateway topologies/shop.yml --listen 0.0.0.0:7443 --identity gateway
     """
     # imported here: gRPC costs a quarter of a second, which `--help` should not
+    from cdc.words.extras import extras_named
     from ingest.gateway.run import run
 
-    run(file, listen, identity)
+    with extras_named("gateway"):
+        run(file, listen, identity, api)
