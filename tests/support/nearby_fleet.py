@@ -80,8 +80,10 @@ class NearbySeat:
             told = request.assign
             self.holds[told.source], self.specs[told.source] = (told.epoch, told.version), told.spec
         else:
-            del self.holds[request.withdraw.source]
-            self.why[request.withdraw.source] = request.withdraw.why
+            source = request.withdraw.source
+            self.why[source] = request.withdraw.why
+            if source in self.holds and self.holds[source][0] <= request.withdraw.epoch:
+                del self.holds[source]
 
     def end(self, why: str) -> None:
         self.ended = why

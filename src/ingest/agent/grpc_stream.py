@@ -59,8 +59,13 @@ def _read(file: Path) -> bytes:
 class GrpcStream:
     """One open stream; Retriable where the gateway is away or turns us away."""
 
-    def __init__(self, address: str, credentials: Credentials) -> None:
-        self._address = address
+    def __init__(
+        self,
+        address: str,
+        credentials: Credentials,
+        commanded: Callable[[StreamRequest], None] | None = None,
+    ) -> None:
+        self._address, self._commanded = address, commanded
         self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue(64)
         self._lanes: dict[int, Lane] = {}
         self._numbers = itertools.count(1)
@@ -85,9 +90,13 @@ class GrpcStream:
         """Whether lanes can still begin."""
         return self._ended is None
 
-    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
-        """See `gateway_log.Lanes`."""
-        header = Header(source=source)
+    def tell(self, request: StreamRequest) -> None:
+        """Send what is no lane's; Retriable where the stream has ended."""
+        self._send(request)
+
+    def lane(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> Lane:
+        """See `gateway_log.Lanes`; `epoch` is that of the lease, where the source is captured under one."""
+        header = Header(source=source, epoch=epoch)
         lane = Lane(next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked)
         self._lanes[lane.number] = lane
         if self._ended is not None:
@@ -137,6 +146,8 @@ class GrpcStream:
             lane = self._lanes.get(reply.log_reply.lane)
             if lane is not None:
                 lane.hear(reply.log_reply)
+        elif what in ("assign", "withdraw") and self._commanded is not None:
+            self._commanded(reply)
         elif what == "unsupported":
             self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
         else:
@@ -158,9 +169,20 @@ def _unsupported(reply: StreamRequest) -> StreamRequest:
 
 
 class Gateways:
-    """The gateways that an agent may dial, one of which has its stream."""
+    """The gateways that an agent may dial, one of which has its stream.
 
-    def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
+    `opened` is told of each new stream before anybody uses it, `commanded` what its gateway commands.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        credentials: Credentials,
+        *,
+        opened: Callable[[GrpcStream], None] = lambda stream: None,
+        commanded: Callable[[StreamRequest], None] | None = None,
+    ) -> None:
+        self._opened, self._commanded = opened, commanded
         self._addresses = itertools.cycle(addresses)
         self._credentials = credentials
         self._stream: GrpcStream | None = None
@@ -171,7 +193,9 @@ class Gateways:
         with self._lock:
             if self._stream is None or not self._stream.open:
                 self.close()
-                self._stream = GrpcStream(next(self._addresses), self._credentials)
+                stream = GrpcStream(next(self._addresses), self._credentials, self._commanded)
+                self._opened(stream)
+                self._stream = stream
             return self._stream
 
     def close(self) -> None:

@@ -100,7 +100,7 @@ def claims(
         if agent is None:
             continue
         if agent == "":
-            ours = held is not None and (held.gateway == gateway or held.gateway in gone)
+            ours = held is not None and (held.gateway == gateway or held.gateway in gone or held.agent in here)
             if held is not None and held.agent and ours:
                 yield Lease(source=name, epoch=next_epoch(held), agent="", gateway=gateway)
         elif agent in here and (held is None or (held.agent, held.gateway) != (agent, gateway)):

@@ -63,5 +63,6 @@ def effective_hash(source: Source) -> str:
         "snapshot_locking_mode": source.snapshot_locking_mode,
         "heartbeat_interval_ms": source.heartbeat_interval_ms,
         "server_id": source.server_id,
+        "dumps": source.dumps,
     }
     return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

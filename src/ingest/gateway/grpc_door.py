@@ -159,6 +159,8 @@ class _Lanes:
         writing, reading = asyncio.create_task(self._write()), asyncio.create_task(self._read(requests))
         try:
             await asyncio.wait({reading, self._ending}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.cancelled():
+                return  # the agent, or this gateway, has given the stream up
             if reading.done():
                 reading.result()  # raises what has ended it
             else:

@@ -33,10 +33,11 @@ log = structlog.get_logger()
 class KafkaState:
     """The topic of one topology; `changed` is called, in the reading thread, whenever something was read."""
 
-    def __init__(self, settings: Log, topology: str, changed: Callable[[], None] = lambda: None) -> None:
+    changed: Callable[[], None] | None = None
+
+    def __init__(self, settings: Log, topology: str) -> None:
         self._topic, self._brokers = fleet_topic(topology), settings.brokers
         make_topic(settings, self._topic, 1, _CONFIG)
-        self._changed = changed
         self._state, self._next = FleetState(), 0
         self._read, self._closed = threading.Condition(), threading.Event()
         self._at = TopicPartition(self._topic, 0)
@@ -150,5 +151,5 @@ class KafkaState:
         with self._read:
             self._state, self._next = state, max(self._next, reached)
             self._read.notify_all()
-        if records:
-            self._changed()
+        if records and self.changed is not None:
+            self.changed()

@@ -32,6 +32,7 @@ from ingest.gateway.kafka_state import KafkaState
 from ingest.gateway.seams import AgentSeat, Audit, StateTopic
 from ingest.gateway.steward import Steward
 
+Sourced = Callable[[FleetIdentity, str, int], Opened | None]
 _TURN = 1.0  # seconds at most between a steward's turns
 _UNHEARD = 100_000  # words of agents that the steward has not heard yet; their streams are bounded, too
 
@@ -63,20 +64,25 @@ async def _serve(
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    office = None
-    while office is None and not stopped.is_set():
+    topics = None
+    while topics is None and not stopped.is_set():
         try:
-            office = await asyncio.to_thread(Office, topology, gateway)
+            topics = await asyncio.to_thread(_topics, topology)
         except Retriable as error:
             log.warning("waiting", why=str(error), seconds=error.retry_after)
             await _unless(stopped, error.retry_after)
-    if office is None:
+    if topics is None:
         return
+    topic, audit = topics
+    # a process of the same name that is killed and started again is another one: its leases are its own
+    steward = steward_of(f"{gateway.name}#{secrets.token_hex(4)}", gateway.tenant, topology.name, topic, audit)
+    office = Office(steward, KafkaFleet(topology, gateway.tenant, topic).source, audit)
+    topic.changed = office.wake
     serving = [Door(office).serve(listen, pem, stopped, lambda: log.info("gateway serves", address=listen))]
     if api is not None:
         from ingest.gateway.http_api import serve_api
 
-        serving.append(serve_api(office.commands, api, folder, stopped))
+        serving.append(serve_api(commands_of(topology, topic, audit), api, folder, stopped))
     try:
         async with asyncio.TaskGroup() as tasks:
             for one in serving:
@@ -85,7 +91,13 @@ async def _serve(
         raise failed.exceptions[0] from None
     finally:
         stopped.set()
-        await asyncio.to_thread(office.close)
+        for close in (office.close, topic.close, audit.close):
+            await asyncio.to_thread(close)
+
+
+def _topics(topology: Topology) -> tuple[KafkaState, KafkaAudit]:
+    """What is in the fleet's topic is read first; Retriable while Kafka is away."""
+    return KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
 
 
 async def _unless(stopped: asyncio.Event, seconds: float) -> None:
@@ -96,26 +108,17 @@ async def _unless(stopped: asyncio.Event, seconds: float) -> None:
 
 
 class Office:
-    """A gateway's steward in its thread, between the door and Kafka; implements `grpc_door.Fleet`.
+    """A gateway's steward in its thread, between the door and the fleet's topic; implements `grpc_door.Fleet`."""
 
-    Retriable while Kafka is away: what is in the fleet's topic is read first.
-    """
-
-    def __init__(self, topology: Topology, gateway: FleetIdentity) -> None:
+    def __init__(self, steward: Steward, source: Sourced, audit: Audit) -> None:
+        self._steward, self._source, self._audit = steward, source, audit
         self._heard: queue.Queue[Callable[[], None] | None] = queue.Queue(_UNHEARD)
-        # a process of the same name that is killed and started again is another one: its leases are its own
-        name = f"{gateway.name}#{secrets.token_hex(4)}"
-        self._audit = KafkaAudit(topology.log, topology.name)
-        self._topic = KafkaState(topology.log, topology.name, self._wake)
-        self._sources = KafkaFleet(topology, gateway.tenant, self._topic)
-        self._steward = steward_of(name, gateway.tenant, topology.name, self._topic, self._audit)
-        self.commands = commands_of(topology, self._topic, self._audit)
         self._thread = threading.Thread(target=self._work, name="steward", daemon=True)
         self._thread.start()
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         """See `grpc_door.Fleet`."""
-        return self._sources.source(agent, name, epoch)
+        return self._source(agent, name, epoch)
 
     def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
         """See `grpc_door.Fleet`."""
@@ -136,22 +139,21 @@ class Office:
         except Retriable as error:
             log.warning("not kept in the audit", why=str(error), line=dict(said))
 
+    def wake(self) -> None:
+        """The topic has changed; any thread may call it."""
+        if self._heard.empty():
+            self._put(_nothing)
+
     def close(self) -> None:
-        """End the thread, and send what is left."""
+        """End the thread."""
         self._put(None)
         self._thread.join(10.0)
-        self._topic.close()
-        self._audit.close()
 
     def _put(self, do: Callable[[], None] | None) -> None:
         try:
             self._heard.put_nowait(do)
         except queue.Full:
             log.warning("the steward is overwhelmed: words of agents are lost, which they say again")
-
-    def _wake(self) -> None:
-        if self._heard.empty():
-            self._put(lambda: None)
 
     def _work(self) -> None:
         due = 0.0

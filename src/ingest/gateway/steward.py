@@ -43,6 +43,7 @@ class _Seated:
     presence: Presence
     said: bool = False  # whether the topic says so: what it says otherwise is newer
     told: dict[str, tuple[int, int]] = field(default_factory=dict)  # source → epoch and version
+    runs: dict[str, int] = field(default_factory=dict)  # source → epoch, as the agent says
     parts: dict[tuple[str, str], bytearray] = field(default_factory=dict)
 
 
@@ -106,7 +107,7 @@ class Steward:
         if seated is None or seated.seat is not seat:
             return
         if request.HasField("report"):
-            self._report(seat, request.report)
+            self._report(seated, request.report)
         elif request.HasField("map_part"):
             self._map(seated, request.map_part)
 
@@ -176,9 +177,11 @@ class Steward:
         for agent, seated in self._seats.items():
             wanted = due.get(agent, {})
             for source in seated.told.keys() - wanted.keys():
-                epoch, _ = seated.told.pop(source)
-                ended = Withdraw(source=source, epoch=epoch, why=why_not(state, source, agent))
-                seated.seat.say(StreamRequest(type=Control_Lease, withdraw=ended))
+                self._withdraw(state, seated, source, seated.told.pop(source)[0])
+            for source, epoch in list(seated.runs.items()):
+                held = state.leases.get(source)
+                if held is None or not held.admits(agent, epoch):  # it had it of another gateway, or in another life
+                    self._withdraw(state, seated, source, epoch)
             for source, place in wanted.items():
                 spec = newest[source].spec
                 if seated.told.get(source) != place and spec is not None:
@@ -187,17 +190,26 @@ class Steward:
                         StreamRequest(type=Control_Lease, assign=self._assign(source, place, spec.to_json()))
                     )
 
+    def _withdraw(self, state: FleetState, seated: _Seated, source: str, epoch: int) -> None:
+        seated.runs.pop(source, None)
+        ended = Withdraw(source=source, epoch=epoch, why=why_not(state, source, seated.seat.agent.name))
+        seated.seat.say(StreamRequest(type=Control_Lease, withdraw=ended))
+
     def _assign(self, source: str, place: tuple[int, int], spec: dict[str, Any]) -> Assign:
         return Assign(
             source=source, epoch=place[0], version=place[1], spec=orjson.dumps(spec), topology=self._topology
         )  # fmt: skip
 
-    def _report(self, seat: AgentSeat, told: Report) -> None:
-        lease = self._topic.state.leases.get(told.source)
-        if lease is None or not lease.admits(seat.agent.name, told.epoch):
-            if told.source not in self._topic.state.desired:
-                self._refused(seat, "report", f"source {told.source[:80]!r} is none of this agent's")
+    def _report(self, seated: _Seated, told: Report) -> None:
+        seat, state = seated.seat, self._topic.state
+        if told.source not in state.desired:
+            self._refused(seat, "report", f"source {told.source[:80]!r} is none of this agent's")
             return
+        lease = state.leases.get(told.source)
+        if lease is None or not lease.admits(seat.agent.name, told.epoch):
+            self._withdraw(state, seated, told.source, told.epoch)
+            return
+        seated.runs[told.source] = told.epoch
         try:
             position = orjson.loads(told.position) if told.position else None
             reported = Reported(

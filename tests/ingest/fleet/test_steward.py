@@ -203,8 +203,9 @@ def test_what_agents_report_and_see_is_kept() -> None:
     steward.heard(there, StreamRequest(report=failed))
     kept = world.topic.state.reported["a1", "s"]
     assert (kept.status, kept.reason, kept.position) == ("failed", "no", {"file": "b.1"})
-    steward.heard(there, StreamRequest(report=Report(source="s", epoch=9, version=9)))
+    steward.heard(there, StreamRequest(report=Report(source="s", epoch=0, version=9)))
     assert world.topic.state.reported["a1", "s"] == kept, "of another epoch"
+    assert (there.holds, set(there.why)) == ({"s": (1, 1)}, {"s"}), "the older lease alone is over"
     steward.heard(there, StreamRequest(report=Report(source="crm", epoch=1)))
     steward.heard(there, StreamRequest(report=Report(source="s", epoch=1, position=b"{")))
     seen = DatabaseSeen(agent="a1", connection="db", database="d", tables=(TableSeen(name="t", rows=1, columns=()),))
