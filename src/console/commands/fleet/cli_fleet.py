@@ -1,4 +1,4 @@
-"""`tailorbird fleet`: the fleet's certificates."""
+"""`tailorbird fleet`: the fleet's certificates, and what operators ask of a gateway."""
 
 from __future__ import annotations
 
@@ -8,16 +8,28 @@ from typing import Annotated, Literal
 import typer
 
 from cdc.words.errors import UsageError
+from console.commands.fleet import cli_fleet_look, cli_fleet_sources, cli_fleet_token
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Agents and gateways: who is who.\n\nExample: tailorbird fleet ca issue agent db1 --tenant acme",
+    help="Agents and gateways: who is who, and what they do.\n\n"
+    "Example: tailorbird fleet ca issue agent db1 --tenant acme",
 )
 ca = typer.Typer(
     no_args_is_help=True,
     help="The fleet's certificates, which say who is who.\n\nExample: tailorbird fleet ca init --tenant acme",
 )
 app.add_typer(ca, name="ca")
+app.add_typer(cli_fleet_sources.source, name="source")
+app.add_typer(cli_fleet_sources.sync, name="sync")
+app.add_typer(cli_fleet_sources.config, name="config")
+app.add_typer(cli_fleet_sources.positions, name="positions")
+app.add_typer(cli_fleet_token.token, name="token")
+app.command("agents")(cli_fleet_look.agents)
+app.command("map")(cli_fleet_look.show_map)
+app.command("audit")(cli_fleet_look.audit)
+app.command("drain")(cli_fleet_look.drain)
+app.command("dump")(cli_fleet_sources.dump)
 _AUTHORITY = Annotated[Path, typer.Option("--authority", help="Folder of the authority; its key never leaves it.")]
 _TENANT = Annotated[str, typer.Option("--tenant", help="Whose fleet it is: small letters and digits.")]
 

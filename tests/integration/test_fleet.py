@@ -1,0 +1,227 @@
+"""The fleet on real MySQL and Kafka: two gateways, agents that dial out, the command line; a table is asked for and comes,
+gateways and agents die, a source is set back, the policy of the host holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.fleet.file_ca import init, issue
+from console.fleet.http_fleet import TOKEN
+from ingest.fleet.identity import FleetIdentity
+from tests.support.gateways import TENANT
+from tests.support.ports import free_port
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(600)]
+
+
+class FleetOnServers:
+    """Processes of gateways and agents over one topology, and the command line of an operator."""
+
+    def __init__(self, captured: Any, folder: Path) -> None:
+        self.captured, self.folder = captured, folder
+        init(folder / "authority", TENANT)
+        self.streams = {name: f"127.0.0.1:{free_port()}" for name in ("g1", "g2")}
+        self.apis = {name: f"127.0.0.1:{free_port()}" for name in ("g1", "g2")}
+        for name in self.streams:
+            issue(folder / "authority", FleetIdentity(TENANT, "gateways", name), folder / name, hosts=["127.0.0.1"])
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.token = ""
+
+    def start(self, name: str, *command: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "console", *command], stdout=log, stderr=log, cwd=self.folder
+            )
+
+    def gateway(self, name: str) -> None:
+        identity, api = str(self.folder / name), self.apis[name]
+        file = str(self.captured.file)
+        self.start(name, "gateway", file, "--listen", self.streams[name], "--identity", identity, "--api", api)
+
+    def agent(self, name: str, policy: str) -> None:
+        identity = self.folder / name
+        if not identity.exists():
+            issue(self.folder / "authority", FleetIdentity(TENANT, "agents", name), identity)
+        (identity / "policy.yml").write_text(policy)
+        dials = [word for address in self.streams.values() for word in ("--gateway", address)]
+        self.start(name, "agent", *dials, "--identity", str(identity), "--policy", str(identity / "policy.yml"))
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        self.processes[name].send_signal(number)
+        return self.processes[name].wait(60)
+
+    def ask(self, *words: str, gateway: str = "g1", code: int = 0) -> str:
+        """What `tailorbird fleet` says."""
+        environ = {**os.environ, TOKEN: self.token, "TAILORBIRD_FLEET_API": self.apis[gateway]}
+        ca = ["--ca", str(self.folder / "authority" / "ca.pem")]
+        done = subprocess.run(
+            [sys.executable, "-m", "console", "fleet", *words, *ca], capture_output=True, text=True, env=environ, timeout=120
+        )  # fmt: skip
+        assert done.returncode == code, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
+        return done.stdout + done.stderr
+
+    def json(self, *words: str, gateway: str = "g1") -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ask(*words, "--json", gateway=gateway).splitlines()]
+
+    def until(self, holds: Callable[[], object], what: str, seconds: float = 90.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}{self.logs()}"
+            time.sleep(0.2)
+
+    def logs(self) -> str:
+        return "".join(f"\n{file.name}:\n{file.read_text()[-3000:]}" for file in self.folder.glob("*.log"))
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def fleet(capture: Callable[..., Any], tmp_path: Path) -> Iterator[FleetOnServers]:
+    captured = capture("t", "u", "salaries")
+    captured.sql(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT, mail VARCHAR(50))",
+        "CREATE TABLE u (id BIGINT PRIMARY KEY, v BIGINT)",
+        "CREATE TABLE salaries (id BIGINT PRIMARY KEY, v BIGINT)",
+        "INSERT INTO t VALUES " + ",".join(f"({n}, {n}, 'm{n}@x')" for n in range(500)),
+        "INSERT INTO u VALUES (1, 1), (2, 2)",
+        "INSERT INTO salaries VALUES (1, 1)",
+    )
+    made = FleetOnServers(captured, tmp_path)
+    yield made
+    made.close()
+
+
+def policy(captured: Any) -> str:
+    tables = "{t: {mask: {mail: redact}}, u: {}}"
+    return (
+        "dumps: true\nlabels: {site: here}\nconnections:\n  db:\n"
+        f"    hostname: 127.0.0.1\n    port: {os.environ['TAILORBIRD_PORT_MYSQL_SHOP']}\n"
+        f"    username: cdc\n    password: cdc\n    databases: {{{captured.name}: {{tables: {tables}}}}}\n"
+    )
+
+
+def rows(captured: Any, table: str) -> dict[int, dict[str, Any]]:
+    """What the topic says of a table's rows, as a reader of committed records has it; none is told twice."""
+    found: dict[int, dict[str, Any]] = {}
+    for event in captured.events(table):
+        if event["after"] is not None:
+            found[event["after"]["id"]] = event["after"]
+        elif event["before"] is not None:
+            found.pop(event["before"]["id"], None)
+    return found
+
+
+def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
+    """The first token; the map; a table that is asked for comes whole, masked; gateways and the agent are killed under
+    it, and each change is told once; the policy refuses what it does not allow; a set-back tells again; the audit has
+    all of it.
+    """
+    captured = fleet.captured
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[-1]
+    fleet.gateway("g1")
+    fleet.gateway("g2")
+    fleet.agent("paris", policy(captured))
+    for gateway in ("g1", "g2"):
+        fleet.until(lambda g=gateway: "agents served" if _served(fleet, g) else "", f"{gateway} does not serve")
+    fleet.until(lambda: fleet.json("map"), "nothing is mapped")
+    seen = {one["table"]: one for one in fleet.json("map", "--agent", "paris")}
+    assert set(seen) == {"t", "u"}, "the policy tells of no other table"
+    assert [name for name, _ in seen["t"]["columns"]] == ["id", "v", "mail"]
+    assert seen["t"]["captured"] is None
+    fleet.ask("source", "add", "shop", "--agent", "paris", "--connection", "db", "--database", captured.name)
+    said = fleet.ask("sync", "start", "shop", "t", "--wait", "60")
+    assert "agent paris runs it" in said
+    assert "leave masked mail" in said
+    fleet.until(lambda: len(rows(captured, "t")) == 500, "the table did not come")
+    assert {row["mail"] for row in rows(captured, "t").values()} == {"***"}
+    refused = fleet.ask("sync", "start", "shop", "salaries", "--wait", "60", code=1)
+    assert "salaries may not leave db" in refused
+    captured.sql("INSERT INTO t VALUES (1000, 1, 'a')")
+    fleet.until(lambda: 1000 in rows(captured, "t"), "what ran before did not go on")
+    fleet.ask("config", "rollback", "shop", "2", "--wait", "60")
+
+    held = fleet.json("agents")[0]["gateway"].partition("#")[0]
+    other = "g2" if held == "g1" else "g1"
+    fleet.kill(held)
+    captured.sql("INSERT INTO t VALUES (1001, 1, 'a')")
+    fleet.until(lambda: 1001 in rows(captured, "t"), "the other gateway did not take over")
+    fleet.ask("sync", "start", "shop", "u", "--wait", "60", gateway=other)
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the second table did not come")
+    fleet.kill("paris")
+    captured.sql("INSERT INTO t VALUES (1002, 1, 'a')", "DELETE FROM t WHERE id = 1000")
+    fleet.agent("paris", policy(captured))
+    fleet.until(lambda: 1002 in rows(captured, "t"), "the agent did not go on")
+    fleet.gateway(held)
+    live = [event for event in captured.events("t") if event["op"] in "cud"]
+    told = [(event["op"], (event["after"] or event["before"])["id"]) for event in live]
+    assert sorted(told) == [("c", 1000), ("c", 1001), ("c", 1002), ("d", 1000)], "lost, or told twice"
+    assert "salaries" not in {event["source"]["table"] for event in captured.events("t")}
+
+    places = fleet.json("positions", "show", "shop", gateway=other)
+    assert places
+    back = fleet.json("positions", "set", "shop", "--to-sequence", str(places[0]["sequence"]), gateway=other)[0]
+    assert back["sequence"] == places[0]["sequence"]
+    captured.sql("INSERT INTO t VALUES (1003, 1, 'a')")
+    fleet.until(lambda: 1003 in rows(captured, "t"), "it did not go on from there")
+
+    fleet.ask("drain", "paris", gateway=other)
+    fleet.until(lambda: not fleet.json("agents", gateway=other)[0]["sources"], "the agent was not drained")
+    assert fleet.kill("paris", signal.SIGTERM) == 0
+    assert fleet.kill(other, signal.SIGTERM) == 0
+    fleet.until(lambda: _served(fleet, held), f"{held} does not serve again")
+    lines = [(one["what"], one["outcome"]) for one in fleet.json("audit", "--last", "200", gateway=held)]
+    for expected in (
+        ("token issue", "done"), ("source add", "done"), ("sync start", "done"), ("config rollback", "done"),
+        ("positions set", "done"), ("drain", "done"), ("lease of shop", "done"),
+    ):  # fmt: skip
+        assert expected in lines, lines
+
+
+def _served(fleet: FleetOnServers, gateway: str) -> bool:
+    environ = {**os.environ, TOKEN: fleet.token, "TAILORBIRD_FLEET_API": fleet.apis[gateway]}
+    words = ["fleet", "agents", "--ca", str(fleet.folder / "authority" / "ca.pem")]
+    return subprocess.run([sys.executable, "-m", "console", *words], capture_output=True, env=environ).returncode == 0
+
+
+def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers) -> None:
+    """Suspended past its lease, then woken: the source has moved on, its old session writes nothing more, all once."""
+    captured = fleet.captured
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[-1]
+    fleet.gateway("g1")
+    fleet.agent("paris", policy(captured))
+    fleet.agent("lyon", policy(captured))
+    fleet.until(lambda: _served(fleet, "g1"), "g1 does not serve")
+    agents = ("--agent", "paris", "--agent", "lyon")
+    place = ("--connection", "db", "--database", captured.name)
+    fleet.ask("source", "add", "shop", *agents, *place, "--table", "u", "--wait", "60")
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not come")
+    first = fleet.json("source", "list")[0]["agent"]
+    second = "lyon" if first == "paris" else "paris"
+    fleet.processes[first].send_signal(signal.SIGSTOP)
+    captured.sql("INSERT INTO u VALUES (10, 10)")
+    fleet.until(lambda: fleet.json("source", "list")[0]["agent"] == second, "nobody took over", 120)
+    fleet.until(lambda: 10 in rows(captured, "u"), "the second agent captures nothing")
+    fleet.processes[first].send_signal(signal.SIGCONT)
+    captured.sql("INSERT INTO u VALUES (11, 11)")
+    fleet.until(lambda: 11 in rows(captured, "u"), "woken, the first one stopped the second")
+    fleet.until(
+        lambda: {one["agent"]: len(one["sources"]) for one in fleet.json("agents")} == {first: 0, second: 1},
+        "two have it",
+    )
+    told = [event["after"]["id"] for event in captured.events("u") if event["op"] == "c"]
+    assert told == [10, 11], "lost, or told twice"
