@@ -1,5 +1,5 @@
-"""The fleet on real MySQL and Kafka: two gateways, agents that dial out, the command line; a table is asked for and comes,
-gateways and agents die, a source is set back, the policy of the host holds.
+"""The fleet on real MySQL and Kafka: two gateways, agents that dial out, the command line; a table is asked for and
+comes, gateways and agents die, a source is set back, the policy of the host holds.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ class FleetOnServers:
         """What `tailorbird fleet` says."""
         environ = {**os.environ, TOKEN: self.token, "TAILORBIRD_FLEET_API": self.apis[gateway]}
         ca = ["--ca", str(self.folder / "authority" / "ca.pem")]
-        done = subprocess.run(
-            [sys.executable, "-m", "console", "fleet", *words, *ca], capture_output=True, text=True, env=environ, timeout=120
-        )  # fmt: skip
+        command = [sys.executable, "-m", "console", "fleet", *words, *ca]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120)
         assert done.returncode == code, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout + done.stderr
 
@@ -132,12 +131,12 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
     all of it.
     """
     captured = fleet.captured
-    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[-1]
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
     fleet.gateway("g2")
     fleet.agent("paris", policy(captured))
     for gateway in ("g1", "g2"):
-        fleet.until(lambda g=gateway: "agents served" if _served(fleet, g) else "", f"{gateway} does not serve")
+        fleet.until(lambda g=gateway: _served(fleet, g), f"{gateway} does not serve")
     fleet.until(lambda: fleet.json("map"), "nothing is mapped")
     seen = {one["table"]: one for one in fleet.json("map", "--agent", "paris")}
     assert set(seen) == {"t", "u"}, "the policy tells of no other table"
@@ -198,10 +197,14 @@ def _served(fleet: FleetOnServers, gateway: str) -> bool:
     return subprocess.run([sys.executable, "-m", "console", *words], capture_output=True, env=environ).returncode == 0
 
 
+def _holders(fleet: FleetOnServers) -> dict[str, int]:
+    return {one["agent"]: len(one["sources"]) for one in fleet.json("agents")}
+
+
 def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers) -> None:
     """Suspended past its lease, then woken: the source has moved on, its old session writes nothing more, all once."""
     captured = fleet.captured
-    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[-1]
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
     fleet.agent("paris", policy(captured))
     fleet.agent("lyon", policy(captured))

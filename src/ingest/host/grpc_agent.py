@@ -45,6 +45,7 @@ AGAIN = 30.0  # seconds until a session that failed is tried again
 _LONGEST = 30.0  # seconds between attempts to dial
 _MAP_EVERY, _PLACE_EVERY = 60.0, 60.0  # seconds
 _PIECE = 512 * 1024  # bytes
+_REASON = 2000  # characters
 
 log = structlog.get_logger()
 
@@ -59,20 +60,37 @@ class Streams(Protocol):
 
 @dataclass(slots=True)
 class Told:
-    """What a session tells of itself; `say` sends it on."""
+    """What is told of a source: how far its session is; or why a version is refused, while what ran before goes on."""
 
     report: Report
     say: Callable[[Report], None]
+    session: tuple[Progress, str] = (APPLYING, "")
+    refused: str = ""
 
     def now(self, progress: Progress, reason: str = "") -> None:
-        """How far it is; said where it is news."""
-        if (progress, reason) != (self.report.progress, self.report.reason):
-            self.report.progress, self.report.reason = progress, reason[:2000]
-            self.say(self.report)
+        """How far the session is; said where it is news."""
+        self.session = progress, reason
+        self._tell()
+
+    def refuse(self, version: int, why: str) -> None:
+        """A further version may not run."""
+        self.report.version, self.refused = version, why
+        self._tell()
+
+    def accept(self, version: int) -> None:
+        """A further version is what runs already."""
+        self.report.version, self.refused = version, ""
+        self._tell(anew=True)
 
     def at(self, position: Mapping[str, Any]) -> None:
         """Where it is; said by and by."""
         self.report.position = orjson.dumps(position)
+
+    def _tell(self, *, anew: bool = False) -> None:
+        progress, reason = (FAILED, self.refused) if self.refused else self.session
+        if anew or (progress, reason[:_REASON]) != (self.report.progress, self.report.reason):
+            self.report.progress, self.report.reason = progress, reason[:_REASON]
+            self.say(self.report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +218,8 @@ class FleetAgent:
         except (TailorbirdError, ValueError) as error:
             log.warning("refused", source=told.source, version=told.version, why=str(error))
             if before is not None and before.runs is not None and before.epoch == told.epoch:
-                before.version = report.version  # what ran before goes on
-                before.told.report.version = told.version
-                before.told.now(FAILED, f"{error}; what ran before goes on")
+                before.version = told.version
+                before.told.refuse(told.version, f"{error}; what ran before goes on")
                 return
             self._tenures[told.source] = tenure
             if before is not None:
@@ -215,8 +232,8 @@ class FleetAgent:
             and before.epoch == told.epoch
             and before.thread is not None
         ):
-            before.version = before.told.report.version = told.version  # in other words, the same
-            self._report(before.told.report)
+            before.version = told.version  # the same in other words
+            before.told.accept(told.version)
             return
         report.hash, report.narrowed = effective_hash(tenure.runs.source), bool(tenure.runs.taken)
         self._tenures[told.source] = tenure

@@ -173,6 +173,9 @@ def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World)
     assert "salaries may not leave" in told.reason
     assert "what ran before goes on" in told.reason
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.orders"]
+    world.running["s"].told.now(APPLIED, "its session says something")
+    world.applied(world.desire())
+    assert len(world.began) == 1, "it is what ran all the time"
     world.applied(world.desire(tables={"cards": {}}))
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.cards"]
 
