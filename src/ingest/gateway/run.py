@@ -112,7 +112,7 @@ class Office:
 
     def __init__(self, steward: Steward, source: Sourced, audit: Audit) -> None:
         self._steward, self._source, self._audit = steward, source, audit
-        self._heard: queue.Queue[Callable[[], None] | None] = queue.Queue(_UNHEARD)
+        self._heard: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="steward", daemon=True)
         self._thread.start()
 
@@ -122,15 +122,18 @@ class Office:
 
     def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
         """See `grpc_door.Fleet`."""
-        self._put(lambda: self._steward.joined(seat, dict(request.ready.labels), version))
+        self._heard.put(lambda: self._steward.joined(seat, dict(request.ready.labels), version))
 
     def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
-        """See `grpc_door.Fleet`."""
-        self._put(lambda: self._steward.heard(seat, request))
+        """See `grpc_door.Fleet`; while the steward has too much to do, the stream is ended: its agent says it again."""
+        if self._heard.qsize() > _UNHEARD:
+            seat.end("the gateway has too much to do")
+        else:
+            self._heard.put(lambda: self._steward.heard(seat, request))
 
     def left(self, seat: AgentSeat) -> None:
         """See `grpc_door.Fleet`."""
-        self._put(lambda: self._steward.left(seat))
+        self._heard.put(lambda: self._steward.left(seat))
 
     def refused(self, said: Mapping[str, Any]) -> None:
         """See `grpc_door.Fleet`."""
@@ -142,18 +145,12 @@ class Office:
     def wake(self) -> None:
         """The topic has changed; any thread may call it."""
         if self._heard.empty():
-            self._put(_nothing)
+            self._heard.put(_nothing)
 
     def close(self) -> None:
         """End the thread."""
-        self._put(None)
+        self._heard.put(None)
         self._thread.join(10.0)
-
-    def _put(self, do: Callable[[], None] | None) -> None:
-        try:
-            self._heard.put_nowait(do)
-        except queue.Full:
-            log.warning("the steward is overwhelmed: words of agents are lost, which they say again")
 
     def _work(self) -> None:
         due = 0.0

@@ -73,7 +73,7 @@ class Steward:
         self._beaten = -BEAT
 
     def joined(self, seat: AgentSeat, labels: dict[str, str], version: str) -> None:
-        """An agent has a seat; an older one of the same agent is ended."""
+        """An agent has a seat; an older one of the same agent is ended. The next turn tells it what to do."""
         agent = seat.agent
         if agent.tenant != self._tenant:
             self._refused(seat, "dial", f"tenant {agent.tenant} is not this gateway's")
@@ -89,7 +89,6 @@ class Steward:
             agent=agent.name, gateway=self.name, connected=True, version=version, labels=labels, at_ms=self._now_ms()
         )
         self._seats[agent.name] = _Seated(seat, presence)
-        self.turn()
 
     def left(self, seat: AgentSeat) -> None:
         """A seat's stream has ended."""
@@ -124,17 +123,22 @@ class Steward:
             self.name, state.newest(), state.leases, state.presences,
             drained=drained, gone=gone, away=self._away(state, gone, now),
         )  # fmt: skip
-        for lease in list(found):
-            held = state.leases.get(lease.source)
-            claim = replace(lease, claim=self._unique())
-            if self._topic.write(lease_record(claim)).leases[lease.source] == claim:
-                self._line(f"lease of {lease.source}", lease.agent or "nobody", f"epoch {lease.epoch}")
-            if held is not None:
-                self._topic.send(lease_over(held))
+        self._claim(state, [replace(lease, claim=self._unique()) for lease in found])
         self._tell(self._topic.state)
         if state.is_drained("gateways", plain(self.name)):
             for seated in list(self._seats.values()):
                 seated.seat.end("this gateway is drained: dial another one")
+
+    def _claim(self, before: FleetState, made: list[Lease]) -> None:
+        """All at once: a gateway that starts may have a thousand agents to serve."""
+        if not made:
+            return
+        state = self._topic.write(*map(lease_record, made))
+        for claim in made:
+            if state.leases[claim.source] == claim:
+                self._line(f"lease of {claim.source}", claim.agent or "nobody", f"epoch {claim.epoch}")
+            if claim.source in before.leases:
+                self._topic.send(lease_over(before.leases[claim.source]))
 
     def _silent(self, state: FleetState, now: float) -> set[str]:
         """Gateways that were not heard of for long; none before we have listened for so long ourselves."""
@@ -150,6 +154,7 @@ class Steward:
         """Say that an agent is here, and again where a late word of another gateway says that it has left; end the seat
         of one that has dialled another gateway since.
         """
+        due = list[_Seated]()
         for name, seated in list(self._seats.items()):
             told = state.presences.get(name)
             if seated.said and told is not None and told.gateway == self.name and told.connected:
@@ -158,7 +163,11 @@ class Steward:
                 del self._seats[name]
                 seated.seat.end("the agent has dialled another gateway")
             else:
-                state, seated.said = self._topic.write(presence_record(seated.presence)), True
+                due.append(seated)
+        if due:
+            state = self._topic.write(*(presence_record(seated.presence) for seated in due))
+        for seated in due:
+            seated.said = True
         return state
 
     def _away(self, state: FleetState, gone: set[str], now: float) -> set[str]:

@@ -242,7 +242,7 @@ class Client:
             desk.topic.write(token_record(token))
         self.shown = {role: written(f"{place:016d}", role[0] * 43) for place, role in enumerate(roles)}
 
-    def ask(self, method: str, path: str, role: str = "admin", body: Any = None, token: str | None = None) -> Any:
+    def ask(self, method: str, path: str, role: Role = "admin", body: Any = None, token: str | None = None) -> Any:
         shown = token if token is not None else self.shown[role]
         return self.http.request(method, path, json=body, headers={"Authorization": f"Bearer {shown}"})
 
@@ -299,7 +299,7 @@ def test_tokens_are_issued_used_and_revoked(client: Client) -> None:
         ("POST", "/v1/sources/s/stop", "view"),
     ],
 )  # fmt: skip
-def test_a_role_that_is_too_small_is_refused(client: Client, method: str, path: str, role: str) -> None:
+def test_a_role_that_is_too_small_is_refused(client: Client, method: str, path: str, role: Role) -> None:
     """Whatever the body says; one line of audit, nothing written."""
     before = list(client.desk.topic.records)
     assert client.ask(method, path, role, {}).status_code == 403

@@ -86,7 +86,7 @@ def test_versions_are_never_changed_and_roll_back_is_a_version(seed: int, steps:
         log.append(desired_record(made, f"w{step}"))
         if chance.random() < 0.6:
             views[chance.randrange(2)] = folded(FleetState(), log)
-    state, before = FleetState(), ()
+    state, before = FleetState(), tuple[Desired, ...]()
     for record in log:
         state = folded(state, [record])
         now = state.desired.get("s", ())

@@ -77,7 +77,8 @@ USER: dict[str, object] = {"id": 1, "name": "n", "mail": "m@x", "phone": "555"}
 
 def test_columns_can_not_be_widened() -> None:
     """Only those of the list leave, whatever the configuration says of the table, and one that comes later neither."""
-    for said in ({}, {"ignored_columns": []}, {"mask": {}}, {"message_key_columns": ["phone"]}):
+    every: list[dict[str, Any]] = [{}, {"ignored_columns": []}, {"mask": {}}, {"message_key_columns": ["phone"]}]
+    for said in every:
         effective = run({"tables": {"users": said, "cards": said}})
         left = row_of(effective, "users", {**USER, "added_later": 1})
         assert set(left) == {"id", "name", "mail"}
