@@ -202,6 +202,7 @@ def _holders(fleet: FleetOnServers) -> dict[str, int]:
     return {one["agent"]: len(one["sources"]) for one in fleet.api("agents")}
 
 
+@pytest.mark.matrix
 def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers) -> None:
     """Suspended past its lease, then woken: the source has moved on, its old session writes nothing more, all once."""
     captured = fleet.captured

@@ -50,7 +50,11 @@ class KafkaState:
         )  # fmt: skip
         self._thread = threading.Thread(target=self._follow, name="fleet", daemon=True)
         self._thread.start()
-        self.fresh()
+        try:
+            self.fresh()
+        except Retriable:
+            self.close()
+            raise
 
     @property
     def state(self) -> FleetState:
@@ -60,11 +64,17 @@ class KafkaState:
     def fresh(self) -> FleetState:
         """See `seams.StateTopic`."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        try:
-            found = self._admin.list_offsets({self._at: newest}, request_timeout=PATIENCE)[self._at].result(PATIENCE)
-        except (KafkaException, TimeoutError) as error:
-            raise Retriable(f"Kafka at {self._brokers}: the fleet's state: {error}") from error
-        return self._reached(int(found.offset))
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            asked = self._admin.list_offsets({self._at: newest}, request_timeout=PATIENCE)[self._at]
+            try:
+                return self._reached(int(asked.result(PATIENCE).offset))
+            except (KafkaException, TimeoutError) as error:
+                # a topic that was made a moment ago, or a broker that goes: its partition has a leader soon
+                passing = isinstance(error, KafkaException) and error.args[0].retriable()
+                if not passing or time.monotonic() > deadline:
+                    raise Retriable(f"Kafka at {self._brokers}: the fleet's state: {error}") from error
+            time.sleep(0.05)
 
     def write(self, *records: StateRecord) -> FleetState:
         """See `seams.StateTopic`."""
