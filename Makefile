@@ -94,7 +94,7 @@ bench-tables: setup ## many tables in one Spark application or in a process each
 bench-verify: setup ## a table compared with its log beside one query that digests it; servers of its own
 	@$(BIN)/python -m benchmarks.bench_verify $(ARGS)
 
-bench-gateway: setup ## a gateway beside writing to Kafka directly, and a thousand agents on it; needs `tailorbird stack up kafka`
+bench-gateway: setup ## a gateway beside writing to Kafka directly, and a thousand agents on it; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_gateway $(ARGS)
 
 proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto

@@ -3,7 +3,7 @@
     make bench-gateway
     make bench-gateway ARGS="--agents 1000 --records 400000"
 
-Needs Kafka (`tailorbird stack up kafka`). First the same records are written by one session's log, directly and through
+Needs Kafka (`tailorbird stack up`). First the same records are written by one session's log, directly and through
 a gateway process over mTLS, by turns, a commit every 10,000: records/s, and their ratio. Then so many agents dial, each
 by a stream of its own, and get a source each; all sources' configurations are changed, and the time is taken until the
 last agent was told; then nothing happens for ten seconds. The gateway's processor time and memory are its own; the
