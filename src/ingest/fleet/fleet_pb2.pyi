@@ -113,7 +113,7 @@ class Unsupported(_message.Message):
     def __init__(self, type: _Optional[_Union[RequestType, str]] = ..., what: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("labels",)
+    __slots__ = ("labels", "places")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -122,8 +122,18 @@ class Ready(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    places: _containers.RepeatedCompositeFieldContainer[MapPlace]
+    def __init__(self, labels: _Optional[_Mapping[str, str]] = ..., places: _Optional[_Iterable[_Union[MapPlace, _Mapping]]] = ...) -> None: ...
+
+class MapPlace(_message.Message):
+    __slots__ = ("connection", "database")
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    connection: str
+    database: str
+    def __init__(self, connection: _Optional[str] = ..., database: _Optional[str] = ...) -> None: ...
 
 class Assign(_message.Message):
     __slots__ = ("source", "epoch", "version", "spec", "topology")

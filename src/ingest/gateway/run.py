@@ -122,7 +122,9 @@ class Office:
 
     def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
         """See `grpc_door.Fleet`."""
-        self._heard.put(lambda: self._steward.joined(seat, dict(request.ready.labels), version))
+        ready = request.ready
+        places = {(place.connection, place.database) for place in ready.places}
+        self._heard.put(lambda: self._steward.joined(seat, dict(ready.labels), version, places))
 
     def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
         """See `grpc_door.Fleet`; while the steward has too much to do, the stream is ended: its agent says it again."""

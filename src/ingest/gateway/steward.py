@@ -6,7 +6,7 @@ turn does. So it may die at any moment, and any number of them may work at once 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,8 +72,12 @@ class Steward:
         self._absent: dict[str, float] = {}  # agents, and since when
         self._beaten = -BEAT
 
-    def joined(self, seat: AgentSeat, labels: dict[str, str], version: str) -> None:
-        """An agent has a seat; an older one of the same agent is ended. The next turn tells it what to do."""
+    def joined(
+        self, seat: AgentSeat, labels: dict[str, str], version: str, places: Collection[tuple[str, str]] = ()
+    ) -> None:
+        """An agent has a seat; an older one of the same agent is ended. The next turn tells it what to do. `places` are
+        the connections and databases that it may tell of: its host's owner may let it tell of fewer than before.
+        """
         agent = seat.agent
         if agent.tenant != self._tenant:
             self._refused(seat, "dial", f"tenant {agent.tenant} is not this gateway's")
@@ -89,6 +93,9 @@ class Steward:
             agent=agent.name, gateway=self.name, connected=True, version=version, labels=labels, at_ms=self._now_ms()
         )
         self._seats[agent.name] = _Seated(seat, presence)
+        for name, connection, database in list(self._topic.state.maps):
+            if name == agent.name and (connection, database) not in places:
+                self._topic.send(map_over(name, connection, database))
 
     def left(self, seat: AgentSeat) -> None:
         """A seat's stream has ended."""

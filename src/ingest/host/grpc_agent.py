@@ -32,6 +32,7 @@ from ingest.fleet.fleet_pb2 import (
     Control_Report,
     LogReply,
     MapPart,
+    MapPlace,
     Progress,
     Ready,
     Report,
@@ -183,7 +184,12 @@ class FleetAgent:
         goes on, and is told by the gateway.
         """
         self._stream = stream
-        stream.tell(StreamRequest(ready=Ready(labels=dict(self._policy.labels))))
+        places = [
+            MapPlace(connection=local.alias, database=database)
+            for local in self._policy.connections.values()
+            for database in local.databases
+        ]
+        stream.tell(StreamRequest(ready=Ready(labels=dict(self._policy.labels), places=places)))
         for tenure in list(self._tenures.values()):
             stream.tell(StreamRequest(type=Control_Report, report=tenure.told.report))
         self._mapped.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Collection
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from ingest.fleet.atlas import DatabaseSeen, TableSeen, packed
 from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.fleet_pb2 import FAILED, MapPart, Report, StreamRequest
 from ingest.fleet.leases import Lease
-from ingest.fleet.state import StateRecord, desired_record, drained_record, lease_record
+from ingest.fleet.state import StateRecord, desired_record, drained_record, lease_record, map_record
 from ingest.gateway.seams import AgentSeat
 from ingest.gateway.steward import GRACE, SILENT, Steward
 from tests.support.nearby_fleet import NearbyAudit, NearbySeat, NearbyTopic, seat
@@ -22,8 +23,10 @@ from tests.support.nearby_fleet import NearbyAudit, NearbySeat, NearbyTopic, sea
 class Prompt(Steward):
     """Takes a turn for each agent that comes, as a gateway does that has nothing else to do."""
 
-    def joined(self, seat: AgentSeat, labels: dict[str, str], version: str) -> None:
-        super().joined(seat, labels, version)
+    def joined(
+        self, seat: AgentSeat, labels: dict[str, str], version: str, places: Collection[tuple[str, str]] = ()
+    ) -> None:
+        super().joined(seat, labels, version, places)
         self.turn()
 
 
@@ -231,6 +234,15 @@ def test_what_agents_report_and_see_is_kept() -> None:
     stranger = seat("a1")
     steward.heard(stranger, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
     assert there.ended == "", "words of a stream without the seat are not heard"
+
+
+def test_what_an_agent_may_tell_no_more_is_forgotten() -> None:
+    """Its host's owner has taken a database out of the policy: what was told of it before is in no map any more."""
+    world = World("g1")
+    for agent, database in (("a1", "kept"), ("a1", "gone"), ("a2", "gone")):
+        world.topic.write(map_record(DatabaseSeen(agent=agent, connection="db", database=database, tables=())))
+    world.stewards["g1"].joined(seat("a1"), {}, "1", {("db", "kept")})
+    assert set(world.topic.state.maps) == {("a1", "db", "kept"), ("a2", "db", "gone")}
 
 
 def test_a_map_that_is_too_large_ends_the_stream() -> None:
