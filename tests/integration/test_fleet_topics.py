@@ -25,7 +25,7 @@ from ingest.fleet.leases import Lease
 from ingest.fleet.state import desired_record, lease_record
 from ingest.gateway.kafka_audit import KafkaAudit
 from ingest.gateway.kafka_positions import KafkaPositions
-from ingest.gateway.kafka_sources import Held, LeasedLog
+from ingest.gateway.kafka_sources import HeldLease, LeasedLog
 from ingest.gateway.kafka_state import KafkaState
 from ingest.log.kafka_topics import source_topics
 from tests.contracts.test_capture_log import FIRST
@@ -98,15 +98,15 @@ def test_a_desk_without_the_lease_locks_out_nobody(topology: Topology, states: l
         desired_record(Desired(source="shop", version=1, spec=SPEC), "w"),
         lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c1")),
     )
-    first = LeasedLog(topology, source, Held(topic, "shop", "a1", 1))
+    first = LeasedLog(topology, source, HeldLease(topic, "shop", "a1", 1))
     first.recover()
     first.commit(FIRST)
     for agent, epoch in (("a2", 1), ("a1", 0), ("a1", 2), ("a2", 2)):
         with pytest.raises(Retriable, match=f"agent {agent} has no lease of source shop at epoch {epoch}"):
-            LeasedLog(topology, source, Held(states[1], "shop", agent, epoch))
+            LeasedLog(topology, source, HeldLease(states[1], "shop", agent, epoch))
     first.commit(FIRST)
     topic.write(lease_record(Lease(source="shop", epoch=2, agent="a2", gateway="g2", claim="c2")))
-    second = LeasedLog(topology, source, Held(states[1], "shop", "a2", 2))
+    second = LeasedLog(topology, source, HeldLease(states[1], "shop", "a2", 2))
     assert second.recover().checkpoint == FIRST
     with pytest.raises(Exception, match="has taken over"):
         first.commit(FIRST)
@@ -122,7 +122,7 @@ def test_a_lease_that_moves_while_a_desk_recovers_is_noticed(topology: Topology,
     topic, source = states[0], source_of(SPEC, topology.name, "shop")
     topic.write(lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c1")))
 
-    class Moving(Held):
+    class Moving(HeldLease):
         asked = 0
 
         def check(self) -> None:

@@ -32,14 +32,14 @@ class Overtaken(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class FleetOperator:
     """Who commands: the name of a token, and the address that it came from."""
 
     name: str
     address: str = ""
 
 
-class Sources(Protocol):
+class FleetSources(Protocol):
     """What lies in Kafka of a source that is captured; every method raises Retriable while it is away."""
 
     def positions(self, source: str, spec: SourceSpec) -> Sequence[Mapping[str, Any]]:
@@ -60,7 +60,7 @@ class FleetCommands:
         topic: StateTopic,
         audit: Audit,
         topology: str,
-        sources: Sources,
+        sources: FleetSources,
         *,
         now_ms: Callable[[], int],
         number: Callable[[], str],
@@ -143,7 +143,7 @@ class FleetCommands:
 
     # what is commanded
 
-    def add(self, who: Operator, source: str, told: Any) -> dict[str, Any]:
+    def add(self, who: FleetOperator, source: str, told: Any) -> dict[str, Any]:
         """A source that is not there yet."""
 
         def do() -> dict[str, Any]:
@@ -153,7 +153,7 @@ class FleetCommands:
 
         return self._done(who, "source add", source, {"spec": told}, do)
 
-    def configure(self, who: Operator, source: str, told: Any, change: bool = False) -> dict[str, Any]:
+    def configure(self, who: FleetOperator, source: str, told: Any, change: bool = False) -> dict[str, Any]:
         """Another configuration of a source; `change`: only the keys that are told, null takes one away."""
 
         def do() -> dict[str, Any]:
@@ -166,7 +166,7 @@ class FleetCommands:
 
         return self._done(who, "source set" if change else "config set", source, {"spec": told}, do)
 
-    def remove(self, who: Operator, source: str) -> dict[str, Any]:
+    def remove(self, who: FleetOperator, source: str) -> dict[str, Any]:
         """A source is no more; its topics and its positions stay."""
 
         def do() -> dict[str, Any]:
@@ -175,7 +175,7 @@ class FleetCommands:
 
         return self._done(who, "source rm", source, {}, do)
 
-    def roll_back(self, who: Operator, source: str, version: int) -> dict[str, Any]:
+    def roll_back(self, who: FleetOperator, source: str, version: int) -> dict[str, Any]:
         """Write an older version's words again."""
 
         def do() -> dict[str, Any]:
@@ -187,7 +187,7 @@ class FleetCommands:
 
         return self._done(who, "config rollback", source, {"version": version}, do)
 
-    def start(self, who: Operator, source: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    def start(self, who: FleetOperator, source: str, tables: Mapping[str, Any]) -> dict[str, Any]:
         """Capture tables; each with what a topology says of a table. One that is new is read whole first."""
 
         def do() -> dict[str, Any]:
@@ -197,7 +197,7 @@ class FleetCommands:
 
         return self._done(who, "sync start", source, {"tables": dict(tables)}, do)
 
-    def stop(self, who: Operator, source: str, tables: Sequence[str]) -> dict[str, Any]:
+    def stop(self, who: FleetOperator, source: str, tables: Sequence[str]) -> dict[str, Any]:
         """Capture tables no more."""
 
         def do() -> dict[str, Any]:
@@ -213,7 +213,7 @@ class FleetCommands:
 
         return self._done(who, "sync stop", source, {"tables": list(tables)}, do)
 
-    def dump(self, who: Operator, source: str, tables: Sequence[str], where: str) -> dict[str, Any]:
+    def dump(self, who: FleetOperator, source: str, tables: Sequence[str], where: str) -> dict[str, Any]:
         """Have captured tables read again beside the log; where the host's policy lets them be read."""
 
         def do() -> dict[str, Any]:
@@ -227,7 +227,9 @@ class FleetCommands:
 
         return self._done(who, "dump", source, {"tables": list(tables), "where": where}, do)
 
-    def set_position(self, who: Operator, source: str, sequence: int | None, ts_ms: float | None) -> dict[str, Any]:
+    def set_position(
+        self, who: FleetOperator, source: str, sequence: int | None, ts_ms: float | None
+    ) -> dict[str, Any]:
         """Set a source back; its agent begins a session anew, from there."""
 
         def do() -> dict[str, Any]:
@@ -240,7 +242,7 @@ class FleetCommands:
 
         return self._done(who, "positions set", source, {"sequence": sequence, "before_ms": ts_ms}, do)
 
-    def drain(self, who: Operator, role: str, name: str, drained: bool) -> dict[str, Any]:
+    def drain(self, who: FleetOperator, role: str, name: str, drained: bool) -> dict[str, Any]:
         """Take an agent's sources, or send a gateway's agents elsewhere; or let them come back."""
 
         def do() -> dict[str, Any]:
@@ -254,7 +256,7 @@ class FleetCommands:
 
         return self._done(who, "drain" if drained else "drain off", f"{role}/{name[:80]}", {}, do)
 
-    def issue(self, who: Operator, name: str, role: str, days: int) -> dict[str, Any]:
+    def issue(self, who: FleetOperator, name: str, role: str, days: int) -> dict[str, Any]:
         """A token; it is told here and never again."""
 
         def do() -> dict[str, Any]:
@@ -271,7 +273,7 @@ class FleetCommands:
 
         return self._done(who, "token issue", name[:80], {"role": role, "days": days}, do)
 
-    def revoke(self, who: Operator, number: str) -> dict[str, Any]:
+    def revoke(self, who: FleetOperator, number: str) -> dict[str, Any]:
         """A token is heard no more."""
 
         def do() -> dict[str, Any]:
@@ -283,12 +285,12 @@ class FleetCommands:
 
         return self._done(who, "token revoke", number[:80], {}, do)
 
-    def refused(self, who: Operator, what: str, why: str) -> None:
+    def refused(self, who: FleetOperator, what: str, why: str) -> None:
         """A command that came to nothing before it began."""
         self._audit.line({"what": what, "who": who.name, "from": who.address, "outcome": "refused", "why": why})
 
     def _done(
-        self, who: Operator, what: str, on: str, told: Mapping[str, Any], do: Callable[[], dict[str, Any]]
+        self, who: FleetOperator, what: str, on: str, told: Mapping[str, Any], do: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
         line = {"what": what, "who": who.name, "from": who.address, "on": on[:80], **told}
         try:
@@ -300,7 +302,7 @@ class FleetCommands:
         self._audit.sure({**line, "outcome": "done", "version": found.get("version")})
         return found
 
-    def _next(self, who: Operator, source: str, spec: SourceSpec | None, of: int | None = None) -> dict[str, Any]:
+    def _next(self, who: FleetOperator, source: str, spec: SourceSpec | None, of: int | None = None) -> dict[str, Any]:
         versions = self._topic.state.desired.get(source, ())
         number = versions[-1].version + 1 if versions else 1
         made = Desired(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)

@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 
 from cdc.words.errors import Retriable, TailorbirdError, TopologyError, UsageError
 from ingest.fleet.tokens import Guesses, Role
-from ingest.gateway.commands import FleetCommands, NotThere, Operator, Overtaken
+from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
 
 _LONGEST = 1024 * 1024  # bytes of a request's body
 
@@ -97,7 +97,7 @@ class Guard:
     def __init__(self, commands: FleetCommands, guesses: Guesses, clock: Callable[[], float]) -> None:
         self._commands, self._guesses, self._clock = commands, guesses, clock
 
-    def operator(self, address: str, what: str, shown: str, role: Role) -> Operator:
+    def operator(self, address: str, what: str, shown: str, role: Role) -> FleetOperator:
         """Whose token is shown; HTTPException 401, 403 or 429, each refusal with its line of audit. While an address is
         not heard, one line stands for all that it asks.
         """
@@ -107,11 +107,11 @@ class Guard:
         found = self._commands.token(shown)
         if isinstance(found, str):
             self._guesses.failed(address, self._clock())
-            self._commands.refused(Operator("", address), what, found)
+            self._commands.refused(FleetOperator("", address), what, found)
             if self._guesses.shut(address, self._clock()) > 0:
-                self._commands.refused(Operator("", address), what, "too many wrong tokens: not heard for a while")
+                self._commands.refused(FleetOperator("", address), what, "too many wrong tokens: not heard for a while")
             raise HTTPException(401, found, {"WWW-Authenticate": "Bearer"})
-        who = Operator(found.name, address)
+        who = FleetOperator(found.name, address)
         if not found.may(role):
             self._commands.refused(who, what, f"role {found.role} may not do what takes {role}")
             raise HTTPException(403, f"role {found.role} may not do what takes {role}")
@@ -121,7 +121,7 @@ class Guard:
 def _asks(role: Role) -> Any:
     async def operator(
         request: Request, shown: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
-    ) -> Operator:
+    ) -> FleetOperator:
         guard: Guard = request.app.state.guard
         address = request.client.host if request.client else ""
         what = f"{request.method} {request.url.path}"[:200]
@@ -131,9 +131,9 @@ def _asks(role: Role) -> Any:
 
 
 _BEARER = HTTPBearer(auto_error=False)
-Viewer = Annotated[Operator, _asks("view")]
-Driver = Annotated[Operator, _asks("operate")]
-Administrator = Annotated[Operator, _asks("admin")]
+Viewer = Annotated[FleetOperator, _asks("view")]
+Driver = Annotated[FleetOperator, _asks("operate")]
+Administrator = Annotated[FleetOperator, _asks("admin")]
 
 
 def _errors(app: FastAPI) -> None:

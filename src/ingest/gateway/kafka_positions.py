@@ -1,4 +1,4 @@
-"""Where captured sources stand in Kafka, and how they are set back and signalled; implements `commands.Sources`."""
+"""Where sources stand in Kafka, and how they are set back and signalled; implements `commands.FleetSources`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class KafkaPositions:
     topology: Topology
 
     def positions(self, source: str, spec: SourceSpec) -> Sequence[Mapping[str, Any]]:
-        """See `commands.Sources`."""
+        """See `commands.FleetSources`."""
         return [_shown(mark) for mark in kept_positions(self.topology, source_of(spec, self.topology.name, source))]
 
     def set_back(self, source: str, spec: SourceSpec, sequence: int | None, ts_ms: float | None) -> Mapping[str, Any]:
-        """See `commands.Sources`."""
+        """See `commands.FleetSources`."""
         return _shown(set_back(self.topology, source_of(spec, self.topology.name, source), sequence, ts_ms))
 
     def signal(self, source: str, kind: str, tables: Sequence[str], where: str) -> None:
-        """See `commands.Sources`."""
+        """See `commands.FleetSources`."""
         send(self.topology, source, signal_value(kind, tuple(tables), where))
 
 

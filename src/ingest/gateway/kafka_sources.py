@@ -51,7 +51,7 @@ class KafkaSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLease:
     """Whether an agent holds the lease of a source at an epoch, as the topic says at this moment."""
 
     topic: StateTopic
@@ -72,7 +72,7 @@ class LeasedLog(KafkaLog):
     nobody, and again behind it, since a newer holder may have come meanwhile, whom this session then has locked out.
     """
 
-    def __init__(self, topology: Topology, source: Source, held: Held) -> None:
+    def __init__(self, topology: Topology, source: Source, held: HeldLease) -> None:
         held.check()
         self._held = held
         super().__init__(topology, source, make_topics(topology, source))
@@ -89,7 +89,7 @@ class LeasedLog(KafkaLog):
 class LeasedSource(KafkaSource):
     """A source that the fleet has configured."""
 
-    held: Held
+    held: HeldLease
 
     def log(self) -> OpenLog:
         """Its log, for a session; Retriable while Kafka is away, and without the lease."""
@@ -136,7 +136,7 @@ class KafkaFleet:
             spec = self.topic.state.spec(name)
             if spec is None or agent.name not in spec.agents:
                 return Unleased(name, agent.name)
-            held = Held(self.topic, name, agent.name, epoch)
+            held = HeldLease(self.topic, name, agent.name, epoch)
             return LeasedSource(self.topology, source_of(spec, self.topology.name, name), held)
         found = self.topology.sources.get(name)
         return None if found is None else KafkaSource(self.topology, found)

@@ -25,16 +25,16 @@ from ingest.fleet.state import (
     token_record,
 )
 from ingest.fleet.tokens import Role, Token, hashed, written
-from ingest.gateway.commands import FleetCommands, NotThere, Operator, Overtaken
+from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
 from ingest.gateway.http_api import fleet_api
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 
-WHO = Operator("ops", "10.0.0.1")
+WHO = FleetOperator("ops", "10.0.0.1")
 SPEC: dict[str, Any] = {"agents": ["a1"], "connection": "db", "database": "d", "tables": {"t": {}}}
 
 
 class Positions:
-    """Implements `commands.Sources`."""
+    """Implements `commands.FleetSources`."""
 
     def __init__(self) -> None:
         self.signals: list[tuple[str, str, Sequence[str], str]] = []

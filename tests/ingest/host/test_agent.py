@@ -26,7 +26,7 @@ from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.reported import Reported
 from ingest.fleet.state import desired_record
 from ingest.gateway.grpc_desk import Opened
-from ingest.gateway.kafka_sources import Held
+from ingest.gateway.kafka_sources import HeldLease
 from ingest.gateway.run import Office, steward_of
 from ingest.host import grpc_agent
 from ingest.host.grpc_agent import FleetAgent, Task
@@ -52,7 +52,7 @@ def until(holds: Callable[[], object], why: str = "") -> None:
 class LeasedMemory(Source):
     """A source in memory that is recovered under a lease."""
 
-    def __init__(self, held: Held, broker: Any) -> None:
+    def __init__(self, held: HeldLease, broker: Any) -> None:
         self.held, self.broker = held, broker
 
     def log(self) -> OpenLog:
@@ -79,7 +79,7 @@ class World:
         steward = steward_of(f"{name}#{secrets.token_hex(2)}", "acme", "t", self.topic, self.audit)
 
         def source(agent: FleetIdentity, source: str, epoch: int) -> Opened | None:
-            return LeasedMemory(Held(self.topic, source, agent.name, epoch), self.broker)
+            return LeasedMemory(HeldLease(self.topic, source, agent.name, epoch), self.broker)
 
         office = Office(steward, source, self.audit)
         self._gateways[name] = self._exit.enter_context(ExitStack())

@@ -45,7 +45,7 @@ def issue_token(
 def _written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
     """Whoever may write to Kafka is asked for no token: he could write what he likes."""
     from cdc.process.file_topology import load_topology
-    from ingest.gateway.commands import Operator
+    from ingest.gateway.commands import FleetOperator
     from ingest.gateway.kafka_audit import KafkaAudit
     from ingest.gateway.kafka_state import KafkaState
     from ingest.gateway.run import commands_of
@@ -53,7 +53,8 @@ def _written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
     topology = load_topology(file)
     topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
     try:
-        return commands_of(topology, topic, audit).issue(Operator(f"{getpass.getuser()}, by Kafka"), name, role, days)
+        who = FleetOperator(f"{getpass.getuser()}, by Kafka")
+        return commands_of(topology, topic, audit).issue(who, name, role, days)
     finally:
         topic.close()
         audit.close()
