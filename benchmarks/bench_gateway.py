@@ -96,7 +96,11 @@ class Bench:
         command = [sys.executable, "-m", "console", "gateway", str(file), "--listen", self.address]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([*command, "--identity", str(folder / "g")], stdout=log, stderr=log)
-        _until(lambda: b"gateway serves" in self.log.read_bytes(), self.log.read_text)
+        try:
+            _until(lambda: b"gateway serves" in self.log.read_bytes(), self.log.read_text)
+        except TimeoutError:
+            self.close()
+            raise
 
     def compare(self, records: int, turns: int) -> None:
         """Directly and through the gateway, by turns."""
