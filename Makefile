@@ -42,7 +42,7 @@ check: $(BIN)/tailorbird ## format, lint, types, layers
 
 test: ## the checks, then all tests, on real servers; what CI runs
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check setup-test
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
 
 unit: $(BIN)/tailorbird ## the tests that need no server, without most of the random cases
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not integration and not matrix and not chaos and not long" $(ARGS)

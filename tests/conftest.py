@@ -5,20 +5,21 @@ in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` takes the running default stack i
 works on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop` starts
 no others.
 
-`make test` has three workers, since tests of servers leave a processor idle at times: one runs all that need these
-servers, one after the other; one those that need few of them (marked `kafka`), which it has of its own; the third one
-begins with what needs none. Two checkouts tested at a time get ports of their own by
-`TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
+`make test` has two workers, one a processor: one runs all that need these servers, one after the other; the other one
+those that need few of them (marked `kafka`), which it has of its own, then what needs none. With a third one Spark's
+Python workers did not start in the ten seconds that Spark has for them, on a machine of two slow processors.
+Two checkouts tested at a time get ports of their own by `TAILORBIRD_TESTS_PORT_OFFSET=12000` for one of them.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from console.stack.proc_stack import Stack
@@ -116,6 +117,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish() -> None:
     """The servers go with the last test."""
     SERVERS.close()
+
+
+@pytest.fixture(autouse=True)
+def log_lines_end_with_the_test() -> Iterator[None]:
+    """A command that a test runs in this process sets the log up, on a standard error that ends with the test."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

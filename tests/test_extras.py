@@ -153,7 +153,7 @@ def test_nothing_of_an_extra_is_needed_by_the_base() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
     """The built wheel alone, in an environment of its own, has nothing of the other stages and decodes a binlog."""
     stale = ROOT / "build" / "lib" / "cdc" / "long_gone.py"

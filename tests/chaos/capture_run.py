@@ -116,7 +116,7 @@ class Run:
             assert process.poll() is None, (self.file.parent / "capture.log").read_text()[-3000:]
             return self.end() >= seen + more
 
-        wait_for(reached, "no progress")
+        wait_for(reached, "no progress", seconds=120)
 
     def topic(self) -> str:
         return f"{self.captured.name}.shop.d.t"
@@ -144,7 +144,7 @@ class Run:
                 cursor.execute("SELECT GTID_SUBTRACT(%s, %s)", (wanted, found))
                 return bool(cursor.fetchone()[0] == "")
 
-            wait_for(reached, "the capture stays behind")
+            wait_for(reached, "the capture stays behind", seconds=180)
 
     def rows(self) -> dict[int, dict[str, Any]]:
         with self.server.session(database="d") as connected, connected.cursor(pymysql.cursors.DictCursor) as cursor:

@@ -118,7 +118,7 @@ def test_a_purge_is_reported_never_skipped(run_of: Callable[..., Run], flavour: 
     and those that went with the purged log vanish."""
     run = run_of(flavour)
     run.start()
-    wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot")
+    wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=120)
     run.caught_up()
     run.kill()
     with run.server.session(database="d") as connected, connected.cursor() as cursor:
@@ -192,7 +192,7 @@ def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> Non
     run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
     replicate(run, replica)
     run.start()
-    wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot")
+    wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=120)
     with run.server.session(database="d") as connected, connected.cursor() as cursor:
         for key in range(20_000, 20_100):
             cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (key,))
@@ -229,7 +229,7 @@ def test_rows_whose_columns_are_not_known_are_kept_and_decoded_later(run_of: Cal
         cursor.execute("CREATE TABLE other (id INT PRIMARY KEY)")
         run.file.write_text(run.file.read_text().replace("tables: [t]", "tables: [t, other]"))
         run.start()
-        wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot")
+        wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=90)
         cursor.execute("SET sql_log_bin = 0")
         cursor.execute("ALTER TABLE t ADD secretly INT DEFAULT 7")
         cursor.execute("SET sql_log_bin = 1")

@@ -179,7 +179,7 @@ def run(
             print(f"{time.monotonic() - began:5.0f} s  {load.written + people.written} rows  {event.__name__}")
     mover.wait()
     load.patiently(size)
-    world.wait_visible(world.solr(), seconds=480, pause=0.2)
+    world.wait_visible(world.solr(), seconds=300, pause=0.2)
     watch.stop()
     wrong = _until_equal(people)
     assert differences(world, load) == []
@@ -206,7 +206,7 @@ def _until_equal(people: ForeignLoad) -> list[str]:
 
 
 @pytest.mark.matrix  # one by one: tests/integration/test_index.py
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_whatever_is_killed(world: World, stack: Stack, second: SecondRegionServer) -> None:
     """kill -9 of indexers, Solr and HBase, Solr away, an indexer that joins and leaves, regions that move; poison in
     between."""

@@ -51,7 +51,7 @@ def thing(stack: Stack, unique: Callable[[str], str]) -> Iterator[str]:
     hbase.close()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(240)
 def test_what_was_acknowledged_survives_kill_9_and_up(stack: Stack, thing: str) -> None:
     """After `kill -9` of three servers at a time one `up` has all answering, with every commit, record and row."""
     before = pids(stack)

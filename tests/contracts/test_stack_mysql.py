@@ -18,7 +18,7 @@ from console.probes.login import Login
 from console.stack.mysql_client import MySqlClient, opened
 from console.stack.settings import LOAD_LOGIN
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 
 def port() -> int:

@@ -117,7 +117,7 @@ tables:
 
         def more(changes: int) -> None:
             wanted = done[0] + changes
-            wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic stands still")
+            wait_for(lambda: bool(failed) or done[0] >= wanted, "the traffic stands still", 120)
             self.pipeline.must_run()
             assert not failed
 
@@ -183,7 +183,7 @@ tables:
 
     def end_of_join(self) -> str:
         """What the join says that ends by itself, as one that is used wrongly; other ends are tried again."""
-        deadline = time.monotonic() + 480
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             self.pipeline.check()
             if self.pipeline.down:

@@ -89,7 +89,7 @@ class SolrServer:
         """Start it and wait until it answers as it must."""
         with (self.home / "logs" / "solr.out").open("ab") as out:
             self._process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd=self.home)
-        deadline = time.monotonic() + 480
+        deadline = time.monotonic() + 180
         while not answers():
             said = (self.home / "logs" / "solr.out").read_text()[-2000:]
             assert self._process.poll() is None, said

@@ -14,7 +14,7 @@ from ingest.log.kafka_signals import send
 from tests.integration.alive import Alive
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 FAST, SLOW = 600.0, 150.0  # changes per second
 
@@ -30,7 +30,7 @@ def test_a_first_start_beside_live_traffic(
         with one.traffic(FAST) as more:
             more(600)
             one.pipeline.start()
-            wait_for(one.planned, "the join does not begin")
+            wait_for(one.planned, "the join does not begin", 300)
             more(2_000)
         with one.traffic(SLOW) as more:
             one.must_join()

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.gateways import GatewayProcess
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(280)]
 
 
 class Traffic(threading.Thread):

@@ -36,11 +36,11 @@ def test_a_difference_is_told_until_it_is_mended(stack: object, tmp_path: Path) 
             return read_metrics(port).get(f"tailorbird_check_{name}", -1.0)
 
         with closing(Planting(world, codec)) as plant:
-            wait_for(lambda: metric("last_success_timestamp_seconds") > 0, "no run finds all equal")
+            wait_for(lambda: metric("last_success_timestamp_seconds") > 0, "no run finds all equal", 120)
             assert (metric("rows"), metric("differing_rows"), metric("interval_seconds")) == (50, 0, 1)
             document = plant.document(7)
             plant.post({"delete": {"id": plant.id(7)}})
-            wait_for(lambda: metric("differing_rows") == 1, "the difference is not found")
+            wait_for(lambda: metric("differing_rows") == 1, "the difference is not found", 120)
             process = world.tailorbird("status", "--json")
             output, _ = process.communicate(timeout=120)
             told = {one["kind"]: one for one in map(json.loads, output.splitlines()) if one.get("kind") == "check"}
@@ -49,7 +49,7 @@ def test_a_difference_is_told_until_it_is_mended(stack: object, tmp_path: Path) 
             found = told["check"]["checked"][0]["findings"]
             assert [(one["key"], one["difference"]) for one in found] == [({"id": 7}, "missing")]
             plant.post([document])
-            wait_for(lambda: metric("differing_rows") == 0, "it is told though it is mended")
+            wait_for(lambda: metric("differing_rows") == 0, "it is told though it is mended", 120)
         checks.terminate()
         assert checks.wait(60) == 0
         with RunsReader(load_topology(str(world.file))) as reader:

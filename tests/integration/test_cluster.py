@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]
 
 
 def submitted(joined: Joined, master: str, *more: str) -> list[str]:

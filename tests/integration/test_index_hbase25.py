@@ -30,7 +30,7 @@ def hbase(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         made.stop()
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_an_index_over_hbase_25(hbase: OtherHBase) -> None:
     """Tables, scopes and serial peers made by RPC, edits of a joined and of a foreign table, kill -9 of the indexer."""
     with World(foreign=True) as world:
@@ -45,8 +45,8 @@ def test_an_index_over_hbase_25(hbase: OtherHBase) -> None:
             if number == 3:
                 world.kill(process)
                 process = world.start()
-        world.wait_visible(world.solr(), seconds=480)
-        wait_for(lambda: people.differences() == [], "people differ")
+        world.wait_visible(world.solr(), seconds=180)
+        wait_for(lambda: people.differences() == [], "people differ", seconds=120)
         watch.stop()
         assert differences(world, load) == []
         assert watch.early == []

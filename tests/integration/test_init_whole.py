@@ -18,7 +18,7 @@ from tests.integration.made_databases import Makes, made, told
 from tests.support.schemas_made import SHAPES
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 __all__ = ["made"]  # the fixture
 
 # What changes while it runs: rows that come, move, go, and that a foreign key changes below the log.
@@ -57,7 +57,7 @@ def must_be_equal(topology: Topology, pipeline: Pipeline) -> None:
         return bool(tables) and all(each.equal for each in tables.values())
 
     try:
-        wait_for(equal, "both ends differ from the database")
+        wait_for(equal, "both ends differ from the database", 300)
     except AssertionError as error:
         error.add_note(str(found))
         raise

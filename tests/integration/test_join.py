@@ -39,7 +39,7 @@ from joins.truth.sql_evaluate import Evaluator
 from joins.truth.sql_oracle import Oracle
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 FACT = TableId(source="shop", database="shop", table="facts")

@@ -17,7 +17,7 @@ from joins.truth.sql_oracle import Oracle
 from tests.integration.test_join import FACT, FAR, NEAR, SCHEMAS, Cells, History, Joined
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 QUERY = """SELECT a.id, b.id AS other, a.at, b.price
       FROM shop.facts a

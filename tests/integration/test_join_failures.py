@@ -48,7 +48,7 @@ def begins(joined: Joined, process: subprocess.Popen[str], *, after: int) -> Non
 
 def settles(joined: Joined, history: History) -> None:
     joined.publish_positions(history)
-    wait_for(lambda: joined.barriers_tell(history), "the barriers never come")
+    wait_for(lambda: joined.barriers_tell(history), "the barriers never come", seconds=240)
     assert joined.live() == oracle(joined, history)
 
 

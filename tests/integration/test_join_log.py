@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 
 __all__ = ["joined"]  # a fixture
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]
 DAY = 86_400_000
 
 
@@ -155,7 +155,7 @@ def test_the_cleaner_is_noticed(joined: Joined) -> None:
         publish(joined.producer, cleaned, kept)  # a new segment: the cleaner leaves the newest alone
         return watch.thinned(settled, counts, lambda: False).get(cleaned, 0) >= 90
 
-    wait_for(gone, "the cleaner never works")
+    wait_for(gone, "the cleaner never works", seconds=180)
 
 
 def test_what_the_watch_refuses(unique: Callable[[str], str]) -> None:

@@ -20,7 +20,7 @@ from tests.integration.test_operation import ask
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 JOIN = [sys.executable, "-m", "joins"]
 
 

@@ -63,15 +63,15 @@ def test_a_query_that_fails_leaves_the_others_alone(
         settles()
         assert "nmae" in down("misspelt")
         assert ended(joined.name, tmp_path)["join misspelt"].kind == "TopologyError"
-        assert at_work() == {"wide", "near", "far_in_python", "fails"}
+        wait_for(lambda: at_work() == {"wide", "near", "far_in_python", "fails"}, "another one is down")
 
         commits = tmp_path / "checkpoints" / joined.name / "fails" / "spark" / "commits"
         wait_for(lambda: any(commits.glob("[0-9]*")), "its query commits nothing")
         commits.rename(commits.with_name("commits.away"))
         commits.write_text("a file where Spark has a folder")
         settles()
-        wait_for(lambda: down("fails"), f"it is started again and again: {joined.said()}")
-        assert at_work() == {"wide", "near", "far_in_python"}
+        wait_for(lambda: down("fails"), f"it is started again and again: {joined.said()}", seconds=120)
+        wait_for(lambda: at_work() == {"wide", "near", "far_in_python"}, "another one is down")
         settles()
         assert ask(ports["wide"], "/health")[0] == ask(ports["far_in_python"], "/health")[0] == 200
 

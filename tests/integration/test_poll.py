@@ -23,7 +23,7 @@ from ingest.poll.window import Window
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.integration.conftest import Captured, servers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
 
 TABLE = (
     "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT NOT NULL, updated_at TIMESTAMP(3) NOT NULL "

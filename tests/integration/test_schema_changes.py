@@ -10,7 +10,7 @@ from console.status.http_metrics import read_metrics
 from tests.integration.alive import Alive
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @pytest.mark.matrix  # its parts: tests/integration/test_alive.py, tests/cases/joins/column-*.case
@@ -42,8 +42,8 @@ def test_columns_come_change_and_go_under_traffic(
             )
             one.sql("shop", "ALTER TABLE products DROP COLUMN short_lived", "DELETE FROM products ORDER BY id LIMIT 5")
             one.sql("shop", "UPDATE orders SET channel = 'shop' ORDER BY id LIMIT 50")
-            wait_for(lambda: metrics().get("tailorbird_join_drifted_columns", 0) == 2, "the drift is not told")
-            wait_for(lambda: metrics().get("tailorbird_dead_letters_total", 0) >= 5, "9.125 became another price")
+            wait_for(lambda: metrics().get("tailorbird_join_drifted_columns", 0) == 2, "the drift is not told", 60)
+            wait_for(lambda: metrics().get("tailorbird_dead_letters_total", 0) >= 5, "9.125 became another price", 60)
             more(200)
             one.joined("--rebuild", more=", o.channel")
             more(200)

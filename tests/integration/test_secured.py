@@ -94,7 +94,7 @@ tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
     with told.open("w") as lines:
         capture = subprocess.Popen([sys.executable, "-m", "ingest", str(file)], stdout=lines, stderr=lines)
         try:
-            wait_for(lambda: "correct log.security" in told.read_text(), "it is not told")
+            wait_for(lambda: "correct log.security" in told.read_text(), "it is not told", 60)
         finally:
             capture.terminate()
             capture.wait(30)

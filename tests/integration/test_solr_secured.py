@@ -62,7 +62,7 @@ def test_an_index_behind_tls_and_a_password(
         load = Load(world, keys=500)
         load.patiently(400)
         load.patiently(200)
-        world.wait_visible(world.solr(), seconds=480)
+        world.wait_visible(world.solr(), seconds=90)
         assert differences(world, load) == []
         for command in (["apply"], ["index", "reindex"], ["status"], ["index", "reindex", "--finish"]):
             done = subprocess.run(
@@ -75,7 +75,7 @@ def test_an_index_behind_tls_and_a_password(
             assert done.returncode == 0, (command, done.stderr)
             said += done.stdout + done.stderr
         load.patiently(100)
-        world.wait_visible(world.solr(), seconds=480)
+        world.wait_visible(world.solr(), seconds=90)
         assert differences(world, load) == []
     assert "indexing" in log.read_text()
     hidden = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()

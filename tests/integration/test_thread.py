@@ -50,7 +50,7 @@ from indexer.table.hbase_scan import TableScan
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(2400)]
 
 REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
 RATE = 60.0
@@ -81,7 +81,7 @@ class Thread:
 
         def more(changes: int) -> None:
             wanted = done[0] + changes
-            wait_for(lambda: done[0] >= wanted or bool(failed), "the traffic stands still")
+            wait_for(lambda: done[0] >= wanted or bool(failed), "the traffic stands still", 120)
             assert not failed
 
         writer = threading.Thread(target=write, name="traffic")
@@ -150,7 +150,7 @@ def thread(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 def test_a_snapshot_arrives(thread: Thread) -> None:
     """Rows that were there before the capture began are captured, joined, indexed."""
     # the first batch of two queries takes a busy machine longer than what counts as a standstill
-    wait_for(lambda: counts(thread.pipeline)["joined"] > 0, "no row was joined")
+    wait_for(lambda: counts(thread.pipeline)["joined"] > 0, "no row was joined", 400)
     thread.must_be_equal()
     assert counts(thread.pipeline)["captured"] >= 1_800
 
@@ -237,7 +237,7 @@ def test_verify_names_and_mends_rows_that_are_wrong_beside_live_traffic(
             sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 'new', 1, 9.99, '2026-11-23', 1)"
             statement = ShopStatement(server="shop", sql=sql, values=(order,))
             beside.apply(ShopTransaction(kind="order placed", statement=statement))
-        wait_for(lambda: stored(removed) != [], "the orders are not joined")
+        wait_for(lambda: stored(removed) != [], "the orders are not joined", 400)
         plant()
         told = verified(repair=True, dry_run=True)
         assert [(one.verdict.untold, one.verdict.moving) for one in told] == [((), 0)] * 2
@@ -357,7 +357,7 @@ def test_status_names_what_stands_still(thread: Thread) -> None:
     thread.pipeline.start_part("capture crm")
     assert (code, found["capture crm"]["state"]) == (1, "down")
     assert "was killed" in found["capture crm"]["reason"]
-    wait_for(lambda: thread.status()[1] == 0, "it does not move again")
+    wait_for(lambda: thread.status()[1] == 0, "it does not move again", 120)
 
 
 def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) -> None:
@@ -382,15 +382,15 @@ def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) ->
     with thread.live_traffic() as more, closing(beside):
         execute("crm", "INSERT INTO crm.customers VALUES (777777, 'the only one', 'ZZ', NULL)")
         place(1, "new")
-        wait_for(lambda: orders_of("ZZ") == [(1, ["new"])], "the group does not come")
+        wait_for(lambda: orders_of("ZZ") == [(1, ["new"])], "the group does not come", 120)
         thread.pipeline.kill("joins")
         execute("shop", "DELETE FROM shop.orders WHERE customer_id = 777777")
         more(60)
         thread.pipeline.start_part("joins")
-        wait_for(lambda: orders_of("ZZ") == [], "the group does not go")
+        wait_for(lambda: orders_of("ZZ") == [], "the group does not go", 240)
         place(2, "paid")
         place(3, "new")
-        wait_for(lambda: orders_of("ZZ") == [(2, ["new", "paid"])], "the group does not come again")
+        wait_for(lambda: orders_of("ZZ") == [(2, ["new", "paid"])], "the group does not come again", 120)
         more(30)
     thread.must_be_equal()
     assert sum(orders for orders, _ in orders_of(None)) > 20

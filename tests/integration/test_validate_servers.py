@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from console.cli import app
 from console.stack.settings import LOAD_LOGIN
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 TOPOLOGY = """\
 name: {name}

@@ -220,7 +220,7 @@ def test_what_a_wait_costs(desk: Desk, rate: int) -> None:
             for number in range(40):
                 desk.execute("REPLACE INTO orders VALUES (62, 2, %s)", number)
                 goal = waiter.now("shop")
-                wait_for(lambda number=number: desk.shown(62) == number, "it is not shown")  # type: ignore[misc]
+                wait_for(lambda number=number: desk.shown(62) == number, "it is not shown", 240)  # type: ignore[misc]
                 seen = time.monotonic()
                 waiter.wait(goal, timeout=240)
                 cost.append(time.monotonic() - seen)
@@ -247,7 +247,7 @@ def test_a_thousand_writes_are_read(desk: Desk) -> None:
             key, before = desk.write(chance), time.monotonic()
             goal = waiter.now("shop")
             if number % 2 == 0 and key is not None:
-                wait_for(lambda key=key: desk.shown(key) == desk.amounts.get(key), "it is not shown")  # type: ignore[misc]
+                wait_for(lambda key=key: desk.shown(key) == desk.amounts.get(key), "it is not shown", 240)  # type: ignore[misc]
                 seen = time.monotonic()
                 waiter.wait(goal, timeout=240)
                 cost.append(time.monotonic() - max(seen, before))

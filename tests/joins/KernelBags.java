@@ -47,7 +47,7 @@ public class KernelBags implements InvocationHandler {
         }
         if (goes && !known.containsKey(number)) continue;
         byte[] text = Texts.ascii(number.toString());
-        partial.add(text, new int[] {0, text.length + 1}, goes ? -1 : 1, 0, new Bytes(8));
+        partial.add(text, new int[] {0, text.length + 1}, goes ? -1 : 1, new Bytes(8));
         long count = (known.containsKey(number) ? ((Long) known.get(number)).longValue() : 0) + (goes ? -1 : 1);
         if (count == 0) known.remove(number);
         else known.put(number, Long.valueOf(count));

@@ -16,7 +16,17 @@ from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
 from joins.query.plan import Plan
 from joins.steps.envelope import read_envelope
-from joins.steps.records import GONE, REFUSED, STAR, Message, RefusedRecord, load, text_of, unpack, values_of_text
+from joins.steps.records import (
+    GONE,
+    REFUSED,
+    Message,
+    RefusedRecord,
+    load,
+    seen,
+    trace_of,
+    unpack,
+    values_of,
+)
 from joins.steps.route import Changed, LogReader, Router, Truncated, latest_message
 from tests.cdc.test_envelopes import GOLDEN
 from tests.joins.joincase import Case
@@ -178,7 +188,8 @@ def kernels(spark: SparkSession, plan: Plan, records: list[tuple[bytes | None, b
         if message.op == REFUSED:
             told[orjson.loads(message.p)[2]].add(REFUSED)
         else:
-            told[-1 if plan.sources[0].needs_latest else message.v].add(_plain(message))
+            latest = plan.sources[0].needs_latest
+            told[-1 if latest else message.v].add(_plain(message, packed=latest))
     return told
 
 
@@ -189,17 +200,17 @@ def _marks(value: bytes) -> bool:
         return False
 
 
-def _plain(message: Message) -> Any:
-    """A message to compare; numbers by their value, texts of keys by their bytes."""
+def _plain(message: Message, *, packed: bool = False) -> Any:
+    """A message to compare; numbers by their value, texts of keys by their bytes. `packed`: the kernel's to `latest`,
+    which tell a place for the trace, and each value by itself."""
     if message.op == GONE:
         return message.k, GONE, message.r
-    values: Any = message.p[8:]
-    if values and message.k[0] == STAR:  # to `latest` the kernel tells them packed
-        texts = unpack(values) if values[:1] == b"\0" else [text_of([value]) for value in values_of_text(values)]
+    if packed:
+        trace, texts = seen(0, int.from_bytes(message.p[8:16], signed=True)), unpack(message.p[16:])
         values = tuple(_typed(orjson.loads(text)) for text in texts)
-    elif values:
-        values = tuple(map(_typed, values_of_text(values)))
-    return message.k, message.op, message.r, message.p[:8], values
+    else:
+        trace, values = trace_of(message.p), tuple(map(_typed, values_of(message.p)))
+    return message.k, message.op, message.r, message.p[:8], trace, values
 
 
 def _typed(value: Any) -> Any:

@@ -28,7 +28,7 @@ from tests.joins.joincase import comparable
 from tests.joins.test_by_time import expected_of, shown, simulated
 from tests.joins.timedrandom import TimedCase, logged, random_timed
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 COLUMNS = ("topic", "partition", "offset", "key", "value")
 

@@ -19,7 +19,7 @@ from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, Message, dump
 from joins.truth.sql_evaluate import canonical, native
 from tests.joins.joincase import Case
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 COLUMNS = {
     "id": "int", "n": "int?", "big": "bigint?", "tiny": "tinyint?", "huge": "bigint unsigned?", "d": "decimal(6,2)?",

@@ -104,7 +104,7 @@ close_session(spark)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 def test_classes_come_from_the_archive(tmp_path: Path) -> None:
     """Spark's, the connector's and the kernel's are in the archive that `make classes` makes."""
     loaded = tmp_path / "loaded.log"

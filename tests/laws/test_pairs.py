@@ -13,7 +13,7 @@ from cdc.words.errors import Fatal
 from joins.query.nodes import Derived, Node, Pair
 from joins.query.value_types import INT64
 from joins.steps.pairs import Side, paired_in, told
-from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_of
+from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_of, values_text
 from joins.truth import simulation as simulation_module
 from tests.joins.joincase import Case, run_case
 from tests.joins.pairrandom import random_pair_case
@@ -125,7 +125,7 @@ class World:
             left += paired_in(self.pair, 9, "wide", k, chance.sample(some, len(some)), self.get, self.put)
         for message in sorted(left, key=lambda one: one.v):
             if message.op == DIM_PUT:
-                self.told[message.k[1:]] = message.p[8:]
+                self.told[message.k[1:]] = values_text(message.p)
             else:
                 self.told.pop(message.k[1:], None)
         return left
@@ -164,7 +164,7 @@ def test_pairs_are_told_once_and_only_where_they_read_otherwise(left: bool, righ
             assert world.told == world.wanted()
             puts = [message for message in left_over if message.op == DIM_PUT]
             assert len({message.k for message in puts}) == len(puts)
-            assert all(before.get(message.k[1:]) != message.p[8:] for message in puts)
+            assert all(before.get(message.k[1:]) != values_text(message.p) for message in puts)
             ends = [message.k[1:] for message in left_over if message.op == DIM_GONE]
             assert len(set(ends)) == len(ends)
             assert set(ends) <= set(before)

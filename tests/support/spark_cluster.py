@@ -76,7 +76,7 @@ class SparkCluster:
             except (OSError, ValueError):  # before its JSON is there, a page of HTML is
                 return False
 
-        wait_for(answers, "the Spark cluster is not there")
+        wait_for(answers, "the Spark cluster is not there", 120)
 
 
 @contextmanager

@@ -59,7 +59,8 @@ public final class Differ extends StatefulProcessor<Object, Object, Object> {
     if (Arrays.equals(before, after)) return Message.asScala(out.iterator());
     if (put) told.update(after);
     else told.clear();
-    hearers[key[0]].tell(before, after, put ? Message.time(newest) : 0, put ? Message.trace(newest) : Message.NONE, out);
+    byte[] trace = put ? Message.trace(newest) : Message.NONE;
+    hearers[key[0]].tell(before, after, put ? Message.time(newest) : 0, trace, out);
     return Message.asScala(out.iterator());
   }
 

@@ -9,8 +9,9 @@ import scala.Tuple2;
 
 /**
  * What travels between the steps: (k, m), m opaque to Spark: op (1 byte), version (8, big-endian), length of the row's
- * name (4), that name, payload. A payload is ts_ms (8), the trace (a zero byte, a count, entries of 8) and the values as
- * the inside of a JSON array, empty for an absent row. `joins.steps.records` says what each op means and writes the same bytes (its v, r and p).
+ * name (4), that name, payload. A payload is ts_ms (8), the trace (a zero byte, a count, entries of 8) and the values
+ * as the inside of a JSON array, empty for an absent row. `joins.steps.records` says what each op means and writes the
+ * same bytes (its v, r and p).
  *
  * All sources are kept to what Janino 3.1 compiles: no lambdas, no diamonds, casts where generics would do.
  */

@@ -128,7 +128,7 @@ def test_mysql80_digests_equal_ours(mysql80: Server) -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
 def test_digests_equal_ours(servers: Callable[[str], Server], flavour: str) -> None:
     """The same on the other servers, with their XOR of 64 bits where they have no other."""

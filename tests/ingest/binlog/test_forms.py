@@ -16,7 +16,7 @@ from ingest.binlog.transports.uri import ServerAddress, parse_uri
 from tests.ingest.binlog.binlog_servers import Server
 from tests.ingest.binlog.type_matrix import ServerSchema
 
-pytestmark = [pytest.mark.matrix, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
 
 
 def changes_since(server: Server, statements: list[str], *, schema: bool = False) -> list[RowBatch]:

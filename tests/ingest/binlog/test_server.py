@@ -81,7 +81,7 @@ def test_lost_connections_lose_and_repeat_nothing(mysql80: Server, database: str
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("by_gtid", [True, False], ids=["gtid", "position"])
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
 def test_lost_connections_on_every_server(

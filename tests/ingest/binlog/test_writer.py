@@ -177,7 +177,7 @@ def test_a_copy_holds_the_same_and_what_was_injected(mysql80: Server, tmp_path: 
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_mysqlbinlog_accepts_and_pipes_into_a_server(servers: Callable[[str], Server], tmp_path: Path) -> None:
     """mysqlbinlog verifies our checksums, and its output, run by MySQL 9, makes the rows that we wrote."""
     server = servers("mysql9")

@@ -39,7 +39,7 @@ from ingest.gateway.seams import AgentSeat
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(60)
 
 
 class Served:

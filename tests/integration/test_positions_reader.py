@@ -1,0 +1,59 @@
+"""The newest positions of a source, read from a real Kafka: what is told of the last ones has no gap."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in __all__
+
+from cdc.topology.reader import read_topology
+from cdc.words.naming import positions_topic, transactional_id
+from console.status.kafka_positions import PositionsReader
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+
+
+def test_the_last_positions_have_no_gap(stack: object, unique: Callable[[str], str]) -> None:
+    """Read on, they grow to a hundred; of a reader that was away for longer, what it had read before is forgotten."""
+    name, servers = unique("lately"), f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
+    source = "{type: mysql, hostname: h, username: u, password: p, database: shop, tables: [t], server_id: 1}"
+    topology = read_topology(
+        f"name: {name}\nsources: {{shop: {source}, crm: {source.replace('server_id: 1', 'server_id: 2')}}}\n"
+        f"log: {{bootstrap_servers: '{servers}'}}\n"
+        "tables: {t: {query: 'SELECT t.id FROM shop.t t', row_key: [id], sink: kafka}}",
+        file="t.yml",
+        environ={},
+    )
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(positions_topic(name), 1, 1)])[positions_topic(name)].result(60)
+    producer, told = Producer({"bootstrap.servers": servers}), 0
+
+    def tell(count: int, of: str = "shop") -> None:
+        nonlocal told
+        for _ in range(count):
+            told += 1
+            position = {"gtid_set": "", "sequence": told, "file": "binlog.000001", "pos": told}
+            value = json.dumps({"position": position, "snapshot": "done"})
+            producer.produce(positions_topic(name), key=transactional_id(name, of), value=value, partition=0)
+        assert producer.flush(60) == 0
+
+    def lately(reader: PositionsReader, of: str = "shop") -> list[int]:
+        reader.read()
+        return [one.sequence for one in reader.lately(of)]
+
+    tell(1, of="crm")
+    tell(3)
+    with PositionsReader(topology) as reader:
+        assert lately(reader) == [2, 3, 4]
+        tell(2)
+        assert lately(reader) == [2, 3, 4, 5, 6]
+        tell(120)
+        assert lately(reader) == list(range(27, 127))
+        assert lately(reader, "crm") == [1]
+        tell(500, of="crm")  # further than a reader goes back
+        assert lately(reader) == [126], "the newest that was read, and nothing that may have a gap behind it"
+        assert lately(reader, "crm") == list(range(527, 627))
