@@ -22,9 +22,10 @@ from ingest.fleet.fleet_pb2 import Header, LogReply, StreamRequest
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 
 _PATIENCE = 15.0  # seconds for a gateway to say hello
+_FAREWELL = 1.0  # seconds
 _VERSION = version("tailorbird")
 _REMEDIES = {
-    grpc.StatusCode.UNAUTHENTICATED: "the agent's certificate is none of this fleet's: tailorbird fleet ca issue agent",
+    grpc.StatusCode.UNAUTHENTICATED: "the certificate, or token, is none of this fleet's agents'",
     grpc.StatusCode.PERMISSION_DENIED: "this agent may not have that source: see the gateway's log",
     grpc.StatusCode.FAILED_PRECONDITION: "update the agent, or the gateway",
     grpc.StatusCode.UNAVAILABLE: "is the gateway running there, and does its certificate name that host?",
@@ -33,20 +34,28 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Files of PEM: the fleet's certificate, and the agent's own with its key."""
+    """Files of PEM: the fleet's certificate, and the agent's own with its key; or its `token` in place of these."""
 
     ca: Path
     certificate: Path
     key: Path
+    token: Path | None = None
 
     @classmethod
     def of(cls, folder: Path) -> Credentials:
-        """The files that `tailorbird fleet ca issue` has written into a folder."""
-        return cls(ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem")
+        """The files that `tailorbird fleet ca issue` has written into a folder; a file `token` there goes first."""
+        token = folder / "token"
+        return cls(
+            ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem",
+            token=token if token.exists() else None,
+        )  # fmt: skip
 
     def channel(self) -> grpc.ChannelCredentials:
         """What a channel takes; UsageError where a file can not be read."""
-        return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
+        if self.token is None:
+            return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
+        bearer = grpc.access_token_call_credentials(_read(self.token).decode(errors="replace").strip())
+        return grpc.composite_channel_credentials(grpc.ssl_channel_credentials(_read(self.ca)), bearer)
 
 
 def _read(file: Path) -> bytes:
@@ -77,7 +86,8 @@ class GrpcStream:
         )
         self._outgoing.put(hello(_VERSION))
         self._call = connect(self._requests())
-        threading.Thread(target=self._hear, name=f"gateway {address}", daemon=True).start()
+        self._hearing = threading.Thread(target=self._hear, name=f"gateway {address}", daemon=True)
+        self._hearing.start()
         if not self._greeted.wait(_PATIENCE):
             self.close()
             raise Retriable(f"the gateway at {address} does not answer", _REMEDIES[grpc.StatusCode.UNAVAILABLE])
@@ -110,6 +120,8 @@ class GrpcStream:
     def close(self) -> None:
         """End the stream, and with it all lanes."""
         self._end(Retriable(f"the stream to {self._address} was closed"))
+        if self._hearing is not threading.current_thread():
+            self._hearing.join(_FAREWELL)  # a gateway that is there ends the stream, too
         self._call.cancel()
         self._channel.close()
 

@@ -124,7 +124,10 @@ class FrameReader:
     def _name(self, number: int, name: bytes) -> None:
         if number != len(self._topics):
             raise Fatal("a topic has another number than its own", SAME)
-        self._topics.append(name.decode())
+        try:
+            self._topics.append(name.decode())
+        except UnicodeDecodeError as error:
+            raise Fatal("a topic's name is no text", SAME) from error
 
     def _record(self, topic: int, partition: int, key: bytes, value: bytes | None) -> Record:
         if topic >= len(self._topics) or partition < _KEYED:

@@ -14,10 +14,11 @@ from typing import Any
 import orjson
 
 from ingest.fleet.atlas import DatabaseSeen, database_of
+from ingest.fleet.certificate import Revoked
 from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.leases import Lease, Presence, counts
 from ingest.fleet.reported import Reported, reported_of
-from ingest.fleet.tokens import ROLES, Token
+from ingest.fleet.tokens import AGENT, ROLES, Token
 
 StateRecord = tuple[bytes, bytes | None]
 _SPEC = {"agents", "connection", "running"}
@@ -28,7 +29,8 @@ class FleetState:
     """All that the topic says up to a place; never changed, `folded` makes the next one.
 
     `desired`: versions by source, oldest first. `reported` by agent and source, `maps` by agent, connection and
-    database. `beats`: the last sign of life of each gateway. `strange` counts records that could not be read.
+    database. `revoked`: certificates by number. `beats`: the last sign of life of each gateway. `strange` counts
+    records that could not be read.
     """
 
     desired: Mapping[str, tuple[Desired, ...]] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class FleetState:
     maps: Mapping[tuple[str, str, str], DatabaseSeen] = field(default_factory=dict)
     drained: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     tokens: Mapping[str, Token] = field(default_factory=dict)
+    revoked: Mapping[str, Revoked] = field(default_factory=dict)
     beats: Mapping[str, int] = field(default_factory=dict)
     strange: int = 0
 
@@ -122,7 +125,7 @@ def _desired_of(names: list[Any], value: Any) -> Desired:
 
 
 def _token_of(names: list[Any], value: Any) -> Token:
-    if value["role"] not in ROLES:
+    if value["role"] not in (*ROLES, AGENT):
         raise ValueError(f"role {value['role']!r}")
     return Token(**{"id": names[0], **_known(Token, value)})
 
@@ -141,6 +144,7 @@ _SIMPLE: dict[str, tuple[str, Any, Any]] = {
     "map": ("maps", lambda names: (names[0], names[1], names[2]), lambda n, value: database_of(value, n[0], n[1])),
     "drained": ("drained", lambda names: (names[0], names[1]), lambda names, value: bool(value)),
     "token": ("tokens", _first, _token_of),
+    "revoked": ("revoked", _first, lambda names, value: Revoked(**{**_known(Revoked, value), "serial": names[0]})),
     "gateway": ("beats", _first, lambda names, value: int(value["beat"])),
 }
 
@@ -199,6 +203,11 @@ def token_record(token: Token) -> StateRecord:
     """A token; one that is revoked stays, so that its use is told apart from a guess."""
     value = {name: said for name, said in asdict(token).items() if name != "id"}
     return _key("token", token.id), orjson.dumps(value)
+
+
+def revoked_record(revoked: Revoked) -> StateRecord:
+    """A certificate that counts no more; it stays so."""
+    return _key("revoked", revoked.serial), orjson.dumps({"by": revoked.by, "at_ms": revoked.at_ms})
 
 
 def beat_record(gateway: str, beat: int) -> StateRecord:

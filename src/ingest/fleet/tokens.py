@@ -1,4 +1,4 @@
-"""Operators' tokens and roles, and how many guesses an address has; pure.
+"""Tokens of operators and of agents, their roles, and how many guesses an address has; pure.
 
 A token is `tb_<id>_<secret>`, its secret 256 bits. Only the SHA-256 of the secret is kept: a secret of so many bits
 needs no salt and no slow hash, and whoever reads the topic has no token.
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 Role = Literal["view", "operate", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)
+ROLES: tuple[Role, ...] = get_args(Role)  # each covers those before it
+AGENT: Literal["agent"] = "agent"  # of an agent without a certificate: it opens a stream, and does nothing else
 SECRET = 32  # bytes
 _TOKEN = re.compile(r"tb_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NOBODY = hashlib.sha256(b"").hexdigest()
@@ -26,7 +27,7 @@ class Token:
 
     id: str
     name: str
-    role: Role
+    role: Role | Literal["agent"]
     sha256: str
     issued_ms: int
     expires_ms: int
@@ -34,7 +35,7 @@ class Token:
 
     def may(self, role: Role) -> bool:
         """Whether its role covers another."""
-        return ROLES.index(self.role) >= ROLES.index(role)
+        return self.role != AGENT and ROLES.index(self.role) >= ROLES.index(role)
 
     def shown(self) -> dict[str, Any]:
         """All but what it is checked with."""

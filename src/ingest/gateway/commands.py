@@ -12,10 +12,11 @@ from typing import Any, Protocol, TypeVar
 
 from cdc.words.errors import TailorbirdError, UsageError
 from cdc.words.schema import TableId
+from ingest.fleet.certificate import Revoked, serial_of
 from ingest.fleet.desired import Desired, SourceSpec, source_of, spec_of, table_named, with_tables
 from ingest.fleet.identity import identity
-from ingest.fleet.state import FleetState, desired_record, drained_record, lease_record, token_record
-from ingest.fleet.tokens import ROLES, Token, checked, hashed, written
+from ingest.fleet.state import FleetState, desired_record, drained_record, lease_record, revoked_record, token_record
+from ingest.fleet.tokens import AGENT, ROLES, Token, checked, hashed, written
 from ingest.gateway.seams import Audit, StateTopic
 from ingest.gateway.steward import claim_again, plain
 
@@ -136,6 +137,10 @@ class FleetCommands:
     def positions(self, source: str) -> Sequence[Mapping[str, Any]]:
         """Where a source stands, and what it can be set back to."""
         return self._sources.positions(source, self._spec(source))
+
+    def revoked(self) -> list[dict[str, Any]]:
+        """Certificates that count no more."""
+        return [asdict(one) for _, one in sorted(self._topic.state.revoked.items())]
 
     def audited(self, count: int) -> Sequence[Mapping[str, Any]]:
         """The last lines of audit."""
@@ -260,9 +265,9 @@ class FleetCommands:
         """A token; it is told here and never again."""
 
         def do() -> dict[str, Any]:
-            found = next((one for one in ROLES if one == role), None)
+            found = next((one for one in (*ROLES, AGENT) if one == role), None)
             if found is None or not 1 <= days <= 3650:
-                raise UsageError(f"role {role[:80]!r} for {days} days", f"{', '.join(ROLES)}; 1 to 3650 days")
+                raise UsageError(f"role {role[:80]!r} for {days} days", f"{', '.join(ROLES)}, {AGENT}; 1 to 3650 days")
             identity("any", "agents", name)
             now, number, secret = self._now_ms(), self._number(), self._secret()
             token = Token(
@@ -284,6 +289,18 @@ class FleetCommands:
             return replace(token, revoked=True).shown()
 
         return self._done(who, "token revoke", number[:80], {}, do)
+
+    def revoke_certificate(self, who: FleetOperator, serial: str) -> dict[str, Any]:
+        """Whoever shows a certificate is turned away from now on, and its streams are cut; for good."""
+
+        def do() -> dict[str, Any]:
+            made = Revoked(serial=serial_of(serial), by=who.name, at_ms=self._now_ms())
+            held = self._topic.fresh().revoked.get(made.serial)
+            if held is None:
+                self._topic.write(revoked_record(made))
+            return asdict(held or made)
+
+        return self._done(who, "certificate revoke", serial[:80], {}, do)
 
     def refused(self, who: FleetOperator, what: str, why: str) -> None:
         """A command that came to nothing before it began."""

@@ -72,6 +72,10 @@ class Drainage(_Body):
     drained: bool = True
 
 
+class NothingToSay(_Body):
+    """The path says it all."""
+
+
 class TokenToIssue(_Body):
     """Whose token, what it may do, for how long."""
 
@@ -259,6 +263,16 @@ def _others(app: FastAPI, commands: FleetCommands) -> None:
     def drain(told: Drainage, who: Driver) -> dict[str, Any]:
         """Drain an agent or a gateway, or let it come back."""
         return commands.drain(who, told.role, told.name, told.drained)
+
+    @app.get("/v1/revoked-certificates")
+    def revoked(who: Administrator) -> list[dict[str, Any]]:
+        """Certificates of agents that count no more."""
+        return commands.revoked()
+
+    @app.put("/v1/revoked-certificates/{serial}")
+    def revoke_certificate(serial: str, told: NothingToSay, who: Administrator) -> dict[str, Any]:
+        """Turn away whoever shows a certificate, and cut its streams."""
+        return commands.revoke_certificate(who, serial)
 
     @app.get("/v1/tokens")
     def tokens(who: Administrator) -> list[dict[str, Any]]:

@@ -141,6 +141,14 @@ class KafkaFleet:
         found = self.topology.sources.get(name)
         return None if found is None else KafkaSource(self.topology, found)
 
+    def revoked(self, serial: str) -> bool:
+        """See `grpc_door.Fleet`."""
+        return self.topic is not None and serial in self.topic.state.revoked
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        """Tokens are the steward's fleet's."""
+        return "no such token"
+
     def joined(self, seat: Any, request: Any, version: str) -> None:
         """Without a steward nobody is commanded."""
 

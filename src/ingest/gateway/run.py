@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from cryptography import x509
 
 from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
+from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import StreamRequest
-from ingest.fleet.identity import FleetIdentity, identity_of
-from ingest.fleet.tokens import SECRET
+from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.tokens import AGENT, SECRET, Guesses, checked
 from ingest.gateway.commands import FleetCommands
 from ingest.gateway.grpc_desk import Opened
 from ingest.gateway.grpc_door import Door
@@ -29,37 +29,44 @@ from ingest.gateway.kafka_audit import KafkaAudit
 from ingest.gateway.kafka_positions import KafkaPositions
 from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.gateway.kafka_state import KafkaState
+from ingest.gateway.proc_handshakes import handshakes
 from ingest.gateway.seams import AgentSeat, Audit, StateTopic
 from ingest.gateway.steward import Steward
 
 Sourced = Callable[[FleetIdentity, str, int], Opened | None]
+_ISSUE = "tailorbird fleet ca issue gateway NAME --into FOLDER"
 _TURN = 1.0  # seconds at most between a steward's turns
 _UNHEARD = 100_000  # words of agents that the steward has not heard yet; their streams are bounded, too
 
 log = structlog.get_logger()
 
 
-def run(file: str, listen: str, folder: Path, api: str | None = None) -> None:
-    """Serve until SIGTERM or SIGINT at `listen` (host:port), as whom the certificate in `folder` says; and operators at
-    `api`, where it is named. Kafka is waited for first.
+def run(file: str, listen: str, folder: Path, api: str | None = None, tokens: str | None = None) -> None:
+    """Serve until SIGTERM or SIGINT at `listen` (host:port), as whom the certificate in `folder` says; agents that have
+    tokens at `tokens`, and operators at `api`, where they are named. Kafka is waited for first.
 
     UsageError where that is no gateway's, or an address can not be had. However it ends, agents dial anew and recover.
     """
     topology = load_topology(file)
     log_lines("json")
     pem = {name: _read(folder / f"{name}.pem") for name in ("ca", "cert", "key")}
-    gateway = _named(pem["cert"])
+    gateway = _named(pem["cert"], folder)
     if gateway is None or gateway.role != "gateways":
         raise UsageError(f"{folder / 'cert.pem'} is no gateway's", "tailorbird fleet ca issue gateway NAME")
     if api is not None:
         from ingest.gateway.http_api import check_address
 
         check_address(api)
-    asyncio.run(_serve(topology, gateway, listen, pem, folder, api))
+    asyncio.run(_serve(topology, gateway, (listen, tokens), pem, folder, api))
 
 
 async def _serve(
-    topology: Topology, gateway: FleetIdentity, listen: str, pem: Mapping[str, bytes], folder: Path, api: str | None
+    topology: Topology,
+    gateway: FleetIdentity,
+    listen: tuple[str, str | None],
+    pem: Mapping[str, bytes],
+    folder: Path,
+    api: str | None,
 ) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,17 +83,20 @@ async def _serve(
     topic, audit = topics
     # a process of the same name that is killed and started again is another one: its leases are its own
     steward = steward_of(f"{gateway.name}#{secrets.token_hex(4)}", gateway.tenant, topology.name, topic, audit)
-    office = Office(steward, KafkaFleet(topology, gateway.tenant, topic).source, audit)
+    office = Office(steward, KafkaFleet(topology, gateway.tenant, topic).source, audit, topic)
     topic.changed = office.wake
-    serving = [Door(office).serve(listen, pem, stopped, lambda: log.info("gateway serves", address=listen))]
+    at, tokens = listen
+    serves = Door(office).serve(at, pem, stopped, lambda: log.info("gateway serves", address=at), tokens)
+    serving = [serves]
     if api is not None:
         from ingest.gateway.http_api import serve_api
 
         serving.append(serve_api(commands_of(topology, topic, audit), api, folder, stopped))
     try:
-        async with asyncio.TaskGroup() as tasks:
-            for one in serving:
-                tasks.create_task(one)
+        with handshakes(office.handshake_failed):
+            async with asyncio.TaskGroup() as tasks:
+                for one in serving:
+                    tasks.create_task(one)
     except* UsageError as failed:
         raise failed.exceptions[0] from None
     finally:
@@ -110,8 +120,9 @@ async def _unless(stopped: asyncio.Event, seconds: float) -> None:
 class Office:
     """A gateway's steward in its thread, between the door and the fleet's topic; implements `grpc_door.Fleet`."""
 
-    def __init__(self, steward: Steward, source: Sourced, audit: Audit) -> None:
-        self._steward, self._source, self._audit = steward, source, audit
+    def __init__(self, steward: Steward, source: Sourced, audit: Audit, topic: StateTopic) -> None:
+        self._steward, self._source, self._audit, self._topic = steward, source, audit, topic
+        self._handshakes = Guesses(most=60)
         self._heard: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="steward", daemon=True)
         self._thread.start()
@@ -119,6 +130,19 @@ class Office:
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         """See `grpc_door.Fleet`."""
         return self._source(agent, name, epoch)
+
+    def revoked(self, serial: str) -> bool:
+        """See `grpc_door.Fleet`."""
+        return serial in self._topic.state.revoked
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        """See `grpc_door.Fleet`."""
+        found = checked(token, dict(self._topic.state.tokens), time.time() * 1000)
+        if isinstance(found, str):
+            return found
+        if found.role != AGENT:
+            return f"token {found.id} is no agent's"
+        return FleetIdentity(self._steward.tenant, "agents", found.name)
 
     def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
         """See `grpc_door.Fleet`."""
@@ -143,6 +167,15 @@ class Office:
             self._audit.line(said)
         except Retriable as error:
             log.warning("not kept in the audit", why=str(error), line=dict(said))
+
+    def handshake_failed(self, why: str) -> None:
+        """TLS has turned somebody away, whom nobody knows; a few lines a minute, one stands for all that follow."""
+        now = time.monotonic()
+        if self._handshakes.shut("", now) > 0:
+            return
+        self._handshakes.failed("", now)
+        more = "; more of them are not told for a while" if self._handshakes.shut("", now) > 0 else ""
+        self.refused({"what": "dial", "who": None, "outcome": "turned away", "why": f"TLS: {why}{more}"})
 
     def wake(self) -> None:
         """The topic has changed; any thread may call it."""
@@ -197,17 +230,15 @@ def commands_of(topology: Topology, topic: StateTopic, audit: Audit) -> FleetCom
     )  # fmt: skip
 
 
-def _named(pem: bytes) -> FleetIdentity | None:
-    certificate = x509.load_pem_x509_certificate(pem)
+def _named(pem: bytes, folder: Path) -> FleetIdentity | None:
     try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return None
-    return identity_of(names.get_values_for_type(x509.UniformResourceIdentifier))
+        return certified(pem).who
+    except ValueError as error:
+        raise UsageError(f"{folder / 'cert.pem'} is no certificate: {error}", _ISSUE) from error
 
 
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", "tailorbird fleet ca issue gateway NAME --into FOLDER") from error
+        raise UsageError(f"{file}: {error.strerror}", _ISSUE) from error

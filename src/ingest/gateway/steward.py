@@ -64,7 +64,7 @@ class Steward:
         now_ms: Callable[[], int],
         unique: Callable[[], str],
     ) -> None:
-        self.name, self._tenant, self._topology = name, tenant, topology
+        self.name, self.tenant, self._topology = name, tenant, topology
         self._topic, self._audit = topic, audit
         self._clock, self._now_ms, self._unique = clock, now_ms, unique
         self._seats: dict[str, _Seated] = {}
@@ -79,7 +79,7 @@ class Steward:
         the connections and databases that it may tell of: its host's owner may let it tell of fewer than before.
         """
         agent = seat.agent
-        if agent.tenant != self._tenant:
+        if agent.tenant != self.tenant:
             self._refused(seat, "dial", f"tenant {agent.tenant} is not this gateway's")
             seat.end(f"tenant {agent.tenant} is not this gateway's")
             return

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from cryptography import x509
 
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
@@ -21,8 +20,8 @@ from cdc.words.event import Position
 from cdc.words.schema import TableId
 from ingest.agent.grpc_stream import Credentials, Gateways
 from ingest.capture.signals import Signal
+from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import APPLIED, APPLYING, FAILED
-from ingest.fleet.identity import FleetIdentity, identity_of
 from ingest.host.file_policy import load_policy
 from ingest.host.grpc_agent import FleetAgent, Task
 from ingest.host.mysql_atlas import seen
@@ -45,23 +44,21 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
     policy = load_policy(policy_file)
     credentials = Credentials.of(Path(identity))
     credentials.channel()
-    who = _named(credentials.certificate)
-    if who is None or who.role != "agents":
-        raise UsageError(f"{credentials.certificate} is no agent's", "tailorbird fleet ca issue agent NAME")
+    name = _named(credentials) if credentials.token is None else Path(identity).name
     log_lines("json")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    agent = FleetAgent(who.name, policy, captured, seen)
+    agent = FleetAgent(name, policy, captured, seen)
     if metrics_port:
         serve_operation(metrics_port, lambda: _judged(agent))
     streams = Gateways(gateways, credentials, opened=agent.opened, commanded=agent.commanded)
-    log.info("agent begins", agent=who.uri, connections=", ".join(policy.connections))
+    log.info("agent begins", agent=name, connections=", ".join(policy.connections))
     try:
         agent.attend(streams, stop)
     finally:
         streams.close()
-    log.info("agent ends", agent=who.uri)
+    log.info("agent ends", agent=name)
 
 
 def captured(task: Task) -> None:
@@ -173,10 +170,12 @@ def _topology(name: str) -> Topology:
     )  # fmt: skip
 
 
-def _named(file: Path) -> FleetIdentity | None:
+def _named(credentials: Credentials) -> str:
+    file = credentials.certificate
     try:
-        certificate = x509.load_pem_x509_certificate(file.read_bytes())
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound) as error:
+        who = certified(file.read_bytes()).who
+    except ValueError as error:
         raise UsageError(f"{file} is no certificate of a fleet's", "tailorbird fleet ca issue agent NAME") from error
-    return identity_of(names.get_values_for_type(x509.UniformResourceIdentifier))
+    if who is None or who.role != "agents":
+        raise UsageError(f"{file} is no agent's", "tailorbird fleet ca issue agent NAME")
+    return who.name

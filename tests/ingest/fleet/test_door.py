@@ -53,6 +53,12 @@ class Served:
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         return self.opened if (agent.tenant, name) == (TENANT, "s") else None
 
+    def revoked(self, serial: str) -> bool:
+        return False
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        return "no such token"
+
     def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
         self.said.put(("joined", seat, request))
 

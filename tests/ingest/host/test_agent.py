@@ -81,7 +81,7 @@ class World:
         def source(agent: FleetIdentity, source: str, epoch: int) -> Opened | None:
             return LeasedMemory(HeldLease(self.topic, source, agent.name, epoch), self.broker)
 
-        office = Office(steward, source, self.audit)
+        office = Office(steward, source, self.audit, self.topic)
         self._gateways[name] = self._exit.enter_context(ExitStack())
         self._gateways[name].callback(office.close)
         return self._gateways[name].enter_context(door_open(office, self.folder))

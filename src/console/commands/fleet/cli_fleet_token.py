@@ -18,7 +18,10 @@ token = typer.Typer(
 @token.command("issue")
 def issue_token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; audited.")],
-    role: Annotated[Literal["view", "operate", "admin"], typer.Option("--role", help="What it may do.")] = "view",
+    role: Annotated[
+        Literal["view", "operate", "admin", "agent"],
+        typer.Option("--role", help="What it may do; agent: be agent NAME."),
+    ] = "view",
     days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it is valid.")] = 90,
     topology: Annotated[
         str | None,
@@ -31,10 +34,12 @@ def issue_token(
 ) -> None:
     """Make a token, which is told this once: a gateway keeps its SHA-256.
 
+    With --role agent it stands for a certificate at a gateway's --listen-tokens: the file `token` beside ca.pem.
+
     Example: tailorbird fleet token issue anna --role admin --topology topologies/shop.yml
     """
     body = {"name": name, "role": role, "days": days}
-    found = _written(topology, name, role, days) if topology else ask(api, ca, token_file).ask("POST", "tokens", body)
+    found = written(topology, name, role, days) if topology else ask(api, ca, token_file).ask("POST", "tokens", body)
     if as_json:
         tell(found, True, "")
         return
@@ -42,8 +47,8 @@ def issue_token(
     typer.echo(found["token"])
 
 
-def _written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
-    """Whoever may write to Kafka is asked for no token: he could write what he likes."""
+def written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
+    """A token straight into Kafka: whoever may write there is asked for none, since he could write what he likes."""
     from cdc.process.file_topology import load_topology
     from ingest.gateway.commands import FleetOperator
     from ingest.gateway.kafka_audit import KafkaAudit

@@ -14,6 +14,10 @@ def gateway(
     identity: Annotated[Path, typer.Option("--identity", help="Folder of its ca.pem, cert.pem and key.pem.")] = Path(
         "gateway"
     ),
+    tokens: Annotated[
+        str | None,
+        typer.Option("--listen-tokens", help="Address and port for agents with a token, no certificate; else nowhere."),
+    ] = None,
     api: Annotated[
         str | None, typer.Option("--api", help="Address and port to serve operators at (REST); by default nowhere.")
     ] = None,
@@ -30,4 +34,4 @@ def gateway(
     from ingest.gateway.run import run
 
     with extras_named("gateway"):
-        run(file, listen, identity, api)
+        run(file, listen, identity, api, tokens)
