@@ -134,7 +134,7 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
         ("indexer", ["indexer"], ()),
         ("gateway", ["ingest"], ()),
         ("dashboard", ["console.dashboard"], ()),
-        ("console", ["console"], ("console.dashboard.http_",)),
+        ("console", ["console"], ("console.dashboard.http_", "console.fleet.http_fleet_")),
     ],
 )
 def test_one_extra_brings_all_that_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:

@@ -33,6 +33,7 @@ from ingest.gateway.seams import AgentSeat, Audit, StateTopic
 BEAT = 5.0  # seconds between a gateway's signs of life
 SILENT = 20.0  # seconds without one: its agents are elsewhere, or nowhere
 GRACE = 30.0  # seconds that an agent may be away until another one takes its sources
+_POSITION = 64 * 1024  # bytes
 _MAP, _UNPACKED = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of one database's map
 _WORDS: dict[Progress, Applied] = {APPLYING: "applying", TOLD_APPLIED: "applied", TOLD_FAILED: "failed"}
 
@@ -227,7 +228,7 @@ class Steward:
             return
         seated.runs[told.source] = told.epoch
         try:
-            position = orjson.loads(told.position) if told.position else None
+            position = orjson.loads(told.position) if 0 < len(told.position) <= _POSITION else None
             reported = Reported(
                 agent=seat.agent.name, source=told.source, epoch=told.epoch, version=told.version,
                 status=_WORDS[told.progress], reason=told.reason[:2000], hash=told.hash[:64], narrowed=told.narrowed,

@@ -67,6 +67,7 @@ class Told:
     say: Callable[[Report], None]
     session: tuple[Progress, str] = (APPLYING, "")
     refused: str = ""
+    said: float = 0.0  # when, by the monotonic clock
 
     def now(self, progress: Progress, reason: str = "") -> None:
         """How far the session is; said where it is news."""
@@ -83,14 +84,17 @@ class Told:
         self.report.version, self.refused = version, ""
         self._tell(anew=True)
 
-    def at(self, position: Mapping[str, Any]) -> None:
-        """Where it is; said by and by."""
+    def at(self, position: Mapping[str, Any], *, every: float) -> None:
+        """Where it is; said where nothing was said for so many seconds."""
         self.report.position = orjson.dumps(position)
+        if time.monotonic() - self.said >= every:
+            self._tell(anew=True)
 
     def _tell(self, *, anew: bool = False) -> None:
         progress, reason = (FAILED, self.refused) if self.refused else self.session
         if anew or (progress, reason[:_REASON]) != (self.report.progress, self.report.reason):
             self.report.progress, self.report.reason = progress, reason[:_REASON]
+            self.said = time.monotonic()
             self.say(self.report)
 
 

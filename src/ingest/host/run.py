@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import structlog
@@ -29,6 +30,9 @@ from ingest.host.policy import refused_signal
 from ingest.records.seams import Checkpoint, OpenLog
 from ingest.report.http_reports import Reports
 from ingest.run import ClosableSignals, Destination, ThroughGateway, capture
+
+_TABLES = 100  # whose snapshots are told of
+_MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between words of where a source is
 
 log = structlog.get_logger()
 
@@ -129,6 +133,10 @@ class TaskReports(Reports):
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._stands: dict[str, object] = {}
+        self._reading: dict[str, int] = {}  # rows read of tables whose snapshot is under way
+        self._read: dict[str, int] = {}  # and of those that this session has read
+        self._lag_ms = 0
         super().__init__(task.topology, task.source, structlog.get_logger().bind(source=task.source.name))
 
     def resumed(self, position: Position) -> None:
@@ -142,13 +150,35 @@ class TaskReports(Reports):
         super().committed(checkpoint)
         self._at(checkpoint.position)
 
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """How far tables are read."""
+        super().snapshot(rows)
+        done = self._reading.keys() - rows.keys()
+        for table in done:
+            self._read[table] = self._reading[table]
+        self._reading = dict(rows)
+        self._tell(0.0 if done else _READING_EVERY)
+
+    def lag(self, seconds: float) -> None:
+        """How far behind."""
+        super().lag(seconds)
+        self._lag_ms = int(seconds * 1000)
+
     def waiting(self, why: str, seconds: float) -> None:
         """A server, or the gateway, is away."""
         super().waiting(why, seconds)
         self._task.told.now(APPLYING, f"waiting: {why}")
 
     def _at(self, at: Position) -> None:
-        self._task.told.at({"file": at.file, "pos": at.pos, "gtid_set": at.gtid_set, "sequence": at.sequence})
+        self._stands = {"file": at.file, "pos": at.pos, "gtid_set": at.gtid_set, "sequence": at.sequence}
+        self._tell(_READING_EVERY if self._reading else _MOVING_EVERY)
+
+    def _tell(self, every: float) -> None:
+        tables = {
+            "reading": dict(islice(self._reading.items(), _TABLES)),
+            "read": dict(islice(reversed(self._read.items()), _TABLES)),
+        }
+        self._task.told.at({**self._stands, "lag_ms": self._lag_ms, **tables}, every=every)
 
 
 def _judged(agent: FleetAgent) -> tuple[Judgement, dict[str, object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from console.commands.fleet import cli_fleet_ca, cli_fleet_look, cli_fleet_sources, cli_fleet_token
+from console.commands.fleet import cli_fleet_ca, cli_fleet_look, cli_fleet_page, cli_fleet_sources, cli_fleet_token
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,3 +22,4 @@ app.command("map")(cli_fleet_look.show_map)
 app.command("audit")(cli_fleet_look.audit)
 app.command("drain")(cli_fleet_look.drain)
 app.command("dump")(cli_fleet_sources.dump)
+app.command("page")(cli_fleet_page.page)
