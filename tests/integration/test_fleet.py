@@ -4,7 +4,9 @@ comes, gateways and agents die, a source is set back, the policy of the host hol
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -129,3 +131,39 @@ def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers)
     )
     told = [event["after"]["id"] for event in captured.events("u") if event["op"] == "c"]
     assert told == [10, 11], "lost, or told twice"
+
+
+def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:
+    """With three sources in sync: at most 150 MB of memory, and idle a twentieth of a core."""
+    captured = fleet.captured
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
+    fleet.gateway("g1")
+    fleet.agent("paris", policy(captured))
+    fleet.until(lambda: fleet.api("agents") is not None, "g1 does not serve")
+    place = ("--agent", "paris", "--connection", "db", "--database", captured.name, "--table", "t")
+    for name in ("one", "two", "three"):
+        fleet.ask("source", "add", name, *place)
+
+    def moving() -> bool:
+        found = [one["reported"] for one in fleet.api("sources") or ()]
+        return len(found) == 3 and all(one and one["status"] == "applied" and one["position"] for one in found)
+
+    fleet.until(moving, "three sources do not run")
+    time.sleep(3.0)  # snapshots end
+    process = fleet.processes["paris"].pid
+    used = spent(process)
+    time.sleep(10.0)
+    assert (spent(process) - used) / 10.0 <= 0.05, "idle, it takes more than a twentieth of a core"
+    assert memory(process) <= 150, f"{memory(process):.0f} MB"
+
+
+def spent(process: int) -> float:
+    """Seconds of processor."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(process: int) -> float:
+    """Resident megabytes."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))

@@ -24,6 +24,7 @@ MODULES = frozenset(
         "pysolr",
         "pyspark",
         "requests",
+        "sqlalchemy",
         "starlette",
         "thriftpy2",
         "uvicorn",

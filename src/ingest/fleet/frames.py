@@ -10,9 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-import zstandard
-
 from cdc.words.errors import Fatal
+from cdc.words.zipping import zstd
 from ingest.records.seams import Record
 
 PIECE = 256 * 1024  # bytes of a message, before compression
@@ -20,26 +19,30 @@ LONGEST = 16 * 1024 * 1024  # of a frame: what Kafka takes of a record
 SAME = "do agent and gateway run the same version?"
 _HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, bytes of the value (-1: a tombstone)
 _TOPIC, _RECORD = 0, 1
+_LEVEL = 1  # of zstd: records of one table are alike, and the host's processor is its owner's
+_WINDOW = {zstd.DecompressionParameter.window_log_max: 20}  # 1 MiB is all that a reader's memory is asked for
 _KEYED = -2  # in place of a partition: the key decides; -1 is every one
 _TOPICS, _LONGEST_KEY = 1 << 16, (1 << 16) - 1
 
 
 def zipped(content: bytes) -> bytes:
     """Compressed at the level that costs a database's host least."""
-    return zstandard.compress(content, 1)
+    return zstd.compress(content, _LEVEL)
 
 
 def unzipped(content: bytes, most: int) -> bytes:
-    """Inverse of `zipped`; ValueError where it is none, or holds more than `most` bytes, which are never made: what
-    the library is told of a limit counts for nothing where the content itself says how long it is.
+    """Inverse of `zipped`; ValueError where it is none, half of one, or holds more than `most` bytes, which are never
+    made.
     """
+    reader = zstd.ZstdDecompressor(options=_WINDOW)
     try:
-        size = zstandard.frame_content_size(content)
-        if size > most:
-            raise ValueError(f"{size} bytes, where {most} are taken")
-        return zstandard.ZstdDecompressor().decompress(content, max_output_size=most)
-    except zstandard.ZstdError as error:
+        found = reader.decompress(content, max_length=most)
+        more = b"" if reader.eof else reader.decompress(b"", max_length=1)
+    except zstd.ZstdError as error:
         raise ValueError(str(error)) from error
+    if more or not reader.eof or reader.unused_data:
+        raise ValueError(f"more than {most} bytes, or half of what was sent")
+    return found
 
 
 class FrameWriter:

@@ -14,8 +14,8 @@ from typing import Any
 import grpc
 import pytest
 import structlog
-import zstandard
 
+from cdc.words.zipping import zstd
 from ingest.agent.gateway_log import GatewayLog
 from ingest.agent.grpc_stream import Credentials, GrpcStream
 from ingest.fleet.certificate import Revoked, certified
@@ -118,12 +118,12 @@ RECOVER = log_call(call=1, recover=Empty())
 def framed(topic: str, key: bytes = b"1") -> Records:
     writer = FrameWriter()
     pieces = [*writer.write([records(1, topic)[0]._replace(key=key)]), *writer.rest()]
-    return Records(frames=zstandard.compress(pieces[0]), size=len(pieces[0]))
+    return Records(frames=zstd.compress(pieces[0]), size=len(pieces[0]))
 
 
 def half() -> Records:
-    whole = zstandard.decompress(framed(TOPIC).frames)
-    return Records(frames=zstandard.compress(whole[:-3]), size=len(whole) - 3)
+    whole = zstd.decompress(framed(TOPIC).frames)
+    return Records(frames=zstd.compress(whole[:-3]), size=len(whole) - 3)
 
 
 def bad_names() -> Iterator[Bad]:
