@@ -110,8 +110,8 @@ def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Che
 
 def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     from cdc.words.errors import TailorbirdError
-    from console.doctor.doctor import Checkup
     from cdc.words.extras import extras_named
+    from console.doctor.doctor import Checkup
 
     with extras_named("poll"):
         from ingest.poll.sql_reader import sql_reader
