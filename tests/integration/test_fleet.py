@@ -4,7 +4,6 @@ comes, gateways and agents die, a source is set back, the policy of the host hol
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fleet_on_servers import FleetOnServers, policy, rows
+from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(600)]
 
@@ -155,15 +154,3 @@ def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:
     time.sleep(10.0)
     assert (spent(process) - used) / 10.0 <= 0.05, "idle, it takes more than a twentieth of a core"
     assert memory(process) <= 150, f"{memory(process):.0f} MB"
-
-
-def spent(process: int) -> float:
-    """Seconds of processor."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory(process: int) -> float:
-    """Resident megabytes."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))

@@ -23,13 +23,13 @@ from tests.support.ports import free_port
 class FleetOnServers:
     """Processes of gateways and agents over one topology, and the command line of an operator."""
 
-    def __init__(self, captured: Any, folder: Path) -> None:
-        self.captured, self.folder = captured, folder
-        init(folder / "authority", TENANT)
+    def __init__(self, captured: Any, folder: Path, tenant: str = TENANT) -> None:
+        self.captured, self.folder, self.tenant = captured, folder, tenant
+        init(folder / "authority", tenant)
         self.streams = {name: f"127.0.0.1:{free_port()}" for name in ("g1", "g2")}
         self.apis = {name: f"127.0.0.1:{free_port()}" for name in ("g1", "g2")}
         for name in self.streams:
-            issue(folder / "authority", FleetIdentity(TENANT, "gateways", name), folder / name, hosts=["127.0.0.1"])
+            issue(folder / "authority", FleetIdentity(tenant, "gateways", name), folder / name, hosts=["127.0.0.1"])
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.token = ""
 
@@ -44,12 +44,13 @@ class FleetOnServers:
         file = str(self.captured.file)
         self.start(name, "gateway", file, "--listen", self.streams[name], "--identity", identity, "--api", api)
 
-    def agent(self, name: str, policy: str) -> None:
+    def agent(self, name: str, policy: str, *through: str) -> None:
+        """Start an agent, which dials the gateways, or what lies before them."""
         identity = self.folder / name
         if not identity.exists():
-            issue(self.folder / "authority", FleetIdentity(TENANT, "agents", name), identity)
+            issue(self.folder / "authority", FleetIdentity(self.tenant, "agents", name), identity)
         (identity / "policy.yml").write_text(policy)
-        dials = [word for address in self.streams.values() for word in ("--gateway", address)]
+        dials = [word for address in through or self.streams.values() for word in ("--gateway", address)]
         self.start(name, "agent", *dials, "--identity", str(identity), "--policy", str(identity / "policy.yml"))
 
     def page(self) -> str:
@@ -117,3 +118,15 @@ def rows(captured: Any, table: str) -> dict[int, dict[str, Any]]:
         elif event["before"] is not None:
             found.pop(event["before"]["id"], None)
     return found
+
+
+def spent(process: int) -> float:
+    """Seconds of processor that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(process: int) -> float:
+    """Resident megabytes of a process."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))

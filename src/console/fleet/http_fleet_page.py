@@ -38,7 +38,7 @@ _TOKEN = "fleet token"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class FleetSight:
     """What was seen of the fleet at one moment."""
 
     agents: list[AgentLine]
@@ -53,7 +53,7 @@ class FleetPage:
         self._make, self._client = api, client
         self._api: FleetApi | None = None
         self._words, self._shown = "", dict[str, Any]()
-        self._sight: Sight | None = None
+        self._sight: FleetSight | None = None
         self._lock = asyncio.Lock()
         with ui.element("header").classes("tb-top"):
             with ui.element("h1"):
@@ -244,9 +244,9 @@ class FleetPage:
         return answer
 
 
-def _seen(api: FleetApi) -> Sight:
+def _seen(api: FleetApi) -> FleetSight:
     sources = sources_of(api.ask("GET", "sources"), time.time() * 1000)
-    return Sight(agents_of(api.ask("GET", "agents")), sources, tables_of(api.ask("GET", "map"), sources))
+    return FleetSight(agents_of(api.ask("GET", "agents")), sources, tables_of(api.ask("GET", "map"), sources))
 
 
 def _dialog(title: str) -> Any:

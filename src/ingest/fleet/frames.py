@@ -8,7 +8,7 @@ of megabytes passes in messages of at most `PIECE` bytes, and a small one costs 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from cdc.words.errors import Fatal
 from cdc.words.zipping import zstd
@@ -20,7 +20,9 @@ SAME = "do agent and gateway run the same version?"
 _HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, bytes of the value (-1: a tombstone)
 _TOPIC, _RECORD = 0, 1
 _LEVEL = 1  # of zstd: records of one table are alike, and the host's processor is its owner's
-_WINDOW = {zstd.DecompressionParameter.window_log_max: 20}  # 1 MiB is all that a reader's memory is asked for
+_WINDOW: Mapping[int, int] = {
+    zstd.DecompressionParameter.window_log_max: 20
+}  # 1 MiB is all that a reader's memory is asked for
 _KEYED = -2  # in place of a partition: the key decides; -1 is every one
 _TOPICS, _LONGEST_KEY = 1 << 16, (1 << 16) - 1
 

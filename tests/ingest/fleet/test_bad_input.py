@@ -75,15 +75,13 @@ def speaks(
 ) -> Any:
     """What the gateway says last to an agent of no code of ours, or the error with which it turned it away."""
     with grpc.secure_channel(address, shown) as channel:
-        outgoing: queue.Queue[StreamRequest | bytes | None] = queue.Queue()
+        outgoing: queue.Queue[bytes | None] = queue.Queue()
         for one in said:
-            outgoing.put(one)
+            outgoing.put(one if isinstance(one, bytes) else one.SerializeToString())
         metadata = (("authorization", f"Bearer {bearer}"),) if bearer else ()
-        call = channel.stream_stream(
-            METHOD,
-            request_serializer=lambda one: one if isinstance(one, bytes) else one.SerializeToString(),
-            response_deserializer=StreamRequest.FromString,
-        )(iter(outgoing.get, None), timeout=20, metadata=metadata)
+        call = channel.stream_stream(METHOD, response_deserializer=StreamRequest.FromString)(
+            iter(outgoing.get, None), timeout=20, metadata=metadata
+        )
         try:
             for reply in call:
                 if reply.HasField("unsupported") or reply.log_reply.HasField("failure"):
@@ -319,7 +317,8 @@ def test_tokens_of_agents(world: GatewayWorld) -> None:
 
 
 def _guess(channel: grpc.Channel, number: int) -> Any:
-    call = channel.stream_stream(METHOD)(
+    connect: Any = channel.stream_stream(METHOD)
+    call = connect(
         iter([hello("9").SerializeToString()]), timeout=20,
         metadata=(("authorization", f"Bearer {written(f'{number:016x}', 'x' * 43)}"),),
     )  # fmt: skip

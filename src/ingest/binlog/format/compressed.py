@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,9 @@ MAX_EVENT: Final = 1 << 30
 _ZSTD: Final = 0
 _PLAIN: Final = 255
 _CHUNK: Final = 1 << 16
-_WINDOW: Final = {zstd.DecompressionParameter.window_log_max: 27}  # 128 MiB: as the server compresses at most
+_WINDOW: Final[Mapping[int, int]] = {
+    zstd.DecompressionParameter.window_log_max: 27
+}  # 128 MiB: as the server compresses at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
