@@ -4,7 +4,11 @@ comes, gateways and agents die, a source is set back, the policy of the host hol
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(600)]
 
@@ -96,6 +101,48 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
         ("positions set", "done"), ("drain", "done"), ("lease of shop", "done"),
     ):  # fmt: skip
         assert expected in lines, lines
+
+
+def readme() -> list[str]:
+    """The commands of README's walk, in order."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    section = text.partition("## Agents that dial out")[2].partition("\n## ")[0]
+    return [line.partition("  #")[0].strip() for line in section.splitlines() if line.startswith("    tailorbird ")]
+
+
+def test_the_readme_walk(fleet: FleetOnServers) -> None:
+    """As a new user types it, but for the names of database and table, and free ports: fewer than ten commands."""
+    captured, lines = fleet.captured, readme()
+    assert len(lines) < 10
+    own = fleet.folder / "readme"
+    own.mkdir()
+    (own / "policy.yml").write_text(policy(captured, "shop-db"))
+    names = {
+        "topologies/shop.yml --identity": f"topologies/shop.yml --listen {fleet.streams['g1']} --identity",
+        "topologies/shop.yml": str(captured.file), "examples/policy.yml": "policy.yml",
+        "127.0.0.1:7443": fleet.streams["g1"],
+        "127.0.0.1:7444": fleet.apis["g1"], "--database shop --table orders": f"--database {captured.name} --table u",
+        "fleet page": f"fleet page --port {free_port()}",
+    }  # fmt: skip
+    environ = {**os.environ, "TAILORBIRD_FLEET_API": fleet.apis["g1"]}
+    said = ""
+    for number, line in enumerate(lines):
+        for old, new in names.items():
+            line = line.replace(old, new)
+        command = [sys.executable, "-m", "console", *shlex.split(line)[1:]]
+        if shlex.split(line)[1] in ("gateway", "agent") or line.endswith("page"):
+            with (own / f"{number}.log").open("wb") as log:
+                begun = subprocess.Popen(command, cwd=own, env=environ, stdout=log, stderr=log)
+            fleet.processes[f"{number}"] = begun
+            continue
+        done = subprocess.run(command, cwd=own, env=environ, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{line}: {done.stderr}{fleet.logs()}"
+        said = done.stdout
+        if "token issue" in line:
+            fleet.token = environ["TAILORBIRD_FLEET_TOKEN"] = said.strip()
+            fleet.until(lambda: fleet.api("agents"), "the agent does not dial")
+    assert "agent paris runs it" in said
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not come")
 
 
 def _holders(fleet: FleetOnServers) -> dict[str, int]:
