@@ -288,15 +288,28 @@ def test_tokens_are_issued_used_and_revoked(client: Client) -> None:
     assert (refused.status_code, "was revoked" in refused.json()["error"]) == (401, True)
 
 
+def test_certificates_are_revoked_for_good(client: Client) -> None:
+    """By number, as it is written anywhere; once; with a line; a token of an agent does nothing here."""
+    told = client.ask("PUT", "/v1/revoked-certificates/0A:B1", body={}).json()
+    assert told == {"serial": "ab1", "by": "the-admin", "at_ms": 1000}
+    client.ask("PUT", "/v1/revoked-certificates/ab1", "admin", {})
+    assert client.ask("GET", "/v1/revoked-certificates").json() == [told]
+    assert [line["what"] for line in client.desk.audit.lines] == ["certificate revoke"] * 2
+    for wrong in ("xyz", "0", "a" * 41, "sh%D0%BEp"):
+        assert client.ask("PUT", f"/v1/revoked-certificates/{wrong}", body={}).status_code == 400
+    agent = client.ask("POST", "/v1/tokens", body={"name": "paris", "role": "agent", "days": 1}).json()["token"]
+    assert client.ask("GET", "/v1/agents", token=agent).status_code == 403
+
+
 @pytest.mark.parametrize(
     ("method", "path", "role"),
     [
         ("POST", "/v1/sources/s", "view"), ("PATCH", "/v1/sources/s", "view"), ("PUT", "/v1/sources/s/config", "view"),
         ("DELETE", "/v1/sources/s", "operate"), ("GET", "/v1/audit", "operate"), ("GET", "/v1/tokens", "operate"),
-        ("POST", "/v1/tokens", "operate"), ("DELETE", "/v1/tokens/x", "operate"), ("POST", "/v1/drain", "view"),
+("POST", "/v1/tokens", "operate"), ("DELETE", "/v1/tokens/x", "operate"), ("POST", "/v1/drain", "view"),
         ("POST", "/v1/sources/s/start", "view"), ("POST", "/v1/sources/s/dump", "view"),
         ("POST", "/v1/sources/s/positions", "view"), ("POST", "/v1/sources/s/rollback", "view"),
-        ("POST", "/v1/sources/s/stop", "view"),
+        ("POST", "/v1/sources/s/stop", "view"), ("PUT", "/v1/revoked-certificates/a", "operate"),
     ],
 )  # fmt: skip
 def test_a_role_that_is_too_small_is_refused(client: Client, method: str, path: str, role: Role) -> None:
@@ -315,7 +328,9 @@ def test_every_route_asks_for_a_token(client: Client) -> None:
     for path, method in routes:
         assert api["paths"][path][method]["security"] == [{"HTTPBearer": []}]
         client.now += 1000.0  # else the address would not be heard any more
-        assert client.http.request(method, path.replace("{source}", "s").replace("{number}", "x")).status_code in (
+        assert client.http.request(
+            method, path.replace("{source}", "s").replace("{number}", "x").replace("{serial}", "a")
+        ).status_code in (
             401,
             411,
         )

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.fleet.atlas import DatabaseSeen, TableSeen
+from ingest.fleet.certificate import Revoked
 from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.leases import Lease, Presence
 from ingest.fleet.reported import Reported
@@ -22,6 +23,7 @@ from ingest.fleet.state import (
     map_record,
     presence_record,
     reported_record,
+    revoked_record,
     token_record,
 )
 from ingest.fleet.tokens import Token
@@ -32,6 +34,7 @@ REPORTED = Reported(agent="a1", source="s", epoch=2, version=3, status="failed",
 SEEN = DatabaseSeen(
     agent="a1", connection="db", database="shop", tables=(TableSeen(name="t", rows=None, columns=(("id", "int"),)),)
 )
+REVOKED = Revoked(serial="ab12", by="ops", at_ms=9)
 TOKEN = Token(id="00ff", name="ops", role="admin", sha256="ab", issued_ms=1, expires_ms=2)
 
 
@@ -45,12 +48,13 @@ def test_what_is_written_is_read() -> None:
         [
             desired_record(desired, "g1"), lease_record(lease), presence_record(presence), reported_record(REPORTED),
             map_record(SEEN), drained_record("agents", "a2", True), token_record(TOKEN), beat_record("g1", 7),
+            revoked_record(REVOKED),
         ],
     )  # fmt: skip
     assert state == FleetState(
         desired={"s": (desired,)}, leases={"s": lease}, presences={"a1": presence},
         reported={("a1", "s"): REPORTED}, maps={("a1", "db", "shop"): SEEN}, drained={("agents", "a2"): True},
-        tokens={"00ff": TOKEN}, beats={"g1": 7},
+        tokens={"00ff": TOKEN}, revoked={"ab12": REVOKED}, beats={"g1": 7},
     )  # fmt: skip
     assert folded(state, [drained_record("agents", "a2", False)]).drained == {}
     assert state.captured("a1", "db") == {"s": SPEC}
