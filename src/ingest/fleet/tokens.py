@@ -50,6 +50,12 @@ def written(number: str, secret: str) -> str:
     return f"tb_{number}_{secret}"
 
 
+def number_of(text: str) -> str:
+    """The number of a token that somebody shows, right or not; empty for what is no token."""
+    match = _TOKEN.fullmatch(text)
+    return match[1] if match else ""
+
+
 def hashed(secret: str) -> str:
     """What is kept of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()

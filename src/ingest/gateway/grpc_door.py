@@ -92,6 +92,9 @@ class Door:
     async def connect(self, requests: Any, context: grpc.aio.ServicerContext[StreamRequest, StreamRequest]) -> None:
         """One stream of one agent."""
         agent, void = await self._who(context)
+        if not self._fleet.serves(agent):
+            why = f"tenant {agent.tenant} is none of this gateway's"
+            await self._turned_away(context, grpc.StatusCode.PERMISSION_DENIED, why, agent)
         heard = self._read(requests, context, agent)
         first = await self._first(heard, context, agent)
         said = first.header
@@ -122,7 +125,7 @@ class Door:
             await self._turned_away(context, grpc.StatusCode.UNAUTHENTICATED, "no certificate of an agent", agent)
 
         def void() -> str:
-            if self._fleet.revoked(shown.serial):
+            if self._fleet.revoked(agent, shown.serial):
                 return f"certificate {shown.serial} was revoked"
             return f"certificate {shown.serial} has ended" if time.time() >= shown.ends else ""
 

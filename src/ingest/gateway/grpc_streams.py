@@ -41,11 +41,14 @@ log = structlog.get_logger()
 class Fleet(Protocol):
     """Whom the gateway serves. Called in the event loop: nothing here waits."""
 
+    def serves(self, agent: FleetIdentity) -> bool:
+        """Whether its tenant is one of the gateway's."""
+
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         """A source that an agent may capture, under a lease (0: under none); None for any other."""
 
-    def revoked(self, serial: str) -> bool:
-        """Whether a certificate counts no more."""
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
+        """Whether a certificate of an agent's counts no more."""
 
     def bearer(self, token: str) -> FleetIdentity | str:
         """The agent whose token somebody shows, or why it is none."""
@@ -59,8 +62,8 @@ class Fleet(Protocol):
     def left(self, seat: AgentSeat) -> None:
         """Its stream has ended."""
 
-    def refused(self, said: Mapping[str, Any]) -> None:
-        """What was not done, for the audit."""
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        """What was not done, for the audit; by an agent, or by nobody that is known."""
 
 
 async def turned_away(
@@ -69,7 +72,7 @@ async def turned_away(
     """Tell why a stream ends, once in the audit and once to the peer; raises."""
     who = agent.uri if agent else None
     log.warning("turned away", peer=context.peer(), agent=who, why=why, code=code.name)
-    fleet.refused({"what": "dial", "who": who, "from": context.peer(), "outcome": "turned away", "why": why})
+    fleet.refused({"what": "dial", "who": who, "from": context.peer(), "outcome": "turned away", "why": why}, agent)
     await context.abort(code, why)
     raise AssertionError("abort raises")
 
@@ -236,7 +239,7 @@ class AgentStream:
         who, peer = self.agent.uri, self._peer
         log.warning(outcome, agent=who, source=source, what=what, why=why)
         line = {"what": what, "who": who, "from": peer, "outcome": outcome, "why": why}
-        self._fleet.refused({**line, "on": source} if source else line)
+        self._fleet.refused({**line, "on": source} if source else line, self.agent)
 
     def _reply(self, reply: LogReply) -> None:
         """Called by desks, in their threads: waits while the agent takes nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,10 +20,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from cdc.words.errors import Retriable, TailorbirdError, TopologyError, UsageError
-from ingest.fleet.tokens import Guesses, Role
+from ingest.fleet.tokens import Guesses, Role, number_of
 from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
 
 _LONGEST = 1024 * 1024  # bytes of a request's body
@@ -84,15 +86,33 @@ class TokenToIssue(_Body):
     days: int = 90
 
 
-def fleet_api(commands: FleetCommands, clock: Callable[[], float] = time.monotonic) -> FastAPI:
-    """The application; `clock` in seconds measures how often an address guesses."""
+def fleet_api(
+    commands: FleetCommands, clock: Callable[[], float] = time.monotonic, guesses: Guesses | None = None
+) -> FastAPI:
+    """The application of one tenant; `clock` in seconds measures how often an address guesses."""
     app = FastAPI(title="Tailorbird fleet", version=version("tailorbird"), docs_url=None, redoc_url=None)
-    app.state.guard = Guard(commands, Guesses(), clock)
+    app.state.guard = Guard(commands, guesses or Guesses(), clock)
     _errors(app)
     _looks(app, commands)
     _sources(app, commands)
     _others(app, commands)
     return app
+
+
+class TenantApis:
+    """The applications of all tenants behind one address: the token says which one is asked. A token that is nobody's
+    is the first one's to refuse; guesses of all are counted together.
+    """
+
+    def __init__(self, commands: Sequence[FleetCommands], clock: Callable[[], float] = time.monotonic) -> None:
+        guesses = Guesses()
+        self._commands, self._apps = commands, [fleet_api(one, clock, guesses) for one in commands]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        shown = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
+        number = number_of(shown)
+        found = (app for one, app in zip(self._commands, self._apps, strict=True) if number in one.tokens)
+        await next(found, self._apps[0])(scope, receive, send)
 
 
 class Guard:
@@ -298,11 +318,11 @@ def check_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def serve_api(commands: FleetCommands, address: str, folder: Path, stopped: asyncio.Event) -> None:
-    """Serve until `stopped`, with the certificate in `folder`; UsageError where the address can not be had."""
+async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Path, stopped: asyncio.Event) -> None:
+    """Serve all tenants until `stopped`, with the certificate in `folder`; UsageError where the address is taken."""
     host, port = check_address(address)
     config = uvicorn.Config(
-        fleet_api(commands), host=host, port=port, ssl_certfile=str(folder / "cert.pem"),
+        TenantApis(commands), host=host, port=port, ssl_certfile=str(folder / "cert.pem"),
         ssl_keyfile=str(folder / "key.pem"), log_config=None, access_log=False, server_header=False, lifespan="off",
         proxy_headers=False, timeout_keep_alive=30, limit_concurrency=200, timeout_graceful_shutdown=2,
     )  # fmt: skip

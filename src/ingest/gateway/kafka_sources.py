@@ -141,7 +141,11 @@ class KafkaFleet:
         found = self.topology.sources.get(name)
         return None if found is None else KafkaSource(self.topology, found)
 
-    def revoked(self, serial: str) -> bool:
+    def serves(self, agent: FleetIdentity) -> bool:
+        """See `grpc_door.Fleet`."""
+        return agent.tenant == self.tenant
+
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
         """See `grpc_door.Fleet`."""
         return self.topic is not None and serial in self.topic.state.revoked
 
@@ -158,5 +162,5 @@ class KafkaFleet:
     def left(self, seat: Any) -> None:
         """Nobody had been told of it."""
 
-    def refused(self, said: Mapping[str, Any]) -> None:
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
         """The gateway's log has it."""

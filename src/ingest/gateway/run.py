@@ -20,7 +20,7 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
 from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import StreamRequest
-from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.identity import FleetIdentity, identity
 from ingest.fleet.tokens import AGENT, SECRET, Guesses, checked
 from ingest.gateway.commands import FleetCommands
 from ingest.gateway.grpc_desk import Opened
@@ -32,6 +32,7 @@ from ingest.gateway.kafka_state import KafkaState
 from ingest.gateway.proc_handshakes import handshakes
 from ingest.gateway.seams import AgentSeat, Audit, StateTopic
 from ingest.gateway.steward import Steward
+from ingest.gateway.tenants import Tenants
 
 Sourced = Callable[[FleetIdentity, str, int], Opened | None]
 _ISSUE = "tailorbird fleet ca issue gateway NAME --into FOLDER"
@@ -41,27 +42,47 @@ _UNHEARD = 100_000  # words of agents that the steward has not heard yet; their 
 log = structlog.get_logger()
 
 
-def run(file: str, listen: str, folder: Path, api: str | None = None, tokens: str | None = None) -> None:
+def run(
+    file: str,
+    listen: str,
+    folder: Path,
+    api: str | None = None,
+    tokens: str | None = None,
+    tenants: Mapping[str, str] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT at `listen` (host:port), as whom the certificate in `folder` says; agents that have
-    tokens at `tokens`, and operators at `api`, where they are named. Kafka is waited for first.
+    tokens at `tokens`, and operators at `api`, where they are named. `file` is the topology of the gateway's own
+    tenant, `tenants` those of others. Kafka is waited for first.
 
     UsageError where that is no gateway's, or an address can not be had. However it ends, agents dial anew and recover.
     """
-    topology = load_topology(file)
     log_lines("json")
     pem = {name: _read(folder / f"{name}.pem") for name in ("ca", "cert", "key")}
     gateway = _named(pem["cert"], folder)
     if gateway is None or gateway.role != "gateways":
         raise UsageError(f"{folder / 'cert.pem'} is no gateway's", "tailorbird fleet ca issue gateway NAME")
+    topologies = _topologies({gateway.tenant: file, **(tenants or {})})
     if api is not None:
         from ingest.gateway.http_api import check_address
 
         check_address(api)
-    asyncio.run(_serve(topology, gateway, (listen, tokens), pem, folder, api))
+    asyncio.run(_serve(topologies, gateway, (listen, tokens), pem, folder, api))
+
+
+def _topologies(files: Mapping[str, str]) -> dict[str, Topology]:
+    found = dict[str, Topology]()
+    for tenant, file in files.items():
+        identity(tenant, "agents", "any")  # refuses what is no tenant's name
+        found[tenant] = load_topology(file)
+    if len({one.name for one in found.values()}) < len(found):
+        raise UsageError(
+            "two tenants have a topology of one name, whose topics would be the same", "rename one of them"
+        )
+    return found
 
 
 async def _serve(
-    topology: Topology,
+    topologies: Mapping[str, Topology],
     gateway: FleetIdentity,
     listen: tuple[str, str | None],
     pem: Mapping[str, bytes],
@@ -71,29 +92,22 @@ async def _serve(
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    topics = None
-    while topics is None and not stopped.is_set():
-        try:
-            topics = await asyncio.to_thread(_topics, topology)
-        except Retriable as error:
-            log.warning("waiting", why=str(error), seconds=error.retry_after)
-            await _unless(stopped, error.retry_after)
-    if topics is None:
-        return
-    topic, audit = topics
     # a process of the same name that is killed and started again is another one: its leases are its own
-    steward = steward_of(f"{gateway.name}#{secrets.token_hex(4)}", gateway.tenant, topology.name, topic, audit)
-    office = Office(steward, KafkaFleet(topology, gateway.tenant, topic).source, audit, topic)
-    topic.changed = office.wake
-    at, tokens = listen
-    serves = Door(office).serve(at, pem, stopped, lambda: log.info("gateway serves", address=at), tokens)
-    serving = [serves]
-    if api is not None:
-        from ingest.gateway.http_api import serve_api
-
-        serving.append(serve_api(commands_of(topology, topic, audit), api, folder, stopped))
+    name = f"{gateway.name}#{secrets.token_hex(4)}"
+    desks = list[TenantDesk]()
     try:
-        with handshakes(office.handshake_failed):
+        for tenant, topology in topologies.items():
+            if (topics := await _opened(topology, stopped)) is None:
+                return
+            desks.append(TenantDesk(name, tenant, topology, *topics))
+        own, at, tokens = desks[0].office, *listen
+        door = Door(Tenants(gateway.tenant, {desk.tenant: desk.office for desk in desks}))
+        serving = [door.serve(at, pem, stopped, lambda: log.info("gateway serves", address=at), tokens)]
+        if api is not None:
+            from ingest.gateway.http_api import serve_api
+
+            serving.append(serve_api([desk.commands for desk in desks], api, folder, stopped))
+        with handshakes(own.handshake_failed):
             async with asyncio.TaskGroup() as tasks:
                 for one in serving:
                     tasks.create_task(one)
@@ -101,8 +115,35 @@ async def _serve(
         raise failed.exceptions[0] from None
     finally:
         stopped.set()
-        for close in (office.close, topic.close, audit.close):
-            await asyncio.to_thread(close)
+        for desk in desks:
+            await asyncio.to_thread(desk.close)
+
+
+class TenantDesk:
+    """What a gateway has for one tenant: the fleet's topics, a steward in its office, and commands."""
+
+    def __init__(self, name: str, tenant: str, topology: Topology, topic: KafkaState, audit: KafkaAudit) -> None:
+        self.tenant, self._topic, self._audit = tenant, topic, audit
+        steward = steward_of(name, tenant, topology.name, topic, audit)
+        self.office = Office(steward, KafkaFleet(topology, tenant, topic).source, audit, topic)
+        self.commands = commands_of(topology, topic, audit)
+        topic.changed = self.office.wake
+
+    def close(self) -> None:
+        """End all of it."""
+        for close in (self.office.close, self._topic.close, self._audit.close):
+            close()
+
+
+async def _opened(topology: Topology, stopped: asyncio.Event) -> tuple[KafkaState, KafkaAudit] | None:
+    """The topics, once Kafka is there; None where it was stopped before."""
+    while not stopped.is_set():
+        try:
+            return await asyncio.to_thread(_topics, topology)
+        except Retriable as error:
+            log.warning("waiting", why=str(error), seconds=error.retry_after)
+            await _unless(stopped, error.retry_after)
+    return None
 
 
 def _topics(topology: Topology) -> tuple[KafkaState, KafkaAudit]:
@@ -127,11 +168,15 @@ class Office:
         self._thread = threading.Thread(target=self._work, name="steward", daemon=True)
         self._thread.start()
 
+    def serves(self, agent: FleetIdentity) -> bool:
+        """See `grpc_streams.Fleet`."""
+        return agent.tenant == self._steward.tenant
+
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         """See `grpc_door.Fleet`."""
         return self._source(agent, name, epoch)
 
-    def revoked(self, serial: str) -> bool:
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
         """See `grpc_door.Fleet`."""
         return serial in self._topic.state.revoked
 
@@ -161,7 +206,7 @@ class Office:
         """See `grpc_door.Fleet`."""
         self._heard.put(lambda: self._steward.left(seat))
 
-    def refused(self, said: Mapping[str, Any]) -> None:
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None = None) -> None:
         """See `grpc_door.Fleet`."""
         try:
             self._audit.line(said)

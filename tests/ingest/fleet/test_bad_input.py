@@ -119,6 +119,14 @@ def framed(topic: str, key: bytes = b"1") -> Records:
     return Records(frames=zstd.compress(pieces[0]), size=len(pieces[0]))
 
 
+def without_credit() -> Iterator[StreamRequest]:
+    """Small records that say they are large, more of them than there is credit for."""
+    writer = FrameWriter()
+    for record in records(CREDIT // PIECE + 4):
+        for piece in [*writer.write([record]), *writer.rest()]:
+            yield log_call(records=Records(frames=zstd.compress(piece), size=PIECE))
+
+
 def half() -> Records:
     whole = zstd.decompress(framed(TOPIC).frames)
     return Records(frames=zstd.compress(whole[:-3]), size=len(whole) - 3)
@@ -145,7 +153,7 @@ def bad_names() -> Iterator[Bad]:
 HUGE = StreamRequest(log_call=LogCall(lane=1, records=Records(frames=b"x" * (64 * MESSAGE))))
 SEATED = StreamRequest(ready=Ready(places=[MapPlace(connection="c", database="d")]))
 MAP = StreamRequest(map_part=MapPart(connection="c", database="d"))
-NO_CREDIT = [RECOVER, *[log_call(records=Records(frames=framed(TOPIC).frames, size=PIECE))] * (CREDIT // PIECE + 4)]
+NO_CREDIT = [RECOVER, *without_credit()]
 BAD = [
     Bad("signed by itself", Status.UNAVAILABLE, "CERTIFICATE_VERIFY_FAILED", shown=own_signer),
     Bad("another fleet's", Status.UNAVAILABLE, "unable to get local issuer", shown=stranger),

@@ -49,7 +49,10 @@ class Served:
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         return self.opened if (agent.tenant, name) == (TENANT, "s") else None
 
-    def revoked(self, serial: str) -> bool:
+    def serves(self, agent: FleetIdentity) -> bool:
+        return True
+
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
         return False
 
     def bearer(self, token: str) -> FleetIdentity | str:
@@ -64,7 +67,7 @@ class Served:
     def left(self, seat: AgentSeat) -> None:
         self.said.put(("left", seat, None))
 
-    def refused(self, said: Mapping[str, Any]) -> None:
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
         self.lines.append(said)
 
 

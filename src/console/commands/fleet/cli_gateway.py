@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cdc.words.errors import UsageError
+
 
 def gateway(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
@@ -17,6 +19,10 @@ def gateway(
     tokens: Annotated[
         str | None,
         typer.Option("--listen-tokens", help="Address and port for agents with a token, no certificate; else nowhere."),
+    ] = None,
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option("--tenant", help="NAME=TOPOLOGY of another tenant that it serves as well; again for more."),
     ] = None,
     api: Annotated[
         str | None, typer.Option("--api", help="Address and port to serve operators at (REST); by default nowhere.")
@@ -29,9 +35,15 @@ def gateway(
 
     Example: tailorbird gateway topologies/shop.yml --listen 0.0.0.0:7443 --identity gateway
     """
+    tenants = dict[str, str]()
+    for told in tenant or ():
+        name, equals, of = told.partition("=")
+        if not equals or not of or name in tenants:
+            raise UsageError(f"--tenant {told}", "--tenant NAME=TOPOLOGY, each name once")
+        tenants[name] = of
     # imported here: gRPC costs a quarter of a second, which `--help` should not
     from cdc.words.extras import extras_named
     from ingest.gateway.run import run
 
     with extras_named("gateway"):
-        run(file, listen, identity, api, tokens)
+        run(file, listen, identity, api, tokens, tenants)
