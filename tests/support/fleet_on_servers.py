@@ -23,13 +23,13 @@ from tests.support.ports import free_port
 class FleetOnServers:
     """Processes of gateways and agents over one topology, and the command line of an operator."""
 
-    def __init__(self, captured: Any, folder: Path, tenant: str = TENANT) -> None:
-        self.captured, self.folder, self.tenant = captured, folder, tenant
-        init(folder / "authority", tenant)
+    def __init__(self, captured: Any, folder: Path) -> None:
+        self.captured, self.folder = captured, folder
+        init(folder / "authority", TENANT)
         self.streams = {name: f"127.0.0.1:{free_port()}" for name in ("g1", "g2")}
         self.apis = {name: f"127.0.0.1:{free_port()}" for name in ("g1", "g2")}
         for name in self.streams:
-            issue(folder / "authority", FleetIdentity(tenant, "gateways", name), folder / name, hosts=["127.0.0.1"])
+            issue(folder / "authority", FleetIdentity(TENANT, "gateways", name), folder / name, hosts=["127.0.0.1"])
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.token = ""
 
@@ -39,16 +39,16 @@ class FleetOnServers:
                 [sys.executable, "-m", "console", *command], stdout=log, stderr=log, cwd=self.folder
             )
 
-    def gateway(self, name: str) -> None:
+    def gateway(self, name: str, *more: str) -> None:
         identity, api = str(self.folder / name), self.apis[name]
         file = str(self.captured.file)
-        self.start(name, "gateway", file, "--listen", self.streams[name], "--identity", identity, "--api", api)
+        self.start(name, "gateway", file, "--listen", self.streams[name], "--identity", identity, "--api", api, *more)
 
-    def agent(self, name: str, policy: str, *through: str) -> None:
+    def agent(self, name: str, policy: str, *through: str, tenant: str = TENANT) -> None:
         """Start an agent, which dials the gateways, or what lies before them."""
         identity = self.folder / name
         if not identity.exists():
-            issue(self.folder / "authority", FleetIdentity(self.tenant, "agents", name), identity)
+            issue(self.folder / "authority", FleetIdentity(tenant, "agents", name), identity)
         (identity / "policy.yml").write_text(policy)
         dials = [word for address in through or self.streams.values() for word in ("--gateway", address)]
         self.start(name, "agent", *dials, "--identity", str(identity), "--policy", str(identity / "policy.yml"))
