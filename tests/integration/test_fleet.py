@@ -116,6 +116,7 @@ def test_the_readme_walk(fleet: FleetOnServers) -> None:
     assert len(lines) < 10
     own = fleet.folder / "readme"
     own.mkdir()
+    fleet.ca = own / "fleet-ca" / "ca.pem"
     (own / "policy.yml").write_text(policy(captured, "shop-db"))
     names = {
         "topologies/shop.yml --identity": f"topologies/shop.yml --listen {fleet.streams['g1']} --identity",

@@ -31,7 +31,7 @@ class FleetOnServers:
         for name in self.streams:
             issue(folder / "authority", FleetIdentity(TENANT, "gateways", name), folder / name, hosts=["127.0.0.1"])
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.token = ""
+        self.token, self.ca = "", folder / "authority" / "ca.pem"
 
     def start(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -56,7 +56,7 @@ class FleetOnServers:
     def page(self) -> str:
         """Serve the page of g1; its address."""
         port = free_port()
-        ca = str(self.folder / "authority" / "ca.pem")
+        ca = str(self.ca)
         self.start("page", "fleet", "page", "--api", self.apis["g1"], "--ca", ca, "--port", str(port))
         self.until(lambda: b"fleet page serves" in (self.folder / "page.log").read_bytes(), "the page is not served")
         return f"http://127.0.0.1:{port}/"
@@ -68,7 +68,7 @@ class FleetOnServers:
     def ask(self, *words: str, gateway: str = "g1", code: int = 0, ca: str = "") -> str:
         """What `tailorbird fleet` says."""
         environ = {**os.environ, TOKEN: self.token, "TAILORBIRD_FLEET_API": self.apis[gateway]}
-        known = ["--ca", ca or str(self.folder / "authority" / "ca.pem")]
+        known = ["--ca", ca or str(self.ca)]
         command = [sys.executable, "-m", "console", "fleet", *words, *known]
         done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120)
         assert done.returncode == code, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
@@ -80,7 +80,7 @@ class FleetOnServers:
     def api(self, path: str, gateway: str = "g1") -> Any:
         """What the API says, without a process for the question; None while it does not answer."""
         try:
-            return FleetApi(self.apis[gateway], self.folder / "authority" / "ca.pem", self.token).ask("GET", path)
+            return FleetApi(self.apis[gateway], self.ca, self.token).ask("GET", path)
         except Retriable:
             return None
 

@@ -152,8 +152,8 @@ def _progress(one: TableLine) -> None:
     bar = ui.element("progress").props("max=1 data-testid=progress")
     bar.props["value"] = f"{one.progress:.3f}"
     bar.props["aria-label"] = f"snapshot of {one.full}"
-    read = f"{one.read or 0:,} rows read"
-    ui.label(f"{read}, all there" if one.done else f"{read} of about {one.rows or 0:,}").classes("tb-note")
+    text = "read whole" if one.done else f"{one.read or 0:,} rows read of about {one.rows or 0:,}"
+    ui.label(text).classes("tb-note")
 
 
 class SourcesPart:

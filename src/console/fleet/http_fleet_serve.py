@@ -28,6 +28,7 @@ _OWN = """
 .tb-fleet-place { font-weight: 600; padding: 8px; cursor: pointer; }
 .tb-fleet-place > * { display: inline; }
 .tb-fleet summary > * { display: inline; }
+.tb-fleet .tb-chip > * { display: inline; }
 .tb-fleet-button { border: 1px solid var(--line); background: var(--card); color: var(--accent); border-radius: 6px;
   padding: 4px 12px; cursor: pointer; font: inherit; font-size: 13px; white-space: nowrap; }
 .tb-fleet-button:hover { background: var(--hover); }

@@ -142,10 +142,9 @@ def _table(one: Mapping[str, Any], source: SourceLine | None) -> TableLine:
     name = f"{one['database']}.{one['table']}"
     reading = source.reading.get(name) if source else None
     done = source is not None and reading is None and name in source.read
-    read = source.read[name] if source is not None and done else reading
     return TableLine(
         one["agent"], one["connection"], one["database"], one["table"], one["rows"],
-        tuple((str(n), str(t)) for n, t in one["columns"]), one["captured"], read, done,
+        tuple((str(n), str(t)) for n, t in one["columns"]), one["captured"], reading, done,
     )  # fmt: skip
 
 

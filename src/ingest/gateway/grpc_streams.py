@@ -17,6 +17,7 @@ import grpc
 import structlog
 
 from cdc.words.errors import Retriable
+from ingest.fleet.answers import failure_of
 from ingest.fleet.fleet_pb2 import LogReply, StreamRequest, Unsupported
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
@@ -92,6 +93,7 @@ class AgentStream:
         self._seated = False
         self._places: set[tuple[str, str]] = set()
         self._unknown: set[int] = set()
+        self._over: set[int] = set()  # lanes whose lease was withdrawn
         self._says, self._said_at = _SAYS, time.monotonic()
 
     async def run(self, requests: AsyncIterator[StreamRequest]) -> None:
@@ -158,6 +160,7 @@ class AgentStream:
             if desk.source == source:
                 desk.put(None)
                 del self._desks[lane]
+                self._over.add(lane)
 
     async def _read(self, requests: AsyncIterator[StreamRequest]) -> None:
         async for request in requests:
@@ -208,6 +211,11 @@ class AgentStream:
 
     async def _called(self, request: StreamRequest) -> None:
         call = request.log_call
+        if call.lane in self._over:  # its agent had not heard of it yet
+            if call.call:
+                failure = failure_of(Retriable(f"source {request.header.source} was withdrawn"))
+                await self._answer(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
+            return
         desk = self._desks.get(call.lane)
         if desk is None:
             desk = await self._opened(call.lane, request.header.source, request.header.epoch)

@@ -31,6 +31,7 @@ from ingest.records.seams import Checkpoint, OpenLog
 from ingest.report.http_reports import Reports
 from ingest.run import ClosableSignals, Destination, ThroughGateway, capture
 
+_EVER = 1e9  # seconds
 _TABLES = 100  # whose snapshots are told of
 _MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between words of where a source is
 
@@ -162,7 +163,7 @@ class TaskReports(Reports):
     def lag(self, seconds: float) -> None:
         """How far behind."""
         super().lag(seconds)
-        self._lag_ms = int(seconds * 1000)
+        self._lag_ms = int(seconds * 1000) if seconds < _EVER else 0  # since 1970: nothing has been committed yet
 
     def waiting(self, why: str, seconds: float) -> None:
         """A server, or the gateway, is away."""
