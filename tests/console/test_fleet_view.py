@@ -10,6 +10,7 @@ from console.fleet.view import (
     SourceLine,
     agents_of,
     found,
+    gateways_of,
     new_source,
     source_for,
     sources_of,
@@ -76,6 +77,13 @@ def test_an_agents_health(said: dict[str, Any], health: str) -> None:
     }  # fmt: skip
     [line] = agents_of([{**whole, **said}])
     assert (line.health, line.gateway) == (health, "g1")
+
+
+def test_a_gateways_health() -> None:
+    """It says every few seconds that it is there."""
+    told = {"gateway": "g1", "heard_ms": NOW - 5000, "agents": 2, "drained": False}
+    every = [told, {**told, "drained": True}, {**told, "heard_ms": NOW - 60_000}]
+    assert [one.health for one in gateways_of(every, NOW)] == ["moving", "drained", "away"]
 
 
 def test_a_snapshots_progress() -> None:

@@ -20,13 +20,15 @@ from nicegui.client import Client
 
 from cdc.words.errors import TailorbirdError, UsageError
 from console.fleet.http_fleet import FleetApi, name_in_path
-from console.fleet.http_fleet_parts import AgentsPart, MapPart, SourcesPart, button, refusal
+from console.fleet.http_fleet_parts import AgentsPart, GatewaysPart, MapPart, SourcesPart, button, refusal
 from console.fleet.view import (
     AgentLine,
+    GatewayLine,
     SourceLine,
     TableLine,
     agents_of,
     found,
+    gateways_of,
     new_source,
     source_for,
     sources_of,
@@ -42,6 +44,7 @@ class FleetSight:
     """What was seen of the fleet at one moment."""
 
     agents: list[AgentLine]
+    gateways: list[GatewayLine]
     sources: list[SourceLine]
     tables: list[TableLine]
 
@@ -92,10 +95,12 @@ class FleetPage:
             return
         app.storage.tab[_TOKEN] = token.strip()
         self._api = api
+        self._shown.clear()
         self._body.clear()
         self._say("")
         with self._body:
             self._agents, self._map, self._sources = AgentsPart(self), MapPart(self), SourcesPart(self)
+            self._gateways = GatewaysPart(self)
             ui.timer(_REFRESH, self.refresh)
 
     # the round of refreshes
@@ -124,14 +129,14 @@ class FleetPage:
 
     def _show(self) -> None:
         """Only what is news is written anew: what a person is about to click stays where it is."""
-        if self._sight is None:
+        sight = self._sight
+        if sight is None:
             return
-        tables = found(self._sight.tables, self._words)
-        self._news("agents", self._sight.agents, lambda: self._agents.show(self._sight.agents if self._sight else ()))
+        tables = found(sight.tables, self._words)
+        self._news("agents", sight.agents, lambda: self._agents.show(sight.agents))
         self._news("map", tables, lambda: self._map.show(*tables))
-        self._news(
-            "sources", self._sight.sources, lambda: self._sources.show(self._sight.sources if self._sight else ())
-        )
+        self._news("sources", sight.sources, lambda: self._sources.show(sight.sources))
+        self._news("gateways", sight.gateways, lambda: self._gateways.show(sight.gateways))
 
     def _news(self, part: str, what: Any, show: Callable[[], None]) -> None:
         if self._shown.get(part) != what:
@@ -163,9 +168,10 @@ class FleetPage:
         """Start or stop a whole source."""
         await self._ask("PATCH", f"sources/{name_in_path(source.name)}", {"running": running})
 
-    async def drain(self, agent: AgentLine) -> None:
-        """Take its sources, or let it come back."""
-        await self._ask("POST", "drain", {"role": "agents", "name": agent.name, "drained": not agent.drained})
+    async def drain(self, one: AgentLine | GatewayLine) -> None:
+        """Take an agent's sources, or send a gateway's agents elsewhere; or let it come back."""
+        role = "agents" if isinstance(one, AgentLine) else "gateways"
+        await self._ask("POST", "drain", {"role": role, "name": one.name, "drained": not one.drained})
 
     async def configure(self, source: SourceLine) -> None:
         """Show the configuration and all versions; write the next one, or an older one again."""
@@ -245,8 +251,10 @@ class FleetPage:
 
 
 def _seen(api: FleetApi) -> FleetSight:
-    sources = sources_of(api.ask("GET", "sources"), time.time() * 1000)
-    return FleetSight(agents_of(api.ask("GET", "agents")), sources, tables_of(api.ask("GET", "map"), sources))
+    now_ms = time.time() * 1000
+    sources = sources_of(api.ask("GET", "sources"), now_ms)
+    gateways = gateways_of(api.ask("GET", "gateways"), now_ms)
+    return FleetSight(agents_of(api.ask("GET", "agents")), gateways, sources, tables_of(api.ask("GET", "map"), sources))
 
 
 def _dialog(title: str) -> Any:

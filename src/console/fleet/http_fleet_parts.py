@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from nicegui import ui
 from nicegui.element import Element
 
-from console.fleet.view import AgentLine, Health, SourceLine, TableLine
+from console.fleet.view import AgentLine, GatewayLine, Health, SourceLine, TableLine
 
 Do = Callable[[], Awaitable[None]]
 _GOOD: frozenset[Health] = frozenset({"moving", "idle"})
@@ -24,7 +24,7 @@ class FleetActions(Protocol):
     async def sync(self, table: TableLine) -> None: ...
     async def stop_table(self, source: SourceLine, table: str) -> None: ...
     async def run(self, source: SourceLine, running: bool) -> None: ...
-    async def drain(self, agent: AgentLine) -> None: ...
+    async def drain(self, one: AgentLine | GatewayLine) -> None: ...
     async def configure(self, source: SourceLine) -> None: ...
     async def place(self, source: SourceLine) -> None: ...
     async def dump(self, source: SourceLine) -> None: ...
@@ -97,6 +97,32 @@ class AgentsPart:
         if not agents:
             with self._body:
                 ui.label("No agent has dialled yet.").classes("tb-note")
+
+
+class GatewaysPart:
+    """One line a gateway."""
+
+    def __init__(self, actions: FleetActions) -> None:
+        self._actions = actions
+        with ui.element("section").classes("tb-card").props("aria-label=Gateways"):
+            ui.label("Gateways").classes("tb-heading").props("role=heading aria-level=2")
+            self._body = ui.element("table").classes("tb-fleet-table").props("data-testid=gateways")
+
+    def show(self, gateways: Sequence[GatewayLine]) -> None:
+        """Write it anew."""
+        self._body.clear()
+        with self._body:
+            _head("Gateway", "Health", "Agents", "")
+            with ui.element("tbody"):
+                for one in gateways:
+                    with _row("gateway", one.name):
+                        _cell(one.name)
+                        with _cell():
+                            _pill(one.health, "gateway-health")
+                        _cell(str(one.agents))
+                        with _cell():
+                            text = "Let it come back" if one.drained else "Drain"
+                            button(text, "drain-gateway", partial(self._actions.drain, one), one.name)
 
 
 class MapPart:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 Health = Literal["moving", "waiting", "stuck", "away", "drained", "idle"]
 _MOST = 200  # tables of a search that are shown at a time
+_SILENT_MS = 30_000  # a gateway says every few seconds that it is there
 _QUIET_MS = 180_000  # a source that was not heard of for so long does not move
 
 
@@ -22,6 +23,16 @@ class AgentLine:
     gateway: str
     version: str
     sources: tuple[str, ...]
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLine:
+    """One gateway: is it heard of, how many agents it has."""
+
+    name: str
+    health: Health
+    agents: int
     drained: bool
 
 
@@ -95,6 +106,20 @@ def _agent(one: Mapping[str, Any]) -> AgentLine:
         one["agent"], health, why, one["gateway"].partition("#")[0], one["version"],
         tuple(s["source"] for s in sources), one["drained"],
     )  # fmt: skip
+
+
+def gateways_of(gateways: Sequence[Mapping[str, Any]], now_ms: float) -> list[GatewayLine]:
+    """Gateways as `GET /v1/gateways` tells them."""
+    return [_gateway(one, now_ms) for one in gateways]
+
+
+def _gateway(one: Mapping[str, Any], now_ms: float) -> GatewayLine:
+    health: Health = "moving"
+    if now_ms - one["heard_ms"] > _SILENT_MS:
+        health = "away"
+    elif one["drained"]:
+        health = "drained"
+    return GatewayLine(one["gateway"], health, one["agents"], one["drained"])
 
 
 def sources_of(sources: Sequence[Mapping[str, Any]], now_ms: float) -> list[SourceLine]:

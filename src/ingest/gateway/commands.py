@@ -97,6 +97,21 @@ class FleetCommands:
             )  # fmt: skip
         return found
 
+    def gateways(self) -> list[dict[str, Any]]:
+        """Each gateway that was heard of: its last sign of life, how many agents it has, whether it is drained."""
+        state = self._topic.state
+        beats = dict[str, int]()
+        for gateway, beat in state.beats.items():
+            beats[plain(gateway)] = max(beat, beats.get(plain(gateway), 0))
+        here = [plain(one.gateway) for one in state.presences.values() if one.connected]
+        return [
+            {
+                "gateway": name, "heard_ms": beat, "agents": here.count(name),
+                "drained": state.is_drained("gateways", name),
+            }
+            for name, beat in sorted(beats.items())
+        ]  # fmt: skip
+
     def sources(self) -> list[dict[str, Any]]:
         """Each source that the fleet has: what shall be, who has it, what it says."""
         state = self._topic.state

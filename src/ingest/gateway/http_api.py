@@ -205,6 +205,11 @@ def _looks(app: FastAPI, commands: FleetCommands) -> None:
         """Agents, where they are, what they run."""
         return commands.agents()
 
+    @app.get("/v1/gateways")
+    def gateways(who: Viewer) -> list[dict[str, Any]]:
+        """Gateways, when they were heard of, how many agents they have."""
+        return commands.gateways()
+
     @app.get("/v1/map")
     def seen(who: Viewer, agent: str | None = None) -> list[dict[str, Any]]:
         """Databases, tables and columns that agents see, and which source captures them."""

@@ -201,7 +201,7 @@ def test_agents_sources_and_the_map(desk: Desk) -> None:
     desk.commands.drain(WHO, "agents", "a1", True)
     desk.commands.drain(WHO, "gateways", "g1", True)
     assert desk.topic.state.is_drained("agents", "a1")
-    assert desk.topic.state.is_drained("gateways", "g1")
+    assert desk.commands.gateways() == [{"gateway": "g1", "heard_ms": 1, "agents": 1, "drained": True}]
 
 
 def test_while_kafka_is_away_a_command_fails_and_says_so(desk: Desk) -> None:
@@ -264,6 +264,7 @@ def test_rest_does_what_commands_do(client: Client) -> None:
     assert client.ask("GET", "/v1/sources/s/positions", "view").json() == [{"sequence": 1}]
     assert client.ask("GET", "/v1/sources/s/config?version=2", "view").json()["version"] == 2
     assert [one["source"] for one in client.ask("GET", "/v1/sources", "view").json()] == ["s"]
+    assert client.ask("GET", "/v1/gateways", "view").json() == []
     assert client.ask("GET", "/v1/agents", "view").json() == client.ask("GET", "/v1/map?agent=a", "view").json() == []
     assert client.ask("POST", "/v1/sources/s/stop", "operate", {"tables": ["t"]}).status_code == 200
     assert client.ask("DELETE", "/v1/sources/s").json()["spec"] is None

@@ -121,6 +121,7 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
     expect(source.get_by_test_id("source-health")).to_have_text("idle")
     source.get_by_test_id("run").click()
     expect(source.get_by_test_id("source-health")).to_have_text("moving", timeout=60_000)
+    expect(page.get_by_test_id("gateway-health")).to_have_text("moving")
     page.get_by_test_id("drain").click()
     expect(page.get_by_test_id("agent-health")).to_have_text("drained", timeout=60_000)
     shot(page, "6-drained")

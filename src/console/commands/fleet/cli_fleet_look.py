@@ -23,6 +23,16 @@ def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: J
             typer.echo(f"  {source['source']}: {version}{source['status']}{more}")
 
 
+def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
+    """Each gateway: when it was last heard of, how many agents it has.
+
+    Example: tailorbird fleet gateways
+    """
+    for one in ask(api, ca, token_file).ask("GET", "gateways"):
+        state = ", drained" if one["drained"] else ""
+        tell(one, as_json, f"{one['gateway']}: {one['agents']} agents, heard of {when(one['heard_ms'])}{state}")
+
+
 def show_map(
     agent: Annotated[str | None, typer.Option("--agent", help="What this agent sees alone.")] = None,
     columns: Annotated[bool, typer.Option("--columns", help="The columns, too.")] = False,
