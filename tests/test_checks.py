@@ -14,14 +14,13 @@ ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 
 
-def planted(folder: Path, file: str, source: str) -> Path:
-    """A copy of the words and the settings, with empty stages, and one more file."""
+def copied(folder: Path) -> Path:
+    """A copy of the words and the settings, with empty stages."""
     for package in ("ingest", "joins", "indexer", "console"):
         (folder / "src" / package).mkdir(parents=True)
         (folder / "src" / package / "__init__.py").touch()
     shutil.copytree(ROOT / "src" / "cdc", folder / "src" / "cdc", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    (folder / "src" / file).write_text(source)
     return folder
 
 
@@ -52,8 +51,10 @@ def test_planted_fault_fails_the_check(
     tmp_path: Path, command: list[str], file: str, source: str, message: str
 ) -> None:
     """Each tool of `make check` finds a fault of its kind."""
-    clean = run(planted(tmp_path / "clean", "joins/__init__.py", ""), *command)
+    folder = copied(tmp_path)
+    clean = run(folder, *command)
     assert clean.returncode == 0, clean.stdout + clean.stderr
-    result = run(planted(tmp_path / "faulty", file, source), *command)
+    (folder / "src" / file).write_text(source)
+    result = run(folder, *command)
     assert result.returncode != 0
     assert message in result.stdout + result.stderr

@@ -17,7 +17,7 @@ import pytest
 from cdc.words.extras import MODULES
 from console.fleet.file_ca import init, issue
 from ingest.fleet.identity import FleetIdentity
-from tests.support.wheels import OWN, built_wheel, installed
+from tests.support.wheels import OWN, built_wheel, installed, pip_of
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -205,7 +205,7 @@ def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
         assert not [name for name in opened.namelist() if name.endswith(stale.name)], "what an earlier build left"
     commands = installed(tmp_path / "alone", [str(wheel)])
     listed = subprocess.run(
-        [commands / "python", "-m", "pip", "list"], check=True, capture_output=True, text=True, env=OWN
+        [*pip_of(tmp_path / "alone"), "list"], check=True, capture_output=True, text=True, env=OWN
     ).stdout
     assert not [name for name in ABSENT if f"\n{name} " in listed]
     assert megabytes(commands.parent / "lib") <= 100, "a database's host has room for so much"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.commands import tailorbird
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "binlogs" / "pairs"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "console", "binlog", *arguments], capture_output=True, text=True, check=False
-    )
+    return tailorbird("binlog", *arguments)
 
 
 def test_a_clean_end_prints_lines_and_exits_0() -> None:

@@ -64,6 +64,7 @@ def test_a_snapshot_of_what_was_never_read(alive: Alive) -> None:
     assert alive.settled() == {}
 
 
+@pytest.mark.matrix  # never read before: test_a_snapshot_of_what_was_never_read
 def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:
     """`tailorbird snapshot` of two tables repeats every row of them, and changes nothing."""
     with alive.traffic(SLOW) as more:
@@ -107,6 +108,7 @@ def test_a_column_is_added_used_and_the_table_rebuilt(alive: Alive) -> None:
     assert alive.dead_letters() == 0
 
 
+@pytest.mark.matrix  # lost logs: tests/laws/test_alive.py; rebuilds beside traffic: the test above
 def test_a_topic_is_deleted_and_recovered(alive: Alive) -> None:
     """The capture reads a lost topic's table again; the join says that it was made anew, and what helps."""
     with alive.traffic(SLOW) as more:

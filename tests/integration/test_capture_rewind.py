@@ -4,23 +4,20 @@ ones, although tables were altered in between."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.support.commands import tailorbird
+
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(180)]
 
 
 def rewind(captured: Any, *arguments: str) -> list[dict[str, Any]]:
     """What the command prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "console", "rewind", str(captured.file), "--json", *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = tailorbird("rewind", str(captured.file), "--json", *arguments)
     assert not done.returncode, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.support.commands import tailorbird
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(180)]
 
 
 def command(captured: Any, *arguments: str) -> str:
     """What `tailorbird snapshot` prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "console", "snapshot", str(captured.file), *arguments],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = tailorbird("snapshot", str(captured.file), *arguments)
     assert not done.returncode, done.stderr
     return done.stdout
 

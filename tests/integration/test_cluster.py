@@ -23,6 +23,7 @@ def submitted(joined: Joined, master: str, *more: str) -> list[str]:
     return command[: command.index(str(joined.file))]
 
 
+@pytest.mark.matrix  # the command, its refusals, what is shipped: tests/joins/test_submit.py
 def test_executors_work_and_one_of_them_dies(joined: Joined) -> None:
     """`tailorbird submit --master spark://…` runs on the workers; one of them killed by SIGKILL loses nothing."""
     history = History(random.Random(21))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from console.status.kafka_letters import LettersReader, letters_watched
 from joins.steps.records import RefusedRecord
 from joins.steps.sink import dead_letter
 from joins.stores.kafka_log import send_dead_letters, settle_letters
+from tests.support.commands import tailorbird
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Captured
@@ -27,8 +26,7 @@ pytestmark = pytest.mark.integration
 
 def told(captured: Captured, *words: str, code: int = 0) -> list[Any]:
     """The objects that `tailorbird dead-letters` prints."""
-    command = [sys.executable, "-m", "console", "dead-letters", words[0], str(captured.file), *words[1:], "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = tailorbird("dead-letters", words[0], str(captured.file), *words[1:], "--json")
     assert ran.returncode == code, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -42,16 +40,14 @@ def refuse(captured: Captured, number: int) -> None:
 
 def assert_incomplete(captured: Captured) -> None:
     """`status` names the table that lacks rows and the command to look, though all processes move; so does `doctor`."""
-    command = [sys.executable, "-m", "console", "status", str(captured.file)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = tailorbird("status", str(captured.file))
     assert f"INCOMPLETE table shop.{captured.name}.t (so do wide): 2 dead letters wait" in ran.stdout
     assert f"tailorbird dead-letters list {captured.file}" in ran.stdout
     assert ran.returncode == 1
-    ran = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    ran = tailorbird("status", str(captured.file), "--json")
     (one,) = (told for line in ran.stdout.splitlines() if (told := json.loads(line))["kind"] == "incomplete")
     assert (one["stage"], one["letters"], one["tables"]) == ("capture", 2, ["wide"])
-    command[3] = "doctor"
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = tailorbird("doctor", str(captured.file))
     assert f"WARNING capture shop.{captured.name}.t: complete: 2 dead letters wait" in ran.stdout
 
 
@@ -121,8 +117,7 @@ def test_a_table_in_quarantine_is_told_until_its_columns_are(capture: Callable[.
     table = f"shop.{captured.name}.t"
     assert (letter["stage"], letter["of"], letter["count"]) == ("quarantine", table, 2)
     assert f"tailorbird schema set {captured.file} {table}" in letter["remedy"]
-    command = [sys.executable, "-m", "console", "status", str(captured.file)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = tailorbird("status", str(captured.file))
     assert f"INCOMPLETE table {table} (so do wide): in quarantine, 2 events wait; the last: " in ran.stdout
     assert ran.returncode == 1
     for verb in ("replay", "resolve"):
@@ -130,8 +125,7 @@ def test_a_table_in_quarantine_is_told_until_its_columns_are(capture: Callable[.
     assert len(told(captured, "list")) == 1
 
     columns = "CREATE TABLE t (id INT PRIMARY KEY, secretly INT)"
-    command = [sys.executable, "-m", "console", "schema", "set", str(captured.file), table, columns]
-    subprocess.run(command, check=True, timeout=60)
+    assert tailorbird("schema", "set", str(captured.file), table, columns).returncode == 0
     captured.wait_for(lambda: told(captured, "list") == [], "the table stays in quarantine")
     rows = [one["after"] for one in captured.events("t") if one["op"] == "c"]
     assert sorted(rows, key=lambda row: int(row["id"])) == [{"id": n, "secretly": 7} for n in (1, 2, 3)]

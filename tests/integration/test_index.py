@@ -39,6 +39,7 @@ from console.status.dead_letters import Letters
 from console.status.kafka_letters import LettersReader
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_rows import scan_rows
+from tests.support.commands import tailorbird
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -190,15 +191,14 @@ class World:
 
     def attempt(self, *arguments: str) -> str:
         """What a command says for people, whether it succeeds or not."""
-        output, errors = self.tailorbird(*arguments).communicate(timeout=120)
-        return output + errors
+        ran = tailorbird(*arguments, str(self.file))
+        return ran.stdout + ran.stderr
 
     def told(self, *arguments: str) -> dict[str, Any]:
         """What a command that succeeds tells as JSON."""
-        process = self.tailorbird(*arguments)
-        output, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors + output
-        answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+        ran = tailorbird(*arguments, str(self.file))
+        assert ran.returncode == 0, ran.stderr + ran.stdout
+        answer: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
         return answer
 
     def cores(self) -> list[str]:
@@ -529,6 +529,7 @@ def test_mistakes_are_one_line(world: World) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.matrix
 def test_a_removed_index_is_made_again_under_another_peer_and_filled(world: World, codec: RowCodec) -> None:
     """`status` tells of an index that nobody serves; `index rm` takes it away; `apply` brings it back, with rows."""
     world.write(codec, [row(n) for n in range(3000, 3100)])

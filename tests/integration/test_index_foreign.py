@@ -27,6 +27,7 @@ from console.commands.cli_apply import provision
 from console.provision.file_configset import install_configset
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin
+from tests.support.commands import tailorbird
 
 pytestmark = pytest.mark.integration
 
@@ -118,8 +119,7 @@ class World:
         }
 
     def told(self, *arguments: str) -> Any:
-        command = [sys.executable, "-m", "console", "index", *arguments, "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = tailorbird("index", *arguments, "--json")
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

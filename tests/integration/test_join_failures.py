@@ -118,6 +118,7 @@ def jvm_of(parent: int) -> int:
     raise AssertionError(f"{parent} has no JVM")
 
 
+@pytest.mark.matrix  # with every order of deaths: tests/laws/test_barriers.py
 def test_no_barrier_over_a_batch_that_died(joined: Joined) -> None:
     """The driver dies in a batch whose stamp is bound, and positions move before its replay: no barrier says meanwhile
     that the batch is there, its own barrier is seen when it is, and says where exactly the batch ends in the log."""

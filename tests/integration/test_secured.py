@@ -43,12 +43,13 @@ def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:
     )
 
 
+@pytest.mark.parametrize("python", [False, pytest.param(True, marks=pytest.mark.matrix)])
 def test_capture_joins_and_index_over_secured_links(
-    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path
+    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, python: bool
 ) -> None:
-    """Both engines, beside live traffic: equal in HBase and in Solr. The password stands on no command line, in no log,
-    in no plan or checkpoint: in the topology's file and in one that only its owner reads."""
-    one = Alive(unique("secured"), tmp_path, orders=500, python=True, log=log_of(kafka, tmp_path))
+    """One engine or both, beside live traffic: equal in HBase and Solr. The password stands on no command line, in no
+    log, in no plan or checkpoint: in the topology's file and in one that only its owner reads."""
+    one = Alive(unique("secured"), tmp_path, orders=500, python=python, log=log_of(kafka, tmp_path))
     try:
         with one.traffic(SLOW) as more:
             one.pipeline.start()

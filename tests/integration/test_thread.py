@@ -47,6 +47,7 @@ from indexer.index.collapse import RowChange
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import TableScan
+from tests.support.commands import tailorbird
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -54,6 +55,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(2400)]
 
 REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
 RATE = 60.0
+QUIET = 15.0  # a second, where it is only to be told apart from what was planted
 
 
 class Thread:
@@ -94,8 +96,7 @@ class Thread:
 
     def status(self) -> tuple[dict[str, Any], int]:
         """What `tailorbird status --json` says, by part, and its exit code."""
-        command = [sys.executable, "-m", "console", "status", self.topology.file, "--json"]
-        done = subprocess.run(command, env=self.pipeline.environ, capture_output=True, text=True, timeout=60)
+        done = tailorbird("status", self.topology.file, "--json", environ=self.pipeline.environ)
         told = [json.loads(line) for line in done.stdout.splitlines()]
         assert "Traceback" not in done.stderr
         names = {one["part"] if one["kind"] == "process" else f"index {one['index']}, served": one for one in told}
@@ -178,7 +179,7 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
             host=source.hostname, port=source.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password, autocommit=True
         ) as connection,
         connection.cursor() as cursor,
-        thread.live_traffic(),
+        thread.live_traffic(QUIET),
         Waiter(thread.topology) as waiter,
     ):
         for number in range(3):
@@ -186,8 +187,8 @@ def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:
             waiter.wait(waiter.now("shop"), table="orders_wide", timeout=120)
             assert shown() == {f"number {number}"}
         cursor.execute("UPDATE shop.products SET title = 'by command' WHERE id = 1")
-        command = [sys.executable, "-m", "console", "wait", thread.topology.file, "--source", "shop", "--now", "--json"]
-        done = subprocess.run(command, env=thread.pipeline.environ, capture_output=True, text=True, timeout=120)
+        words = ("wait", thread.topology.file, "--source", "shop", "--now", "--json")
+        done = tailorbird(*words, environ=thread.pipeline.environ)
         assert (done.returncode, done.stderr, shown()) == (0, "", {"by command"})
         cursor.execute("UPDATE shop.products SET title = 'by page' WHERE id = 1")
         found = requests.get(f"{thread.page}/wait?source=shop&timeout=60", timeout=120)
@@ -232,7 +233,7 @@ def test_verify_names_and_mends_rows_that_are_wrong_beside_live_traffic(
         return [one for stage in (verified_tables, verified_indexes) for one in stage(asked, Silent())]
 
     columns = "id, status, quantity, amount, created_at, revision"
-    with thread.live_traffic() as more, closing(beside):
+    with thread.live_traffic(QUIET) as more, closing(beside):
         for order in (changed, removed):
             sql = f"INSERT INTO shop.orders ({columns}) VALUES (%s, 'new', 1, 9.99, '2026-11-23', 1)"
             statement = ShopStatement(server="shop", sql=sql, values=(order,))
@@ -360,6 +361,7 @@ def test_status_names_what_stands_still(thread: Thread) -> None:
     wait_for(lambda: thread.status()[1] == 0, "it does not move again", 120)
 
 
+@pytest.mark.matrix  # groups through kill -9: tests/joins/test_conformance.py, tests/laws/test_groups.py
 def test_a_group_empties_and_comes_again_around_a_killed_join(thread: Thread) -> None:
     """kill -9 of the joins' process beside live traffic: a group whose last order goes meanwhile is gone, and comes
     again with its next orders; orders of no country are a group as well."""

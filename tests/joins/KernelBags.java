@@ -114,7 +114,7 @@ public class KernelBags implements InvocationHandler {
   public static void main(String[] arguments) {
     if (arguments.length > 0) values();
     else {
-      for (int seed = 0; seed < 10; seed++) grow(seed, seed % 2 == 0 ? 200 : 20000);
+      for (int seed = 0; seed < 4; seed++) grow(seed, seed % 2 == 0 ? 200 : 20000);
       System.out.println("all there");
     }
   }

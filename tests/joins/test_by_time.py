@@ -87,7 +87,7 @@ def test_random_histories() -> None:
         check_timed(random_timed(seed), seed)
 
 
-@pytest.mark.long
+@pytest.mark.matrix
 def test_very_many_random_histories() -> None:
     """The same, four hundred times."""
     for seed in range(1000, 1400):

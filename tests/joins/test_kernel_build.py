@@ -1,10 +1,9 @@
-"""The kernel can be built wherever there is Java: with a JDK's compiler, and with nothing but a runtime."""
+"""The kernel is built wherever there is Java: with a JDK here, in test_kernel_bags.py with a runtime alone."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,19 +18,10 @@ def compiled(folder: Path) -> set[str]:
 
 
 @pytest.mark.long
-def test_kernel_is_built_without_a_jdk(tmp_path: Path) -> None:
-    """Where only a Java runtime is, Janino from pyspark's jars makes the same classes: its dialect has no lambdas."""
-    java = shutil.which("java")
-    assert java is not None
-    proc_kernel.with_janino(java, tmp_path)
-    assert compiled(tmp_path) >= STEPS
-
-
-@pytest.mark.long
 def test_kernel_is_built_by_javac(tmp_path: Path) -> None:
     """A JDK's compiler takes the same sources; the jar is built once and found again."""
     javac = shutil.which("javac")
-    if javac is not None:  # a machine without a JDK has the test above
+    if javac is not None:  # a machine without a JDK has tests/joins/test_kernel_bags.py
         proc_kernel.with_javac(javac, tmp_path)
         assert compiled(tmp_path) >= STEPS
     assert proc_kernel.build(os.environ) == proc_kernel.jar() == proc_kernel.build({"PATH": ""})
@@ -55,17 +45,3 @@ def test_a_mistake_in_the_kernel_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     assert java is not None
     with pytest.raises(RuntimeError, match="can not be compiled"):
         proc_kernel.with_janino(java, tmp_path)
-
-
-@pytest.mark.long
-def test_no_iterator_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark keeps a state's iterator that is not read to its end until the task ends: 120 MB for 20,000 keys. A join
-    leaves none, forgets a key with its last row, and reads no more for it than was changed."""
-    java = shutil.which("java")
-    assert java is not None
-    both = [*proc_kernel.sources(), Path(__file__).with_name("OpenIterators.java")]
-    monkeypatch.setattr(proc_kernel, "sources", lambda: both)
-    proc_kernel.with_janino(java, tmp_path)
-    command = [java, "-cp", f"{tmp_path}:{proc_kernel._classpath()}", "tailorbird.kernel.OpenIterators"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.stdout == "none open\n", ran.stderr

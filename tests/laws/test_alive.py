@@ -13,7 +13,7 @@ from tests.joins.joincase import read_case
 from tests.laws.chunks import most_long, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "alive").glob("*.case"))
-QUICK, CHUNK, LIVES = 500, 100, 10  # lives of one query each
+QUICK, CHUNK, LIVES = 300, 100, 10  # lives of one query each
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))

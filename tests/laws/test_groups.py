@@ -20,8 +20,8 @@ from tests.joins.joincase import read_case, run_case
 from tests.laws.chunks import most_long, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "groups").glob("*.case"))
-QUICK, CHUNK, HISTORIES = 400, 100, 5  # histories of one query each
-LIVES = 100
+QUICK, CHUNK, HISTORIES = 200, 50, 5  # histories of one query each
+LIVES = 50
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_random_groups_are_their_select(first: int) -> None:
-    """Random queries of every construct, and histories in which groups come and go; the same 400 in every run."""
+    """Random queries of every construct, and histories in which groups come and go; the same 200 in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_aggregate(seed, seed // HISTORIES), seed)
 

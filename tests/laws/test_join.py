@@ -18,22 +18,22 @@ from tests.joins.joinrandom import random_case, random_view_case
 from tests.laws.chunks import most_long, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("*.case"))
-QUICK, CHUNK, HISTORIES = 800, 100, 10  # histories of one query each
-ALTERED = 200
+QUICK, CHUNK, HISTORIES = 400, 100, 10  # histories of one query each
+ALTERED = 100
 MATRIX = 4000
 VIEWS = 40
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_random_join_is_its_select(first: int) -> None:
-    """Random schemas, SELECTs and histories; the same 800 in every run."""
+    """Random schemas, SELECTs and histories; the same 400 in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_case(seed, seed // HISTORIES), seed)
 
 
 @pytest.mark.parametrize("first", most_long(range(0, ALTERED, CHUNK)))
 def test_random_join_of_altered_tables_is_its_select(first: int) -> None:
-    """Columns come, go, widen and change their names, before the query is compiled and while it runs: 400 cases."""
+    """Columns come, go, widen and change their names, before the query is compiled and while it runs: 100 cases."""
     for seed in range(first, first + CHUNK):
         run_case(random_altered_case(seed, seed // HISTORIES), seed)
 

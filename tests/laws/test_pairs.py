@@ -19,13 +19,13 @@ from tests.joins.joincase import Case, run_case
 from tests.joins.pairrandom import random_pair_case
 from tests.laws.chunks import most_long
 
-QUICK, CHUNK, HISTORIES = 300, 100, 10  # histories of one query each
+QUICK, CHUNK, HISTORIES = 150, 50, 10  # histories of one query each
 MATRIX = 4000
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_random_pairs_are_their_select(first: int) -> None:
-    """Inner, LEFT, RIGHT and FULL joins of many to many, among lookups and groups; the same 300 in every run."""
+    """Inner, LEFT, RIGHT and FULL joins of many to many, among lookups and groups; the same 150 in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_pair_case(seed, seed // HISTORIES), seed)
 

@@ -22,12 +22,19 @@ def built_wheel(folder: Path) -> Path:
 
 
 def installed(folder: Path, requirements: Sequence[str], interpreter: str = sys.executable) -> Path:
-    """The commands' folder of a new environment that has these, at the versions that we test with."""
-    subprocess.run([interpreter, "-m", "venv", str(folder)], check=True, env=OWN)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "--upgrade", "pip>=25.1"], check=True, env=OWN)
-    subprocess.run([*pip, "--constraint", str(ROOT / "constraints.txt"), *requirements], check=True, env=OWN, cwd=ROOT)
+    """The commands' folder of a new environment that has these, at the versions that we test with.
+
+    Our pip fills it: one of its own would have to be installed, and brought up to date, first.
+    """
+    subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder)], check=True, env=OWN)
+    constrained = ["install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip_of(folder), *constrained, *requirements], check=True, env=OWN, cwd=ROOT)
     return folder / "bin"
+
+
+def pip_of(folder: Path) -> list[str]:
+    """Our pip, at work on another environment."""
+    return [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
 
 
 def interpreter_of(version: str) -> str:

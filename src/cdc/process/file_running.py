@@ -16,12 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import structlog
-
 from cdc.process.file_topology import home
 from cdc.words.errors import TailorbirdError
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +112,10 @@ def _write(file: Path, value: object) -> None:
         fresh.write_text(json.dumps(value), encoding="utf-8")
         fresh.replace(file)
     except OSError as error:
-        log.warning("status does not see this process", folder=str(file.parent), reason=str(error))
+        # imported here: commands that only read, `status` above all, start in two thirds of the time without it
+        import structlog
+
+        structlog.get_logger().warning("status does not see this process", folder=str(file.parent), reason=str(error))
 
 
 def _name(part: str) -> str:

@@ -143,8 +143,7 @@ def asked_parts(topology: Topology) -> list[PartStatus]:
     found = running(topology.name)
     ports = sorted({one.port for one in found if one.port and not one.stopped})
     with ThreadPoolExecutor(max(1, 2 * len(ports))) as pool:
-        health = list(pool.map(read_health, ports))
-        figures = list(pool.map(read_metrics, ports))
+        health, figures = pool.map(read_health, ports), pool.map(read_metrics, ports)  # one that is silent costs once
     return part_statuses(
         topology,
         found,

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from cdc.process.file_topology import load_topology
-from cdc.process.proc_log_lines import log_lines
 from cdc.words.errors import TailorbirdError, UsageError
 from console.verify.asked import STAGES, Request, Said, Terminal, wanted
 from console.verify.findings import DIFFERENT, UNTOLD, Verdict, exit_code
@@ -56,6 +55,9 @@ def verify(
 
     Example: tailorbird verify topologies/shop.yml --stage index --table orders_wide
     """
+    # imported here: what writes log lines costs every other command a tenth of a second
+    from cdc.process.proc_log_lines import log_lines
+
     said: list[Said] = []
     try:
         if sample and deep:
