@@ -79,9 +79,8 @@ def speaks(
         for one in said:
             outgoing.put(one if isinstance(one, bytes) else one.SerializeToString())
         metadata = (("authorization", f"Bearer {bearer}"),) if bearer else ()
-        call = channel.stream_stream(METHOD, response_deserializer=StreamRequest.FromString)(
-            iter(outgoing.get, None), timeout=20, metadata=metadata
-        )
+        connect: Any = channel.stream_stream(METHOD, response_deserializer=StreamRequest.FromString)
+        call = connect(iter(outgoing.get, None), timeout=20, metadata=metadata)
         try:
             for reply in call:
                 if reply.HasField("unsupported") or reply.log_reply.HasField("failure"):
