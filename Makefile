@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes: what they import is compiled once
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ bench-tables: setup ## many tables in one Spark application or in a process each
 
 bench-verify: setup ## a table compared with its log beside one query that digests it; servers of its own
 	@$(BIN)/python -m benchmarks.bench_verify $(ARGS)
+
+bench-gateway: setup ## a gateway beside writing to Kafka directly, and a thousand agents on it; needs `tailorbird stack up`
+	@$(BIN)/python -m benchmarks.bench_gateway $(ARGS)
 
 proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto

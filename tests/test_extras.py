@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -13,12 +15,27 @@ from pathlib import Path
 import pytest
 
 from cdc.words.extras import MODULES
+from console.fleet.file_ca import init, issue
+from ingest.fleet.identity import FleetIdentity
 from tests.support.wheels import OWN, built_wheel, installed, pip_of
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SAMPLE = ROOT / "tests" / "data" / "binlogs" / "pairs" / "northwind@m10.binlog.gz"
-ABSENT = ("pyspark", "nicegui", "duckdb", "pandas", "pyarrow", "happybase", "pysolr", "kazoo", "kafka-python")
+ABSENT = (
+    "pyspark",
+    "nicegui",
+    "fastapi",
+    "uvicorn",
+    "duckdb",
+    "pandas",
+    "pyarrow",
+    "happybase",
+    "pysolr",
+    "kazoo",
+    "kafka-python",
+    "sqlalchemy",
+)
 
 # Imports every module of the capture side, then runs a command, where no extra is installed.
 WITHOUT = """
@@ -32,7 +49,7 @@ class Without(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Without())
 for package in ("cdc", "ingest"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "http_api", "sql_reader", "sql_types")):
             importlib.import_module(module.name)
 from console.__main__ import main
 sys.argv = ["tailorbird", *sys.argv[1:]]
@@ -58,7 +75,8 @@ for package in {packages!r}:
 BRINGS = {
     "happybase": {"happybase", "thriftpy2"},
     "kafka-python": {"kafka"},
-    "nicegui": {"nicegui", "starlette"},
+    "fastapi": {"fastapi", "pydantic", "starlette"},
+    "nicegui": {"nicegui", "fastapi", "pydantic", "starlette", "uvicorn"},
     "pandas": {"pandas", "numpy"},
     "protobuf": {"google"},
     "pyspark": {"pyspark", "py4j"},
@@ -119,8 +137,10 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
     [
         ("joins", ["joins"], ()),
         ("indexer", ["indexer"], ()),
+        ("gateway", ["ingest.gateway"], ()),
+        ("poll", ["ingest.poll"], ()),
         ("dashboard", ["console.dashboard"], ()),
-        ("console", ["console"], ("console.dashboard.http_",)),
+        ("console", ["console"], ("console.dashboard.http_", "console.fleet.http_fleet_")),
     ],
 )
 def test_one_extra_brings_all_that_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:
@@ -138,6 +158,41 @@ def test_nothing_of_an_extra_is_needed_by_the_base() -> None:
     assert not base & {name for name in ABSENT if name}
 
 
+def megabytes(folder: Path) -> float:
+    """What is installed, without what every environment of Python has, and without what it compiles at first use."""
+    [packages] = folder.glob("python*/site-packages")
+    files = (file for file in packages.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    own = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "wheel")
+    sizes = (file.stat().st_size for file in files if not file.relative_to(packages).parts[0].startswith(own))
+    return sum(sizes) / 1024 / 1024
+
+
+def dials_within(command: Path, folder: Path) -> float:
+    """Seconds of processor that an agent spends until it dials: on a machine that has nothing else to do, so long."""
+    init(folder / "authority", "acme")
+    issue(folder / "authority", FleetIdentity("acme", "agents", "a1"), folder / "a1")
+    policy = folder / "policy.yml"
+    policy.write_text(
+        "dumps: true\nconnections:\n  db: {hostname: 127.0.0.1, username: u, password: p, databases: {d: all}}\n"
+    )
+    spent = list[float]()
+    for _ in range(2):  # the first one compiles what it imports
+        with socket.create_server(("127.0.0.1", 0)) as door:
+            door.settimeout(60)
+            dials = ["--gateway", f"127.0.0.1:{door.getsockname()[1]}", "--identity", str(folder / "a1")]
+            agent = subprocess.Popen(
+                [str(command), "agent", *dials, "--policy", str(policy)], env=OWN, stderr=subprocess.PIPE
+            )
+            try:
+                door.accept()[0].close()
+                fields = Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()
+            finally:
+                agent.kill()
+                agent.communicate()
+        spent.append((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+    return spent[-1]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
@@ -153,6 +208,8 @@ def test_the_wheel_without_extras_captures(tmp_path: Path, sample: str) -> None:
         [*pip_of(tmp_path / "alone"), "list"], check=True, capture_output=True, text=True, env=OWN
     ).stdout
     assert not [name for name in ABSENT if f"\n{name} " in listed]
+    assert megabytes(commands.parent / "lib") <= 100, "a database's host has room for so much"
+    assert dials_within(commands / "tailorbird", tmp_path / "fleet") <= 1.5
     command = str(commands / "tailorbird")
     dumped = subprocess.run([command, "binlog", "dump", sample], capture_output=True, text=True, env=OWN)
     assert dumped.returncode == 0, dumped.stderr

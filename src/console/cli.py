@@ -19,7 +19,7 @@ from console.commands import (
     cli_wait,
 )
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
-from console.commands.fleet import cli_fleet, cli_gateway
+from console.commands.fleet import cli_agent, cli_fleet, cli_gateway
 from console.commands.index import cli_index
 from console.commands.join import cli_explain, cli_join, cli_state, cli_submit
 from console.commands.verify import cli_checks, cli_explain_row, cli_verify
@@ -41,6 +41,7 @@ app.add_typer(cli_poll.app, name="poll")
 app.add_typer(cli_state.app, name="state")
 app.add_typer(cli_dead_letters.app, name="dead-letters")
 app.add_typer(cli_fleet.app, name="fleet")
+app.command("agent")(cli_agent.agent)
 app.command("gateway")(cli_gateway.gateway)
 app.command("apply")(cli_apply.apply)
 app.command("capture")(cli_capture.capture)

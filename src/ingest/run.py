@@ -185,6 +185,7 @@ def _follow_log(
         observer=reports,
         position_lost=source.position_lost,
         cascades=source.cascades,
+        dumps=source.dumps,
         signals=signals,
         parallel=source.snapshot_max_threads,
         limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from console.fleet.file_ca import init, issue
 from ingest.fleet.identity import FleetIdentity
-from ingest.gateway.grpc_door import Door, Fleet
+from ingest.gateway.grpc_door import Door
+from ingest.gateway.grpc_streams import Fleet
 from tests.support.ports import free_port
 
 TENANT = "acme"
@@ -57,15 +58,15 @@ class GatewayProcess:
 
 
 @contextmanager
-def door_open(fleet: Fleet, folder: Path) -> Iterator[str]:
-    """A door in a thread of this process; its address."""
+def door_open(fleet: Fleet, folder: Path, tokens: str | None = None) -> Iterator[str]:
+    """A door in a thread of this process; its address. At `tokens` come agents without a certificate."""
     address, ready = f"127.0.0.1:{free_port()}", threading.Event()
     pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
     stopped: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
         stopped.append((asyncio.get_running_loop(), asyncio.Event()))
-        await Door(fleet).serve(address, pem, stopped[0][1], ready.set)
+        await Door(fleet).serve(address, pem, stopped[0][1], ready.set, tokens)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="door")
     thread.start()

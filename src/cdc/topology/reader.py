@@ -87,6 +87,25 @@ def read_topology(
     return topology
 
 
+def read_source(text: str, *, name: str, file: str) -> Source:
+    """One source, as it stands under `sources:`, from a text of its own that may name no variables and no files;
+    TopologyError for the first mistake found.
+    """
+    reader = YamlFile(file, {}, _no_file)
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        reader.fail(1, "(top)", f"not YAML: {error}", "the keys of a source")
+    if node is None:
+        reader.fail(1, "(top)", "nothing", "the keys of a source")
+    return reader.named(Value(_under(name, node), "", reader), _source)[name]
+
+
+def _under(name: str, node: yaml.Node) -> yaml.MappingNode:
+    key = yaml.ScalarNode("tag:yaml.org,2002:str", name, node.start_mark, node.end_mark)
+    return yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)], node.start_mark, node.end_mark)
+
+
 def _source(name: str, s: Section) -> Source:
     database = s.take("database", Value.text)
 

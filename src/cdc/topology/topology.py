@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -47,7 +47,8 @@ class Source:
     rows are read again that foreign keys change, which the log does not tell;
     `heartbeat_interval_ms`, how often an idle capture commits its position (0: whenever it has moved). `poll` is set
     where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
-    whose hostname, port, username and password are empty.
+    whose hostname, port, username and password are empty. `dumps`: whether tables may be read whole, which no topology
+    forbids, but the owner of a database's host may; `conditions` then says how the condition of a snapshot is asked.
     """
 
     name: str
@@ -71,6 +72,8 @@ class Source:
     snapshot_locking_mode: Literal["none", "minimal"] = "none"
     ssl_mode: Literal["preferred", "required", "disabled"] = "preferred"
     heartbeat_interval_ms: int = 0
+    dumps: bool = True
+    conditions: Callable[[TableId, str], str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def databases(self) -> frozenset[str]:

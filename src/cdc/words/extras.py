@@ -11,6 +11,7 @@ from cdc.words.errors import UsageError
 MODULES = frozenset(
     {
         "duckdb",
+        "fastapi",
         "happybase",
         "kafka",
         "kazoo",
@@ -19,11 +20,14 @@ MODULES = frozenset(
         "pandas",
         "py4j",
         "pyarrow",
+        "pydantic",
         "pysolr",
         "pyspark",
         "requests",
+        "sqlalchemy",
         "starlette",
         "thriftpy2",
+        "uvicorn",
     }
 )
 

@@ -25,9 +25,11 @@ class TableRule:
     `message_key_columns` identify a row in place of the table's own key, where it has none or another is wanted.
     `append_only`: its rows are inserted and never change, and come at most `watermark` seconds later than others whose
     times are as young (joins by time, docs/queries.md). Capture does the same for every table.
+    `only_columns`: where it is not None, no other column leaves, one that the table gets later neither.
     """
 
     ignored_columns: tuple[str, ...] = ()
+    only_columns: tuple[str, ...] | None = None
     masks: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
     message_key_columns: tuple[str, ...] = ()
@@ -37,7 +39,12 @@ class TableRule:
     @property
     def empty(self) -> bool:
         """Whether the table is listed without a word."""
-        return not (self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only)
+        said = self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
+        return not said and self.only_columns is None
+
+    def leaves_out(self, column: str) -> bool:
+        """Whether a column of the table does not leave at all."""
+        return column in self.ignored_columns or (self.only_columns is not None and column not in self.only_columns)
 
 
 def is_captured(
@@ -69,13 +76,17 @@ def mask(text: str) -> Callable[[object], object]:
 
 def shape_of(rule: TableRule) -> Callable[[dict[str, object]], None] | None:
     """The function that takes the ignored columns out of a row and masks others, in place; None if nothing is asked."""
-    if not rule.ignored_columns and not rule.masks:
+    if not rule.ignored_columns and not rule.masks and rule.only_columns is None:
         return None
     ignored, masks = rule.ignored_columns, {name: mask(text) for name, text in rule.masks.items()}
+    only = None if rule.only_columns is None else frozenset(rule.only_columns)
 
     def shape(row: dict[str, object]) -> None:
         for name in ignored:
             row.pop(name, None)
+        if only is not None:
+            for name in row.keys() - only:
+                del row[name]
         for name, masked in masks.items():
             if row.get(name) is not None:
                 row[name] = masked(row[name])

@@ -51,10 +51,23 @@ def checks_topic(topology: str) -> str:
     return f"{topology}.checks"
 
 
+def fleet_topic(topology: str) -> str:
+    """Compacted topic of what agents and gateways shall do and do (`ingest.fleet.state`); one partition: its order is
+    what decides.
+    """
+    return f"{topology}.fleet"
+
+
+def audit_topic(topology: str) -> str:
+    """Topic of who commanded what, and what was refused; kept for a time, not compacted."""
+    return f"{topology}.audit"
+
+
 def control_topics(topology: str) -> tuple[str, ...]:
     """The topics that are Tailorbird's own: no table's rows may go there."""
     names = (
-        schemas_topic, history_topic, positions_topic, dead_letter_topic, signals_topic, quarantine_topic, checks_topic
+        schemas_topic, history_topic, positions_topic, dead_letter_topic, signals_topic, quarantine_topic, checks_topic,
+        fleet_topic, audit_topic,
     )  # fmt: skip
     return tuple(name(topology) for name in names)
 

@@ -25,6 +25,7 @@ def demo(
     seed: int = typer.Option(7, help="Seed of catalogue and traffic."),
     page_port: int = typer.Option(8080, "--port", help="Port of the page."),
     file: str = typer.Option("", "--topology", help="Another topology of the two databases; else the shop's."),
+    fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
     keep: bool = typer.Option(False, "--keep", help="Leave the local stack running at the end."),
 ) -> None:
     """Start the local stack and every process of topologies/shop.yml, load two databases, run live traffic, compare.
@@ -35,6 +36,8 @@ def demo(
     Example: tailorbird demo --for 60s --json
 
     Example: tailorbird demo --topology topologies/revenue.yml
+
+    Example: tailorbird demo --fleet --for 60s --json
     """
     console = Console(stderr=True)
     for_seconds = _seconds(duration) if duration else None
@@ -51,6 +54,7 @@ def demo(
         sizes={"customers": customers, "products": products, "orders": orders},
         seed=seed,
         page_port=page_port,
+        fleet=fleet,
         keep=keep,
     )
     with ExitStack() as closing:

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from cdc.process.file_topology import home, load_topology, local_ports
 from cdc.topology.topology import Index, Topology
 from console.commands.cli_apply import provision
+from console.commands.cli_demo_fleet import DemoFleet
 from console.commands.cli_demo_steps import (
     Sampler,
     counts,
@@ -54,6 +55,7 @@ class Wishes:
     sizes: dict[str, int]
     seed: int
     page_port: int
+    fleet: bool
     keep: bool
 
 
@@ -123,7 +125,11 @@ class _Demo:
         closing.callback(self._shop.close)
         self._fill()
         list(provision(topology))
-        self._pipeline = closing.enter_context(Pipeline(topology, home=home(), page_port=wishes.page_port))
+        self._fleet = DemoFleet(topology, home()) if wishes.fleet else None
+        captures = self._fleet.parts() if self._fleet else ()
+        self._pipeline = closing.enter_context(
+            Pipeline(topology, home=home(), page_port=wishes.page_port, captures=captures)
+        )
 
     def _fill(self) -> None:
         shop, generator, sizes = self._shop, self._generator, self._wishes.sizes
@@ -141,6 +147,8 @@ class _Demo:
         pipeline, orders = self._pipeline, len(self._generator.orders)
         with traffic_beside(self._generator, self._shop, rate=self._wishes.rate) as changes:
             pipeline.start(lambda part: self._console.print(f"started {part.name}"))
+            if self._fleet:
+                self._fleet.command()
             with _bar(self._console) as bar:
                 task = bar.add_task("the first snapshot, beside live traffic", total=orders)
                 while (found := counts(pipeline))["indexed"] == 0 and not self._stop.wait(0.3):

@@ -110,8 +110,11 @@ def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Che
 
 def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     from cdc.words.errors import TailorbirdError
+    from cdc.words.extras import extras_named
     from console.doctor.doctor import Checkup
-    from ingest.poll.sql_reader import sql_reader
+
+    with extras_named("poll"):
+        from ingest.poll.sql_reader import sql_reader
 
     assert source.poll is not None, "a source of type sql is polled"
     subject = f"source {source.name}"

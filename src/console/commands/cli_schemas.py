@@ -52,7 +52,10 @@ def _ask(source: Source, asked: Asked) -> None:
 
 def _ask_by_url(source: Source, tables: tuple[TableId, ...], asked: Asked) -> None:
     from cdc.words.errors import TailorbirdError
-    from ingest.poll.sql_reader import sql_reader
+    from cdc.words.extras import extras_named
+
+    with extras_named("poll"):
+        from ingest.poll.sql_reader import sql_reader
 
     assert source.poll is not None, "a source of type sql is polled"
     try:

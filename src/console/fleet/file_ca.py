@@ -1,7 +1,8 @@
 """A fleet's certificate authority in a folder: one key that signs who is who; ECDSA on P-256, PEM files.
 
 A certificate says who its holder is by its alternative names: `tailorbird://TENANT/agents/NAME`, and for a gateway the
-hosts that agents dial. Keys are made here, readable by their owner alone, and leave the folder with whoever carries it.
+hosts that agents dial. Keys are made here, readable by their owner alone, and leave the folder with whoever carries it;
+or a host makes its own, and asks with a request (CSR). The authority keeps what it has signed in `issued`, by number.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cdc.words.errors import UsageError
+from ingest.fleet.certificate import Certified, certified
 from ingest.fleet.identity import FleetIdentity
 
 _BEFORE = datetime.timedelta(minutes=5)  # clocks differ
@@ -42,18 +44,75 @@ def init(folder: Path, tenant: str) -> None:
     _write(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
-def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> None:
-    """Write `ca.pem`, `cert.pem` and `key.pem` of an agent or a gateway into a folder; UsageError without an authority,
-    and where the folder holds a key already.
+def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> str:
+    """Write `ca.pem`, `cert.pem` and `key.pem` of an agent or a gateway into a folder; the certificate's number.
+
+    UsageError without an authority, and where the folder holds a key already.
     """
-    signer, issuer = _authority(authority)
     if (into / "key.pem").exists():
         raise UsageError(f"{into / 'key.pem'} is there already", "choose another folder: --into")
     key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _signed(authority, who, key.public_key(), hosts, days)
+    into.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write(into / "key.pem", _private(key), 0o600)
+    return _handed(authority, certificate, into)
+
+
+def request(folder: Path, name: str) -> Path:
+    """Ask for a certificate of the key in a folder, made where there is none; the file to carry to the authority."""
+    file = folder / "key.pem"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(file, _private(ec.generate_private_key(ec.SECP256R1())), 0o600)
+    key = _key(file, "restore the one that was there, or begin with an empty folder")
+    asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+    _write(folder / "request.pem", asked.public_bytes(serialization.Encoding.PEM), 0o644)
+    return folder / "request.pem"
+
+
+def sign(
+    authority: Path, who: FleetIdentity, asked: Path, into: Path, *, hosts: Sequence[str] = (), days: int = 365
+) -> str:
+    """Write `ca.pem` and `cert.pem` for a key that stays where it is; the certificate's number. Who it is for is said
+    here: what a request says of itself counts for nothing.
+    """
+    try:
+        found = x509.load_pem_x509_csr(asked.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{asked}: {error.strerror}", "tailorbird fleet ca request makes it") from error
+    except ValueError as error:
+        raise UsageError(f"{asked} is no request: {error}", "tailorbird fleet ca request makes it") from error
+    key = found.public_key()
+    if not found.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
+        raise UsageError(f"{asked} is no request of ours", "tailorbird fleet ca request makes it")
+    certificate = _signed(authority, who, key, hosts, days)
+    into.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return _handed(authority, certificate, into)
+
+
+def issued(authority: Path) -> Iterator[Certified]:
+    """What an authority has signed."""
+    for file in sorted((authority / "issued").glob("*.pem"), key=lambda file: file.stat().st_mtime):
+        yield certified(file.read_bytes())
+
+
+def _handed(authority: Path, certificate: x509.Certificate, into: Path) -> str:
+    content, number = certificate.public_bytes(serialization.Encoding.PEM), f"{certificate.serial_number:x}"
+    (authority / "issued").mkdir(exist_ok=True)
+    _write(authority / "issued" / f"{number}.pem", content, 0o644)
+    _write(into / "cert.pem", content, 0o644)
+    _write(into / "ca.pem", (authority / "ca.pem").read_bytes(), 0o644)
+    return number
+
+
+def _signed(
+    authority: Path, who: FleetIdentity, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], days: int
+) -> x509.Certificate:
+    signer, issuer = _authority(authority)
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(who.uri), *map(_host, hosts)]
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if who.role == "gateways" else ExtendedKeyUsageOID.CLIENT_AUTH
-    certificate = (
-        _builder(_name(who.name), issuer.subject, key.public_key(), days)
+    return (
+        _builder(_name(who.name), issuer.subject, key, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=True)
@@ -61,23 +120,28 @@ def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[st
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .sign(signer, hashes.SHA256())
     )
-    into.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _write(into / "key.pem", _private(key), 0o600)
-    _write(into / "cert.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
-    _write(into / "ca.pem", (authority / "ca.pem").read_bytes(), 0o644)
 
 
 def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     try:
-        key = serialization.load_pem_private_key((folder / "ca-key.pem").read_bytes(), password=None)
         certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
     except OSError as error:
         raise UsageError(f"{folder} holds no authority: {error.strerror}", "tailorbird fleet ca init") from error
     except ValueError as error:
         raise UsageError(f"{folder} holds no authority: {error}", "restore ca.pem and ca-key.pem") from error
+    return _key(folder / "ca-key.pem", "restore the one that `fleet ca init` made"), certificate
+
+
+def _key(file: Path, remedy: str) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(file.read_bytes(), password=None)
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", remedy) from error
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{file} is no key: {error}", remedy) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UsageError(f"{folder / 'ca-key.pem'} is no key of ours", "restore the one that `fleet ca init` made")
-    return key, certificate
+        raise UsageError(f"{file} is no key of ours", remedy)
+    return key
 
 
 def _builder(

@@ -61,7 +61,7 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
     logs = home / "logs" / topology.name
     proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
     for name in proving:
-        port = _free_port()
+        port = free_port()
         command = (sys.executable, "-m", "console", name, topology.file, "--metrics-port", str(port))
         result.append(Part(name=name, stage=name, command=command, log=logs / f"{name}.log", serves={name: port}))
     if page_port and topology.dashboards:
@@ -72,7 +72,7 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
 
 
 def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path) -> Part:
-    serves = {f"{stage} {name}": _free_port() for name in names}
+    serves = {f"{stage} {name}": free_port() for name in names}
     ports = [word for port in serves.values() for word in ("--metrics-port", str(port))]
     return Part(
         name=f"{stage} {names[0]}" if len(names) == 1 else f"{stage}s",
@@ -88,13 +88,21 @@ class Pipeline:
 
     `check` restarts a part that died of a passing fault, after a pause that doubles up to 30 s. One that says that it
     is used wrongly (exit 2), or that ended three times in a row for the same Fatal reason, stays `down`, with that
-    reason: to start it again repeats what nobody has mended. The others run on.
+    reason: to start it again repeats what nobody has mended. The others run on. `captures` are the processes that stand
+    in place of the topology's own.
     """
 
     def __init__(
-        self, topology: Topology, *, home: Path, page_port: int = 0, environ: dict[str, str] | None = None
+        self,
+        topology: Topology,
+        *,
+        home: Path,
+        page_port: int = 0,
+        environ: dict[str, str] | None = None,
+        captures: Sequence[Part] = (),
     ) -> None:
-        self.parts = parts(topology, home=home, page_port=page_port)
+        own = parts(topology, home=home, page_port=page_port)
+        self.parts = [*captures, *(part for part in own if part.stage != "capture")] if captures else own
         self._topology, self._home = topology.name, home
         self._restarts = Restarts()
         self._seen = {name: end.at_ms for name, end in ended(topology.name, home).items()}
@@ -226,7 +234,8 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-import zstandard
-
 from cdc.words.errors import Fatal, TailorbirdError
 from cdc.words.history import Record as HistoryRecord
 from ingest.agent.grpc_lane import Lane
@@ -20,12 +18,11 @@ from ingest.capture.signals import Signal, signal_of
 from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
 from ingest.fleet.fleet_pb2 import Commit, Empty, LogReply, Records, Signals
 from ingest.fleet.fleet_pb2 import Search as SearchCall
-from ingest.fleet.frames import FrameWriter
+from ingest.fleet.frames import FrameWriter, zipped
 from ingest.records.findings import Search
 from ingest.records.seams import Checkpoint, Record, Recovered
 
 _EMPTY = Empty()
-_LEVEL = 1  # of zstd: records of one table are alike, and the host's processor is its owner's
 
 
 class Lanes(Protocol):
@@ -45,7 +42,6 @@ class GatewayLog:
         self._stream, self._source = stream, source
         self._lane = stream.lane(source, self._heard)
         self._frames = FrameWriter()
-        self._zstd = zstandard.ZstdCompressor(level=_LEVEL)
         self._searches: dict[int, Search] = {}
         self._ensured = set[str]()
         self._signals: int | None = None
@@ -137,7 +133,7 @@ class GatewayLog:
 
     def _send(self, piece: bytes) -> None:
         self._lane.spend(len(piece))
-        self._lane.tell(records=Records(frames=self._zstd.compress(piece), size=len(piece)))
+        self._lane.tell(records=Records(frames=zipped(piece), size=len(piece)))
 
     def _heard(self, reply: LogReply) -> None:
         """What the reader of the stream hears of searches."""

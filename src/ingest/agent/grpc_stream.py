@@ -22,9 +22,10 @@ from ingest.fleet.fleet_pb2 import Header, LogReply, StreamRequest
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 
 _PATIENCE = 15.0  # seconds for a gateway to say hello
+_FAREWELL = 1.0  # seconds
 _VERSION = version("tailorbird")
 _REMEDIES = {
-    grpc.StatusCode.UNAUTHENTICATED: "the agent's certificate is none of this fleet's: tailorbird fleet ca issue agent",
+    grpc.StatusCode.UNAUTHENTICATED: "the certificate, or token, is none of this fleet's agents'",
     grpc.StatusCode.PERMISSION_DENIED: "this agent may not have that source: see the gateway's log",
     grpc.StatusCode.FAILED_PRECONDITION: "update the agent, or the gateway",
     grpc.StatusCode.UNAVAILABLE: "is the gateway running there, and does its certificate name that host?",
@@ -33,20 +34,28 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Files of PEM: the fleet's certificate, and the agent's own with its key."""
+    """Files of PEM: the fleet's certificate, and the agent's own with its key; or its `token` in place of these."""
 
     ca: Path
     certificate: Path
     key: Path
+    token: Path | None = None
 
     @classmethod
     def of(cls, folder: Path) -> Credentials:
-        """The files that `tailorbird fleet ca issue` has written into a folder."""
-        return cls(ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem")
+        """The files that `tailorbird fleet ca issue` has written into a folder; a file `token` there goes first."""
+        token = folder / "token"
+        return cls(
+            ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem",
+            token=token if token.exists() else None,
+        )  # fmt: skip
 
     def channel(self) -> grpc.ChannelCredentials:
         """What a channel takes; UsageError where a file can not be read."""
-        return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
+        if self.token is None:
+            return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
+        bearer = grpc.access_token_call_credentials(_read(self.token).decode(errors="replace").strip())
+        return grpc.composite_channel_credentials(grpc.ssl_channel_credentials(_read(self.ca)), bearer)
 
 
 def _read(file: Path) -> bytes:
@@ -59,8 +68,13 @@ def _read(file: Path) -> bytes:
 class GrpcStream:
     """One open stream; Retriable where the gateway is away or turns us away."""
 
-    def __init__(self, address: str, credentials: Credentials) -> None:
-        self._address = address
+    def __init__(
+        self,
+        address: str,
+        credentials: Credentials,
+        commanded: Callable[[StreamRequest], None] | None = None,
+    ) -> None:
+        self._address, self._commanded = address, commanded
         self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue(64)
         self._lanes: dict[int, Lane] = {}
         self._numbers = itertools.count(1)
@@ -72,7 +86,8 @@ class GrpcStream:
         )
         self._outgoing.put(hello(_VERSION))
         self._call = connect(self._requests())
-        threading.Thread(target=self._hear, name=f"gateway {address}", daemon=True).start()
+        self._hearing = threading.Thread(target=self._hear, name=f"gateway {address}", daemon=True)
+        self._hearing.start()
         if not self._greeted.wait(_PATIENCE):
             self.close()
             raise Retriable(f"the gateway at {address} does not answer", _REMEDIES[grpc.StatusCode.UNAVAILABLE])
@@ -85,9 +100,13 @@ class GrpcStream:
         """Whether lanes can still begin."""
         return self._ended is None
 
-    def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
-        """See `gateway_log.Lanes`."""
-        header = Header(source=source)
+    def tell(self, request: StreamRequest) -> None:
+        """Send what is no lane's; Retriable where the stream has ended."""
+        self._send(request)
+
+    def lane(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> Lane:
+        """See `gateway_log.Lanes`; `epoch` is that of the lease, where the source is captured under one."""
+        header = Header(source=source, epoch=epoch)
         lane = Lane(next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked)
         self._lanes[lane.number] = lane
         if self._ended is not None:
@@ -101,6 +120,8 @@ class GrpcStream:
     def close(self) -> None:
         """End the stream, and with it all lanes."""
         self._end(Retriable(f"the stream to {self._address} was closed"))
+        if self._hearing is not threading.current_thread():
+            self._hearing.join(_FAREWELL)  # a gateway that is there ends the stream, too
         self._call.cancel()
         self._channel.close()
 
@@ -137,6 +158,8 @@ class GrpcStream:
             lane = self._lanes.get(reply.log_reply.lane)
             if lane is not None:
                 lane.hear(reply.log_reply)
+        elif what in ("assign", "withdraw") and self._commanded is not None:
+            self._commanded(reply)
         elif what == "unsupported":
             self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
         else:
@@ -158,9 +181,20 @@ def _unsupported(reply: StreamRequest) -> StreamRequest:
 
 
 class Gateways:
-    """The gateways that an agent may dial, one of which has its stream."""
+    """The gateways that an agent may dial, one of which has its stream.
 
-    def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
+    `opened` is told of each new stream before anybody uses it, `commanded` what its gateway commands.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        credentials: Credentials,
+        *,
+        opened: Callable[[GrpcStream], None] = lambda stream: None,
+        commanded: Callable[[StreamRequest], None] | None = None,
+    ) -> None:
+        self._opened, self._commanded = opened, commanded
         self._addresses = itertools.cycle(addresses)
         self._credentials = credentials
         self._stream: GrpcStream | None = None
@@ -171,7 +205,9 @@ class Gateways:
         with self._lock:
             if self._stream is None or not self._stream.open:
                 self.close()
-                self._stream = GrpcStream(next(self._addresses), self._credentials)
+                stream = GrpcStream(next(self._addresses), self._credentials, self._commanded)
+                self._opened(stream)
+                self._stream = stream
             return self._stream
 
     def close(self) -> None:

@@ -41,7 +41,8 @@ class Session:
     """Everything that one session works with; `clock` gives seconds since 1970, `stopped` whether to end.
 
     `position_lost` says what becomes of a position that the source's log does not continue: `fail`, or all tables are
-    read again; `cascades`, whether rows that foreign keys change are looked for.
+    read again; `cascades`, whether rows that foreign keys change are looked for; `dumps`, whether a table that is added
+    may be read: else it is captured from here on.
     """
 
     source: Snapshotted
@@ -57,6 +58,7 @@ class Session:
     signals: Signals | None = None
     parallel: int = 2
     cascades: Literal["follow", "ignore"] = "follow"
+    dumps: bool = True
     marks: Marks = field(default_factory=Marks)
     committed: list[Checkpoint] = field(default_factory=list)  # the newest one of this session
 
@@ -147,7 +149,10 @@ class Session:
             table, where = schema.table_id, tables.where(schema.table_id)
             if table not in recovered.schemas:
                 self.log.append(self.recorder.schema(schema))
-                snapshots.start(table, where=where)
+                if self.dumps:
+                    snapshots.start(table, where=where)
+                else:
+                    snapshots.partial.add(table)
             elif change_topic(self.recorder.topology, table) in recovered.behind:
                 self.observer.phase("the log lacks what was captured of a table: it is read again", table=str(table))
                 snapshots.start(table, initial=True, where=where, marker=number)

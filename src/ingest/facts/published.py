@@ -38,16 +38,14 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
             "name other columns that identify a row (message_key_columns), or leave its table out of `tables:`",
         )
     if untyped:
-        unseen = rule.ignored_columns if rule else ()
-        left_out = tuple((column.name, column.column_type) for column in untyped if column.name not in unseen)
+        told = [column for column in untyped if rule is None or not rule.leaves_out(column.name)]
+        left_out = tuple((column.name, column.column_type) for column in told)
         kept = tuple(column for column in schema.columns if column not in untyped)
         schema = replace(schema, columns=kept, left_out=left_out)
     if rule is None or rule.empty:
         return replace(schema, primary_key=key) if key != schema.primary_key else schema
-    if hidden := set(key) & {*rule.ignored_columns, *rule.masks}:
-        raise Skippable(
-            f"table {schema.table_id}: {sorted(hidden)[0]} is part of its key", "neither ignore nor mask it"
-        )
+    if hidden := sorted(name for name in key if rule.leaves_out(name) or name in rule.masks):
+        raise Skippable(f"table {schema.table_id}: {hidden[0]} is part of its key", "neither ignore nor mask it")
     return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
 
 
@@ -74,6 +72,8 @@ def _unique_key(schema: TableSchema, keys: Iterable[Key]) -> tuple[str, ...]:
 def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
     """The columns that leave: without ignored ones; what is masked is a text."""
     for column in schema.columns:
+        if rule.leaves_out(column.name):
+            continue
         if column.name in rule.masks:
             known = column.default_known and column.default is None  # NULL is masked as NULL
             yield replace(
@@ -84,5 +84,5 @@ def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
                 default=None,
                 default_known=known,
             )
-        elif column.name not in rule.ignored_columns:
+        else:
             yield column

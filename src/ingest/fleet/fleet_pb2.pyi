@@ -20,6 +20,15 @@ class RequestType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     Control_Kafka: _ClassVar[RequestType]
     Control_MSSQLClient: _ClassVar[RequestType]
     Data_Log: _ClassVar[RequestType]
+    Control_Lease: _ClassVar[RequestType]
+    Control_Report: _ClassVar[RequestType]
+    Control_Map: _ClassVar[RequestType]
+
+class Progress(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    APPLYING: _ClassVar[Progress]
+    APPLIED: _ClassVar[Progress]
+    FAILED: _ClassVar[Progress]
 
 class FailureKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -37,35 +46,53 @@ Control_PgSQLLogDec: RequestType
 Control_Kafka: RequestType
 Control_MSSQLClient: RequestType
 Data_Log: RequestType
+Control_Lease: RequestType
+Control_Report: RequestType
+Control_Map: RequestType
+APPLYING: Progress
+APPLIED: Progress
+FAILED: Progress
 RETRIABLE: FailureKind
 FATAL: FailureKind
 USAGE: FailureKind
 
 class Header(_message.Message):
-    __slots__ = ("tenant", "agent", "source")
+    __slots__ = ("tenant", "agent", "source", "epoch")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     agent: str
     source: str
-    def __init__(self, tenant: _Optional[str] = ..., agent: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+    epoch: int
+    def __init__(self, tenant: _Optional[str] = ..., agent: _Optional[str] = ..., source: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
-    __slots__ = ("header", "type", "hello", "unsupported", "log_call", "log_reply")
+    __slots__ = ("header", "type", "hello", "unsupported", "log_call", "log_reply", "ready", "assign", "withdraw", "report", "map_part")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
     LOG_CALL_FIELD_NUMBER: _ClassVar[int]
     LOG_REPLY_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    ASSIGN_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAW_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    MAP_PART_FIELD_NUMBER: _ClassVar[int]
     header: Header
     type: RequestType
     hello: Hello
     unsupported: Unsupported
     log_call: LogCall
     log_reply: LogReply
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., type: _Optional[_Union[RequestType, str]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., log_call: _Optional[_Union[LogCall, _Mapping]] = ..., log_reply: _Optional[_Union[LogReply, _Mapping]] = ...) -> None: ...
+    ready: Ready
+    assign: Assign
+    withdraw: Withdraw
+    report: Report
+    map_part: MapPart
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., type: _Optional[_Union[RequestType, str]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., log_call: _Optional[_Union[LogCall, _Mapping]] = ..., log_reply: _Optional[_Union[LogReply, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., map_part: _Optional[_Union[MapPart, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "features")
@@ -84,6 +111,87 @@ class Unsupported(_message.Message):
     type: RequestType
     what: str
     def __init__(self, type: _Optional[_Union[RequestType, str]] = ..., what: _Optional[str] = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ("labels", "places")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    labels: _containers.ScalarMap[str, str]
+    places: _containers.RepeatedCompositeFieldContainer[MapPlace]
+    def __init__(self, labels: _Optional[_Mapping[str, str]] = ..., places: _Optional[_Iterable[_Union[MapPlace, _Mapping]]] = ...) -> None: ...
+
+class MapPlace(_message.Message):
+    __slots__ = ("connection", "database")
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    connection: str
+    database: str
+    def __init__(self, connection: _Optional[str] = ..., database: _Optional[str] = ...) -> None: ...
+
+class Assign(_message.Message):
+    __slots__ = ("source", "epoch", "version", "spec", "topology")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    epoch: int
+    version: int
+    spec: bytes
+    topology: str
+    def __init__(self, source: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., spec: _Optional[bytes] = ..., topology: _Optional[str] = ...) -> None: ...
+
+class Withdraw(_message.Message):
+    __slots__ = ("source", "epoch", "why")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    epoch: int
+    why: str
+    def __init__(self, source: _Optional[str] = ..., epoch: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("source", "epoch", "version", "progress", "reason", "hash", "narrowed", "position")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    NARROWED_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    epoch: int
+    version: int
+    progress: Progress
+    reason: str
+    hash: str
+    narrowed: bool
+    position: bytes
+    def __init__(self, source: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., progress: _Optional[_Union[Progress, str]] = ..., reason: _Optional[str] = ..., hash: _Optional[str] = ..., narrowed: _Optional[bool] = ..., position: _Optional[bytes] = ...) -> None: ...
+
+class MapPart(_message.Message):
+    __slots__ = ("connection", "database", "content", "last", "gone")
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    connection: str
+    database: str
+    content: bytes
+    last: bool
+    gone: bool
+    def __init__(self, connection: _Optional[str] = ..., database: _Optional[str] = ..., content: _Optional[bytes] = ..., last: _Optional[bool] = ..., gone: _Optional[bool] = ...) -> None: ...
 
 class LogCall(_message.Message):
     __slots__ = ("lane", "call", "recover", "records", "commit", "restate", "history", "kept", "ensure_topic", "signals", "search", "stop_search", "abort", "close")

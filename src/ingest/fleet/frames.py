@@ -8,9 +8,10 @@ of megabytes passes in messages of at most `PIECE` bytes, and a small one costs 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from cdc.words.errors import Fatal
+from cdc.words.zipping import zstd
 from ingest.records.seams import Record
 
 PIECE = 256 * 1024  # bytes of a message, before compression
@@ -18,8 +19,32 @@ LONGEST = 16 * 1024 * 1024  # of a frame: what Kafka takes of a record
 SAME = "do agent and gateway run the same version?"
 _HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, bytes of the value (-1: a tombstone)
 _TOPIC, _RECORD = 0, 1
+_LEVEL = 1  # of zstd: records of one table are alike, and the host's processor is its owner's
+_WINDOW: Mapping[int, int] = {
+    zstd.DecompressionParameter.window_log_max: 20
+}  # 1 MiB is all that a reader's memory is asked for
 _KEYED = -2  # in place of a partition: the key decides; -1 is every one
 _TOPICS, _LONGEST_KEY = 1 << 16, (1 << 16) - 1
+
+
+def zipped(content: bytes) -> bytes:
+    """Compressed at the level that costs a database's host least."""
+    return zstd.compress(content, _LEVEL)
+
+
+def unzipped(content: bytes, most: int) -> bytes:
+    """Inverse of `zipped`; ValueError where it is none, half of one, or holds more than `most` bytes, which are never
+    made.
+    """
+    reader = zstd.ZstdDecompressor(options=_WINDOW)
+    try:
+        found = reader.decompress(content, max_length=most)
+        more = b"" if reader.eof else reader.decompress(b"", max_length=1)
+    except zstd.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if more or not reader.eof or reader.unused_data:
+        raise ValueError(f"more than {most} bytes, or half of what was sent")
+    return found
 
 
 class FrameWriter:
@@ -104,7 +129,10 @@ class FrameReader:
     def _name(self, number: int, name: bytes) -> None:
         if number != len(self._topics):
             raise Fatal("a topic has another number than its own", SAME)
-        self._topics.append(name.decode())
+        try:
+            self._topics.append(name.decode())
+        except UnicodeDecodeError as error:
+            raise Fatal("a topic's name is no text", SAME) from error
 
     def _record(self, topic: int, partition: int, key: bytes, value: bytes | None) -> Record:
         if topic >= len(self._topics) or partition < _KEYED:

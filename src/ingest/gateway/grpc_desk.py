@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
-
-import zstandard
+from typing import Any, NoReturn, Protocol
 
 from cdc.words.errors import Fatal, Retriable, TailorbirdError
 from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_json
 from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
-from ingest.fleet.frames import PIECE, SAME, FrameReader
+from ingest.fleet.frames import PIECE, SAME, FrameReader, unzipped
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import CREDIT
 from ingest.records.findings import Search
-from ingest.records.seams import OpenLog
+from ingest.records.seams import Checkpoint, OpenLog, Record
 
 Reply = Callable[[LogReply], None]  # raises Retriable when the agent is gone
 _FOUND = 256 * 1024  # bytes of records in one message
+
+
+class Improper(Fatal):
+    """What no agent of ours would ask: it ends the session, and has its line in the audit."""
 
 
 class SignalValues(Protocol):
@@ -51,17 +53,21 @@ class Opened(Protocol):
 
 
 class Desk:
-    """Of one lane; `refused` is told of what the source may not do, for the audit."""
+    """Of one lane; `refused` is told what was not done, and why, for the audit."""
 
     def __init__(self, source: Opened, lane: int, reply: Reply, refused: Callable[[str], None]) -> None:
         self._source, self._lane, self._reply, self._refused = source, lane, reply, refused
         self._calls: queue.SimpleQueue[LogCall | None] = queue.SimpleQueue()
         self._owed = 0  # bytes of records that have come and were not taken yet
         self._frames = FrameReader()
-        self._zstd = zstandard.ZstdDecompressor()
         self._log: OpenLog | None = None
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
+
+    @property
+    def source(self) -> str:
+        """The source's name."""
+        return self._source.name
 
     def put(self, call: LogCall | None) -> bool:
         """Hand the next call over, never waiting; None: the stream has ended. False: it is more than it has credit."""
@@ -77,6 +83,8 @@ class Desk:
                 try:
                     self._do(call)
                 except TailorbirdError as error:
+                    if isinstance(error, Improper):
+                        self._refused(error.message)
                     self._say(call.call, failure=failure_of(error))
                     return
         except Retriable:
@@ -95,7 +103,7 @@ class Desk:
         what = call.WhichOneof("what")
         if what == "recover":
             if self._log is not None:
-                raise Fatal("a session recovers once")
+                raise Improper("a session recovers once")
             self._log = self._source.log()
             self._answer(call, recovered_json(self._log.recover(), self._source.name))
         elif what == "signals":
@@ -103,6 +111,8 @@ class Desk:
             values, behind = self._signals.values(call.signals.start if call.signals.HasField("start") else None)
             self._answer(call, {"values": values, "next": behind})
         elif what == "stop_search":
+            if call.stop_search not in self._searches:
+                raise Improper(f"no search has number {call.stop_search}")
             self._searches[call.stop_search].given_up = True
         else:
             self._work(call, what, self._opened)
@@ -110,7 +120,7 @@ class Desk:
     @property
     def _opened(self) -> OpenLog:
         if self._log is None:
-            raise Fatal("a session recovers before anything else")
+            raise Improper("a session recovers before anything else")
         return self._log
 
     def _work(self, call: LogCall, what: str | None, log: OpenLog) -> None:
@@ -119,8 +129,11 @@ class Desk:
         elif what == "commit":
             if call.commit.records != self._frames.records or not self._frames.complete:
                 told = f"{call.commit.records} records were sent, {self._frames.records} have come"
+                if not self._frames.complete:
+                    told += ", and half of one"
+                self._refused(told)
                 raise Retriable(f"{told}: the session begins anew")
-            log.commit(checkpoint_of(call.commit.checkpoint))
+            log.commit(self._checkpoint(call.commit.checkpoint))
             self._answer(call, None)
         elif what == "restate":
             log.restate(())
@@ -139,16 +152,16 @@ class Desk:
             log.abort()
             self._frames = FrameReader()
         else:
-            raise Fatal(f"this gateway knows no call {what}", "update the gateway")
+            raise Improper(f"this gateway knows no call {what}", "update the gateway")
 
     def _take(self, frames: bytes, size: int, log: OpenLog) -> None:
         if size > PIECE:
-            raise Fatal(f"a message of {size} bytes of records", f"at most {PIECE} are taken at a time")
+            raise Improper(f"a message of {size} bytes of records", f"at most {PIECE} are taken at a time")
         try:
-            piece = self._zstd.decompress(frames, max_output_size=size)
-        except zstandard.ZstdError as error:
-            raise Fatal("what came over the stream are no records", SAME) from error
-        records = self._frames.read(piece)
+            piece = unzipped(frames, size)
+        except ValueError as error:
+            raise Improper("what came over the stream are no records", SAME) from error
+        records = self._records(piece)
         permitted = self._source.permits.record
         for record in records:
             if not permitted(record):
@@ -157,9 +170,20 @@ class Desk:
         self._owed -= size
         self._say(0, credit=size)
 
-    def _refuse(self, what: str) -> None:
-        self._refused(what)
-        raise Fatal(f"source {self._source.name} may not write {what}", "see the gateway's topology")
+    def _checkpoint(self, told: bytes) -> Checkpoint:
+        try:
+            return checkpoint_of(told)
+        except (LookupError, TypeError, ValueError) as error:
+            raise Improper(f"a commit at no position: {error!r}"[:300], SAME) from error
+
+    def _records(self, piece: bytes) -> list[Record]:
+        try:
+            return self._frames.read(piece)
+        except Fatal as error:
+            raise Improper(error.message, error.hint) from error
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise Improper(f"source {self._source.name} may not write {what[:300]}", "see the gateway's topology")
 
     def _search(self, call: LogCall, log: OpenLog) -> None:
         asked = call.search

@@ -1,23 +1,31 @@
-"""A topology's sources as a gateway serves them: each session's log is Kafka's, as if the capture ran here."""
+"""Sources as a gateway serves them: each session's log is Kafka's, as if the capture ran here.
+
+What the fleet has configured needs a lease. What only the gateway's topology names does not: `tailorbird capture` goes
+through a gateway as it goes to Kafka.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cdc.topology.topology import Source, Topology
+from cdc.words.errors import Retriable
+from ingest.fleet.desired import source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
 from ingest.gateway.grpc_desk import Opened, SignalValues
+from ingest.gateway.seams import StateTopic
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
-from ingest.records.seams import OpenLog
+from ingest.records.seams import OpenLog, Recovered
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Implements `desk.Opened`."""
+    """Implements `grpc_desk.Opened`."""
 
     topology: Topology
     source: Source
@@ -43,13 +51,116 @@ class KafkaSource:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldLease:
+    """Whether an agent holds the lease of a source at an epoch, as the topic says at this moment."""
+
+    topic: StateTopic
+    source: str
+    agent: str
+    epoch: int
+
+    def check(self) -> None:
+        """Retriable where it does not: it is told what it may capture, and begins anew."""
+        lease = self.topic.fresh().leases.get(self.source)
+        if lease is None or not lease.admits(self.agent, self.epoch):
+            held = f"agent {lease.agent} has it at epoch {lease.epoch}" if lease and lease.agent else "no agent has it"
+            raise Retriable(f"agent {self.agent} has no lease of source {self.source} at epoch {self.epoch}: {held}")
+
+
+class LeasedLog(KafkaLog):
+    """A log that is recovered under a lease: read before predecessors are locked out, so that who has none locks out
+    nobody, and again behind it, since a newer holder may have come meanwhile, whom this session then has locked out.
+    """
+
+    def __init__(self, topology: Topology, source: Source, held: HeldLease) -> None:
+        held.check()
+        self._held = held
+        super().__init__(topology, source, make_topics(topology, source))
+
+    def recover(self) -> Recovered:
+        """See `seams.ChangeLog`; Retriable without the lease."""
+        self._held.check()
+        found = super().recover()
+        self._held.check()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedSource(KafkaSource):
+    """A source that the fleet has configured."""
+
+    held: HeldLease
+
+    def log(self) -> OpenLog:
+        """Its log, for a session; Retriable while Kafka is away, and without the lease."""
+        return LeasedLog(self.topology, self.source, self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Unleased:
+    """A source of the fleet's that an agent had, or would like to have; implements `grpc_desk.Opened`.
+
+    A lane of it fails by itself: the agent's other sources share its stream.
+    """
+
+    name: str
+    agent: str
+
+    @property
+    def permits(self) -> Permits:
+        """Nothing."""
+        return Permits("", self.name, frozenset(), False)
+
+    def log(self) -> OpenLog:
+        """None."""
+        raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
+
+    def signals(self) -> SignalValues:
+        """None."""
+        raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaFleet:
-    """Implements `grpc_door.Fleet`: every agent of the gateway's tenant may capture the topology's sources."""
+    """A part of `grpc_door.Fleet`: what agents of the gateway's tenant may capture, of a topology and of the fleet."""
 
     topology: Topology
     tenant: str
+    topic: StateTopic | None = None
 
-    def source(self, agent: FleetIdentity, name: str) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         """See `grpc_door.Fleet`."""
-        found: Any = self.topology.sources.get(name)
-        return None if found is None or agent.tenant != self.tenant else KafkaSource(self.topology, found)
+        if agent.tenant != self.tenant:
+            return None
+        if self.topic is not None and name in self.topic.state.desired:
+            spec = self.topic.state.spec(name)
+            if spec is None or agent.name not in spec.agents:
+                return Unleased(name, agent.name)
+            held = HeldLease(self.topic, name, agent.name, epoch)
+            return LeasedSource(self.topology, source_of(spec, self.topology.name, name), held)
+        found = self.topology.sources.get(name)
+        return None if found is None else KafkaSource(self.topology, found)
+
+    def serves(self, agent: FleetIdentity) -> bool:
+        """See `grpc_door.Fleet`."""
+        return agent.tenant == self.tenant
+
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
+        """See `grpc_door.Fleet`."""
+        return self.topic is not None and serial in self.topic.state.revoked
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        """Tokens are the steward's fleet's."""
+        return "no such token"
+
+    def joined(self, seat: Any, request: Any, version: str) -> None:
+        """Without a steward nobody is commanded."""
+
+    def heard(self, seat: Any, request: Any) -> None:
+        """Nobody is there to hear it."""
+
+    def left(self, seat: Any) -> None:
+        """Nobody had been told of it."""
+
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        """The gateway's log has it."""

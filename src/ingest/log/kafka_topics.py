@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from cdc.words.errors import Retriable, UsageError
 MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
 _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
 PATIENCE = 30.0  # seconds that one call waits for the brokers
+_PLACES = 8  # partitions of positions that sources share which stand in no file
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
@@ -41,7 +43,11 @@ class SourceTopics:
 
 
 def source_topics(topology: Topology, source: Source) -> SourceTopics:
-    """Names and partitions of a source's topics; the positions partition is the source's place in the file."""
+    """Names and partitions of a source's topics; the positions partition is the source's place in the file, and of a
+    source that stands in none, one of a fixed number, by its name.
+    """
+    names = list(topology.sources)
+    place = names.index(source.name) if source.name in names else zlib.crc32(source.name.encode()) % _PLACES
     return SourceTopics(
         changes=tuple(naming.change_topic(topology.name, table) for table in source.tables),
         partitions=topology.log.partitions,
@@ -49,7 +55,7 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
         history=naming.history_topic(topology.name),
         quarantine=naming.quarantine_topic(topology.name),
         positions=naming.positions_topic(topology.name),
-        positions_partition=list(topology.sources).index(source.name),
+        positions_partition=place,
         open_ended=source.filter_policy == "accept",
     )
 
@@ -66,7 +72,8 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     }
     wanted: dict[str, tuple[int, dict[str, str]]] = dict.fromkeys(topics.changes, (log.partitions, compacted))
     wanted[topics.schemas] = wanted[topics.history] = (1, compacted)
-    wanted[topics.positions] = (len(topology.sources), compacted)
+    places = max(len(topology.sources), topics.positions_partition + 1)
+    wanted[topics.positions] = (places, compacted)
     wanted[naming.quarantine_topic(topology.name)] = wanted[naming.signals_topic(topology.name)] = (1, passing)
     wanted[naming.dead_letter_topic(topology.name)] = (1, settlement.TOPIC)
     with _answering(log) as admin:
@@ -74,8 +81,8 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
         for name, (partitions, config) in wanted.items():
             if name not in found:
                 _make(admin, NewTopic(name, partitions, log.replication_factor, config=config))
-        if found.get(topics.positions, len(topology.sources)) < len(topology.sources):
-            grown = NewPartitions(topics.positions, len(topology.sources))
+        if found.get(topics.positions, places) < places:
+            grown = NewPartitions(topics.positions, places)
             admin.create_partitions([grown])[topics.positions].result(PATIENCE)
         found = _when_ready(admin, wanted)
     for name in topics.changes:

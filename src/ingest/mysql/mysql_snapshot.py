@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pymysql.cursors import SSCursor
@@ -45,8 +46,14 @@ class MySqlChunks:
         self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
 
     def request(self, request: ChunkRequest) -> None:
-        """See `snapshots.ChunkReader`."""
+        """See `snapshots.ChunkReader`; Fatal where the host's owner lets no table be read whole."""
         table: Any = request.schema.table_id
+        if not self._source.dumps and not request.keys:
+            raise Fatal(
+                f"table {table} would have to be read whole", "the policy of its host forbids it (dumps: false)"
+            )
+        if request.where and self._source.conditions is not None:
+            request = replace(request, where=self._source.conditions(table, request.where))
         if request.keys:
             table = (table, "keys")
         worker = self._workers.get(table)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from prometheus_client import Gauge
 
 from cdc.topology.topology import Poll, Source, Topology
+from cdc.words.extras import extras_named
 from cdc.words.schema import TableId
 from ingest.capture.observer import Observer
 from ingest.mysql.mysql_connection import connected
@@ -100,7 +101,8 @@ def poll(
 @contextmanager
 def _reader(source: Source, settings: Poll) -> Iterator[PollReader]:
     if source.type == "sql":
-        from ingest.poll.sql_reader import sql_reader  # SQLAlchemy costs 0.3 s and 15 MB that others need not pay
+        with extras_named("poll"):
+            from ingest.poll.sql_reader import sql_reader  # SQLAlchemy costs 0.3 s and 15 MB that others need not pay
 
         with sql_reader(source, settings) as reader:
             yield reader

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-import zstandard
 
 from cdc.words.errors import Fatal, Retriable, UsageError
 from cdc.words.event import Position
 from cdc.words.naming import history_topic, schemas_topic
+from cdc.words.zipping import zstd
 from ingest.agent.gateway_log import GatewayLog
 from ingest.fleet.answers import checkpoint_bytes
 from ingest.fleet.fleet_pb2 import Commit, Records
@@ -97,7 +97,7 @@ def records(count: int, topic: str = TOPIC) -> list[Record]:
 
 def sent(*pieces: bytes) -> Iterator[Records]:
     for piece in pieces:
-        yield Records(frames=zstandard.compress(piece), size=len(piece))
+        yield Records(frames=zstd.compress(piece), size=len(piece))
 
 
 def test_a_commit_of_other_records_than_came_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
@@ -131,7 +131,7 @@ def test_anothers_topic_is_refused_and_told(gateway: NearbyGateway, log: Gateway
     with pytest.raises(Fatal, match=r"may not write a record of topic t\.crm\.d\.t"):
         log.commit(AT)
     log.close()
-    assert gateway.refused == ["a record of topic t.crm.d.t under key b'0'"]
+    assert gateway.refused == ["source s may not write a record of topic t.crm.d.t under key b'0'"]
     assert gateway.source.log().recover().checkpoint is None
 
 
@@ -165,10 +165,20 @@ def test_noise_is_refused(gateway: NearbyGateway, log: GatewayLog) -> None:
         log.commit(AT)
     other = GatewayLog(gateway, "s")
     other.recover()
-    other._lane.tell(records=Records(frames=zstandard.compress(b"x" * 2_000_000), size=2_000_000))
+    other._lane.tell(records=Records(frames=zstd.compress(b"x" * 2_000_000), size=2_000_000))
     with pytest.raises(Fatal, match="2000000 bytes"):
         other.commit(AT)
     other.close()
+
+
+def test_bytes_that_swell_are_refused_unmade(gateway: NearbyGateway, log: GatewayLog) -> None:
+    """A small message that would be a gigabyte: what it says of its own length is looked at first."""
+    log.recover()
+    bomb = zstd.compress(bytes(256 * 1024 * 1024))
+    assert len(bomb) < 100_000
+    log._lane.tell(records=Records(frames=bomb, size=100))
+    with pytest.raises(Fatal, match="are no records"):
+        log.commit(AT)
 
 
 def test_more_records_than_the_gateway_takes_wait(source: Source, log: GatewayLog) -> None:

@@ -1,16 +1,17 @@
-"""The front door on a real socket: who may come in, what is answered to what is not known, and what is not served."""
+"""The front door on a real socket: a session, a seat, and what is answered to what is not known. What is refused:
+test_bad_input.py.
+"""
 
 from __future__ import annotations
 
 import queue
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 import structlog
-from structlog.testing import capture_logs
 
 from cdc.words.errors import Retriable
 from console.fleet.file_ca import init, issue
@@ -21,15 +22,16 @@ from ingest.fleet.fleet_pb2 import (
     Control_Syslog,
     Empty,
     Header,
-    Hello,
     LogCall,
-    Records,
+    Ready,
+    Report,
     StreamRequest,
+    Withdraw,
 )
-from ingest.fleet.frames import PIECE
 from ingest.fleet.identity import FleetIdentity
-from ingest.fleet.wire import CREDIT, MESSAGE, METHOD, PROTOCOL, hello
+from ingest.fleet.wire import METHOD, hello
 from ingest.gateway.grpc_desk import Opened
+from ingest.gateway.seams import AgentSeat
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
 
@@ -41,9 +43,32 @@ class Served:
 
     def __init__(self) -> None:
         self.opened = Source()
+        self.lines: list[Mapping[str, Any]] = []
+        self.said: queue.Queue[tuple[str, AgentSeat, StreamRequest | None]] = queue.Queue()
 
-    def source(self, agent: FleetIdentity, name: str) -> Opened | None:
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
         return self.opened if (agent.tenant, name) == (TENANT, "s") else None
+
+    def serves(self, agent: FleetIdentity) -> bool:
+        return True
+
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
+        return False
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        return "no such token"
+
+    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+        self.said.put(("joined", seat, request))
+
+    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+        self.said.put(("heard", seat, request))
+
+    def left(self, seat: AgentSeat) -> None:
+        self.said.put(("left", seat, None))
+
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        self.lines.append(said)
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +107,6 @@ def speak(address: str, credentials: grpc.ChannelCredentials, *requests: StreamR
         return heard
 
 
-def refusal(address: str, credentials: grpc.ChannelCredentials, *requests: StreamRequest) -> grpc.StatusCode:
-    with pytest.raises(grpc.RpcError) as refused:
-        speak(address, credentials, *requests, StreamRequest())
-    code: grpc.StatusCode = refused.value.code()
-    return code
-
-
 def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> None:
     """Recover, append megabytes, commit, find it again: through TLS and the event loop."""
     stream = GrpcStream(address, Credentials.of(folder / "agent"))
@@ -104,57 +122,12 @@ def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> 
     assert len(served.opened.broker.records) == 300
 
 
-@pytest.mark.parametrize("what", ["itself", "another fleet", "a gateway", "nobody"])
-def test_certificates_that_are_none_of_the_fleets(address: str, folder: Path, tmp_path: Path, what: str) -> None:
-    """Signed by itself, by another authority, a gateway's, or of no name at all."""
-    other = tmp_path / "authority"
-    init(other, TENANT)
-    if what == "a gateway":
-        credentials = Credentials.of(folder / "gateway")
-    else:
-        role, name = ("agents", "a1") if what != "nobody" else ("strangers", "a1")
-        authority = folder / "authority" if what == "nobody" else other
-        issue(authority, FleetIdentity(TENANT, role, name), tmp_path / "agent")
-        shutil.copy(folder / "authority" / "ca.pem", tmp_path / "agent" / "ca.pem")  # it trusts the gateway
-        if what == "itself":
-            shutil.copy(other / "ca.pem", tmp_path / "agent" / "cert.pem")
-            shutil.copy(other / "ca-key.pem", tmp_path / "agent" / "key.pem")
-        credentials = Credentials.of(tmp_path / "agent")
-    with pytest.raises(Retriable, match="gateway at"):
-        GrpcStream(address, credentials)
-
-
 def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path) -> None:
     """An agent tells it nothing."""
     init(tmp_path / "authority", TENANT)
     issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
     with pytest.raises(Retriable, match="is the gateway running there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
-
-
-def test_what_is_turned_away_has_a_status_and_a_line(address: str, folder: Path) -> None:
-    """Another tenant's header, an older protocol, a stream without a hello, a source of nobody: each with its status;
-    all others are served."""
-    credentials = Credentials.of(folder / "agent").channel()
-    foreign = StreamRequest(header=Header(tenant="other"), hello=Hello(protocol=PROTOCOL))
-    older = StreamRequest(hello=Hello(protocol=PROTOCOL + 1))
-    call = StreamRequest(header=Header(source="crm"), log_call=LogCall(lane=1, call=1, recover=Empty()))
-    with capture_logs() as told:
-        codes = [
-            refusal(address, credentials, foreign),
-            refusal(address, credentials, StreamRequest(header=Header(agent="a2"), hello=Hello(protocol=PROTOCOL))),
-            refusal(address, credentials, older),
-            refusal(address, credentials, call),
-            refusal(address, credentials, hello("9"), call),
-        ]
-    status = grpc.StatusCode
-    assert codes == [
-        status.PERMISSION_DENIED, status.PERMISSION_DENIED, status.FAILED_PRECONDITION, status.FAILED_PRECONDITION,
-        status.PERMISSION_DENIED,
-    ]  # fmt: skip
-    lines = [one for one in told if one["event"] == "turned away"]
-    assert [(one["agent"], one["log_level"]) for one in lines] == [("tailorbird://acme/agents/a1", "warning")] * 5
-    GrpcStream(address, Credentials.of(folder / "agent")).close()
 
 
 def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder: Path) -> None:
@@ -167,15 +140,39 @@ def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder
     assert [reply.unsupported.type for reply in heard[1:]] == [17, 12]
 
 
-def test_a_flood_and_a_message_too_long_end_the_stream(address: str, folder: Path) -> None:
-    """Records without credit, and 64 MiB at once: the stream ends, the gateway's memory is not the agent's."""
+def test_a_seat_is_commanded_and_ended(address: str, folder: Path, served: Served) -> None:
+    """What the steward says goes out, a lane whose lease is withdrawn ends, a stream that it ends says why."""
+    said, heard = queue.Queue[StreamRequest](), list[StreamRequest]()
+    with grpc.secure_channel(address, Credentials.of(folder / "agent").channel()) as channel:
+        call = channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )(iter(said.get, None), timeout=30)
+        for one in (
+            hello("9"),
+            StreamRequest(ready=Ready(labels={"site": "x"})),
+            StreamRequest(report=Report(source="s")),
+            StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=1, recover=Empty())),
+        ):
+            said.put(one)
+        while not (heard and heard[-1].HasField("log_reply")):
+            heard.append(next(call))
+        what, seat, request = served.said.get(timeout=10)
+        assert request is not None
+        assert (what, seat.agent.name, dict(request.ready.labels)) == ("joined", "a1", {"site": "x"})
+        assert served.said.get(timeout=10)[0] == "heard"
+        seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
+        assert next(call).withdraw.why == "stopped"
+        said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=2, history=Empty())))
+        assert "was withdrawn" in next(call).log_reply.failure.message, "the lane's desk is still there"
+        seat.end("drained")
+        with pytest.raises(grpc.RpcError) as ended:
+            next(call)
+    assert (ended.value.code(), ended.value.details()) == (grpc.StatusCode.UNAVAILABLE, "drained")
+    assert served.said.get(timeout=10)[:2] == ("left", seat)
+
+
+def test_words_of_one_that_is_not_seated_are_not_heard(address: str, folder: Path) -> None:
+    """It is told that they are not known."""
     credentials = Credentials.of(folder / "agent").channel()
-    header = Header(source="s")
-    flood = [
-        StreamRequest(header=header, log_call=LogCall(lane=1, records=Records(frames=b"", size=PIECE)))
-        for _ in range(CREDIT // PIECE + 4)
-    ]
-    assert refusal(address, credentials, hello("9"), *flood) == grpc.StatusCode.RESOURCE_EXHAUSTED
-    huge = StreamRequest(log_call=LogCall(lane=1, records=Records(frames=b"x" * (64 * MESSAGE))))
-    assert refusal(address, credentials, hello("9"), huge) == grpc.StatusCode.RESOURCE_EXHAUSTED
-    GrpcStream(address, Credentials.of(folder / "agent")).close()
+    heard = speak(address, credentials, hello("9"), StreamRequest(report=Report(source="s")))
+    assert heard[1].WhichOneof("payload") == "unsupported"

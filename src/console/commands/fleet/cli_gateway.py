@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cdc.words.errors import UsageError
+
 
 def gateway(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
@@ -14,14 +16,34 @@ def gateway(
     identity: Annotated[Path, typer.Option("--identity", help="Folder of its ca.pem, cert.pem and key.pem.")] = Path(
         "gateway"
     ),
+    tokens: Annotated[
+        str | None,
+        typer.Option("--listen-tokens", help="Address and port for agents with a token, no certificate; else nowhere."),
+    ] = None,
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option("--tenant", help="NAME=TOPOLOGY of another tenant that it serves as well; again for more."),
+    ] = None,
+    api: Annotated[
+        str | None, typer.Option("--api", help="Address and port to serve operators at (REST); by default nowhere.")
+    ] = None,
 ) -> None:
     """Serve agents, which dial in over mTLS: each source that one of them captures goes to Kafka from here.
 
-    Runs until SIGTERM or Ctrl-C, and keeps nothing; run as many as you like.
+    Runs until SIGTERM or Ctrl-C, and keeps nothing; run as many as you like. With --api it also does what operators
+    command (`tailorbird fleet`), over TLS, with tokens.
 
     Example: tailorbird gateway topologies/shop.yml --listen 0.0.0.0:7443 --identity gateway
     """
+    tenants = dict[str, str]()
+    for told in tenant or ():
+        name, equals, of = told.partition("=")
+        if not equals or not of or name in tenants:
+            raise UsageError(f"--tenant {told}", "--tenant NAME=TOPOLOGY, each name once")
+        tenants[name] = of
     # imported here: gRPC costs a quarter of a second, which `--help` should not
+    from cdc.words.extras import extras_named
     from ingest.gateway.run import run
 
-    run(file, listen, identity)
+    with extras_named("gateway"):
+        run(file, listen, identity, api, tokens, tenants)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import zstandard
-
+from cdc.words.zipping import zstd
 from ingest.binlog.format.codes import HEADER_SIZE
 from ingest.binlog.format.errors import CorruptBinlog, UnsupportedEvent
 from ingest.binlog.format.packed import U32, length_encoded, take
@@ -21,6 +20,9 @@ MAX_EVENT: Final = 1 << 30
 _ZSTD: Final = 0
 _PLAIN: Final = 255
 _CHUNK: Final = 1 << 16
+_WINDOW: Final[Mapping[int, int]] = {
+    zstd.DecompressionParameter.window_log_max: 27
+}  # 128 MiB: as the server compresses at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +59,9 @@ def parse_payload(body: bytes) -> Payload:
 def payload_events(payload: Payload) -> Iterator[bytes]:
     """The inner events, header included and without checksums, one at a time."""
     if payload.compression == _PLAIN:
-        source: io.BufferedIOBase | zstandard.ZstdDecompressionReader = io.BytesIO(payload.data)
+        source: io.BufferedIOBase | zstd.ZstdFile = io.BytesIO(payload.data)
     elif payload.compression == _ZSTD:
-        source = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
-            payload.data, read_across_frames=True
-        )
+        source = zstd.ZstdFile(io.BytesIO(payload.data), options=_WINDOW)
     else:
         raise UnsupportedEvent(f"a transaction is compressed by method {payload.compression}, only zstd is known")
     try:
@@ -75,11 +75,11 @@ def payload_events(payload: Payload) -> Iterator[bytes]:
             if len(body) < size - HEADER_SIZE:
                 raise CorruptBinlog("a compressed transaction ends inside an event")
             yield header + body
-    except zstandard.ZstdError as error:
+    except (zstd.ZstdError, EOFError) as error:
         raise CorruptBinlog(f"a compressed transaction does not inflate: {error}") from error
 
 
-def _read(source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, size: int) -> bytes:
+def _read(source: io.BufferedIOBase | zstd.ZstdFile, size: int) -> bytes:
     """`size` bytes or what is left; grows with what really comes, not with what a header claims."""
     first = source.read(min(size, _CHUNK))
     if len(first) == size or not first:

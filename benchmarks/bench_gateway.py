@@ -1,0 +1,231 @@
+"""A gateway: what it costs beside writing to Kafka directly, and how many agents one process commands.
+
+    make bench-gateway
+    make bench-gateway ARGS="--agents 1000 --records 400000"
+
+Needs Kafka (`tailorbird stack up`). First the same records are written by one session's log, directly and through
+a gateway process over mTLS, by turns, a commit every 10,000: records/s, and their ratio. Then so many agents dial, each
+by a stream of its own, and get a source each; all sources' configurations are changed, and the time is taken until the
+last agent was told; then nothing happens for ten seconds. The gateway's processor time and memory are its own; the
+agents' work is a process beside it, on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from benchmarks.decode.proc_peers import machine
+from cdc.process.file_topology import load_topology
+from cdc.topology.topology import Topology
+from cdc.words.event import Position
+from cdc.words.naming import change_topic
+from cdc.words.schema import TableId
+from console.fleet.file_ca import init, issue
+from console.probes.proc_steal import Stolen
+from ingest.agent.gateway_log import GatewayLog
+from ingest.agent.grpc_stream import Credentials, GrpcStream
+from ingest.fleet.desired import Desired, spec_of
+from ingest.fleet.fleet_pb2 import Ready, StreamRequest
+from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.state import desired_record
+from ingest.fleet.wire import AGENT_OPTIONS, METHOD, hello
+from ingest.gateway.kafka_state import KafkaState
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics
+from ingest.records.seams import Checkpoint, OpenLog, Record
+
+_TENANT, _COMMIT, _BATCH = "bench", 10_000, 1000
+_PATIENCE = 300.0
+_IDLE = 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="make bench-gateway", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--turns", type=int, default=3)
+    options = parser.parse_args(arguments)
+    print(machine())
+    stolen = Stolen()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        try:
+            if options.records:
+                bench.compare(options.records, options.turns)
+            if options.agents:
+                asyncio.run(bench.command(options.agents))
+        finally:
+            bench.close()
+    print(f"- processors withheld meanwhile: {100 * stolen.share():.1f}%")
+    return 0
+
+
+class Bench:
+    """A topology of one source, and a gateway process over it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.name = folder, f"gateway_{uuid.uuid4().hex[:8]}"
+        file = folder / "bench.yml"
+        file.write_text(
+            f"name: {self.name}\nsources:\n  s: {{type: mysql, hostname: h, username: u, password: p, database: d, "
+            f"server_id: 1, tables: [t]}}\nlog: {{bootstrap_servers: '127.0.0.1:"
+            f"{os.environ.get('TAILORBIRD_PORT_KAFKA', '9092')}'}}\n"
+            "tables:\n  w: {query: SELECT a.id FROM s.t a, row_key: [id]}\n"
+        )
+        self.topology: Topology = load_topology(str(file))
+        init(folder / "ca", _TENANT)
+        issue(folder / "ca", FleetIdentity(_TENANT, "gateways", "g"), folder / "g", hosts=["127.0.0.1"])
+        issue(folder / "ca", FleetIdentity(_TENANT, "agents", "writer"), folder / "writer")
+        self.address = "127.0.0.1:17443"
+        self.log = folder / "gateway.log"
+        command = [sys.executable, "-m", "console", "gateway", str(file), "--listen", self.address]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([*command, "--identity", str(folder / "g")], stdout=log, stderr=log)
+        try:
+            _until(lambda: b"gateway serves" in self.log.read_bytes(), self.log.read_text)
+        except TimeoutError:
+            self.close()
+            raise
+
+    def compare(self, records: int, turns: int) -> None:
+        """Directly and through the gateway, by turns."""
+        ratios, spent, rates = list[float](), 0.0, {"direct": list[float](), "gateway": list[float]()}
+        stream = GrpcStream(self.address, Credentials.of(self.folder / "writer"))
+        source = self.topology.sources["s"]
+        for _ in range(turns):
+            topics = make_topics(self.topology, source)
+            rates["direct"].append(_written(KafkaLog(self.topology, source, topics), self.topic, records))
+            before = self._used()
+            rates["gateway"].append(_written(GatewayLog(stream, "s"), self.topic, records))
+            spent = self._used() - before
+            ratios.append(rates["gateway"][-1] / rates["direct"][-1])
+        stream.close()
+        for way, found in rates.items():
+            print(f"- {way}: {', '.join(f'{rate:,.0f}' for rate in found)} records/s")
+        print(f"- through the gateway ÷ direct: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+        print(f"- the gateway's processor time for {records:,} records: {spent:.1f} s; RSS {self._rss():.0f} MiB")
+
+    async def command(self, agents: int) -> None:
+        """Agents that only listen, a source each."""
+        names = [f"a{number}" for number in range(agents)]
+        credentials = []
+        for name in names:
+            issue(self.folder / "ca", FleetIdentity(_TENANT, "agents", name), self.folder / "agents" / name)
+            credentials.append(Credentials.of(self.folder / "agents" / name).channel())
+        topic = await asyncio.to_thread(KafkaState, self.topology.log, self.name)
+        await asyncio.to_thread(self._desire, topic, names, 1)
+        versions = dict.fromkeys(names, 0)
+        began, used = time.monotonic(), self._used()
+        listening = [
+            asyncio.create_task(_listen(self.address, shown, name, versions))
+            for name, shown in zip(names, credentials, strict=True)
+        ]
+        await _told(versions, 1, listening)
+        took, spent = time.monotonic() - began, self._used() - used
+        print(f"- {agents} agents connected and told: {took:.1f} s, {spent:.1f} s of CPU")
+        began, used = time.monotonic(), self._used()
+        await asyncio.to_thread(self._desire, topic, names, 2)
+        written = time.monotonic() - began
+        await _told(versions, 2, listening)
+        took, spent = time.monotonic() - began, self._used() - used
+        print(f"- all told of a change: {took:.1f} s ({written:.1f} s to write it), {spent:.1f} s of CPU")
+        used = self._used()
+        await asyncio.sleep(_IDLE)
+        print(f"- idle: {100 * (self._used() - used) / _IDLE:.1f}% of a core; RSS {self._rss():.0f} MiB")
+        for one in listening:
+            one.cancel()
+        await asyncio.gather(*listening, return_exceptions=True)
+        await asyncio.to_thread(topic.close)
+
+    def close(self) -> None:
+        """End the gateway."""
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def topic(self) -> str:
+        """Where records go."""
+        return change_topic(self.name, TableId(source="s", database="d", table="t"))
+
+    def _desire(self, topic: KafkaState, names: Sequence[str], version: int) -> None:
+        records = []
+        for number, name in enumerate(names):
+            told = {"agents": [name], "connection": "db", "database": "d", "tables": {"t": {}}}
+            spec = spec_of({**told, "snapshot_max_threads": version}, self.name, f"s{number}")
+            records.append(desired_record(Desired(source=f"s{number}", version=version, spec=spec), f"bench {version}"))
+        topic.write(*records)
+
+    def _used(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _rss(self) -> float:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def _written(log: OpenLog, topic: str, count: int) -> float:
+    """Records a second, from the first to the last commit's answer."""
+    log.recover()
+    value = b'{"before":null,"after":{"id":1,"name":"some text that a row may hold","v":42},"op":"c"}' * 2
+    at = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="done", ts_ms=1)
+    began = time.monotonic()
+    for start in range(0, count, _BATCH):
+        log.extend(Record(topic, b'{"id":%d}' % number, value) for number in range(start, start + _BATCH))
+        if (start + _BATCH) % _COMMIT == 0:
+            log.commit(at)
+    log.commit(at)
+    took = time.monotonic() - began
+    log.close()
+    return count / took
+
+
+async def _listen(address: str, shown: grpc.ChannelCredentials, name: str, versions: dict[str, int]) -> None:
+    async with grpc.aio.secure_channel(address, shown, options=AGENT_OPTIONS) as channel:
+        call: Any = channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )()
+        await call.write(hello("bench"))
+        await call.write(StreamRequest(ready=Ready()))
+        async for reply in call:
+            if reply.HasField("assign"):
+                versions[name] = reply.assign.version
+
+
+async def _told(versions: dict[str, int], version: int, listening: Sequence[asyncio.Task[None]]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while any(told < version for told in versions.values()):
+        for one in listening:
+            if one.done():
+                one.result()
+        if time.monotonic() > deadline:
+            waiting = sum(told < version for told in versions.values())
+            raise TimeoutError(f"{waiting} agents were not told within {_PATIENCE:.0f} s")
+        await asyncio.sleep(0.05)
+
+
+def _until(holds: Callable[[], bool], why: Callable[[], str]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(why())
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""`tailorbird fleet token`: who may command, and what."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any, Literal
+
+import typer
+
+from console.commands.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, tell, when
+
+token = typer.Typer(
+    no_args_is_help=True,
+    help="Tokens of operators.\n\nExample: tailorbird fleet token issue anna --role operate",
+)
+
+
+@token.command("issue")
+def issue_token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; audited.")],
+    role: Annotated[
+        Literal["view", "operate", "admin", "agent"],
+        typer.Option("--role", help="What it may do; agent: be agent NAME."),
+    ] = "view",
+    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it is valid.")] = 90,
+    topology: Annotated[
+        str | None,
+        typer.Option("--topology", help="Write it straight into Kafka: how the first one is made."),
+    ] = None,
+    api: Api = API,
+    ca: Ca = CA,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token, which is told this once: a gateway keeps its SHA-256.
+
+    With --role agent it stands for a certificate at a gateway's --listen-tokens: the file `token` beside ca.pem.
+
+    Example: tailorbird fleet token issue anna --role admin --topology topologies/shop.yml
+    """
+    body = {"name": name, "role": role, "days": days}
+    found = written(topology, name, role, days) if topology else ask(api, ca, token_file).ask("POST", "tokens", body)
+    if as_json:
+        tell(found, True, "")
+        return
+    typer.echo(f"{found['id']}: {name} may {role} until {when(found['expires_ms'])}", err=True)
+    typer.echo(found["token"])
+
+
+def written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
+    """A token straight into Kafka: whoever may write there is asked for none, since he could write what he likes."""
+    from cdc.process.file_topology import load_topology
+    from ingest.gateway.commands import FleetOperator
+    from ingest.gateway.kafka_audit import KafkaAudit
+    from ingest.gateway.kafka_state import KafkaState
+    from ingest.gateway.run import commands_of
+
+    topology = load_topology(file)
+    topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
+    try:
+        who = FleetOperator(f"{getpass.getuser()}, by Kafka")
+        return commands_of(topology, topic, audit).issue(who, name, role, days)
+    finally:
+        topic.close()
+        audit.close()
+
+
+@token.command("list")
+def list_tokens(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
+    """Tokens that were issued, without what they are checked with.
+
+    Example: tailorbird fleet token list
+    """
+    for one in ask(api, ca, token_file).ask("GET", "tokens"):
+        state = "revoked" if one["revoked"] else f"until {when(one['expires_ms'])}"
+        tell(one, as_json, f"{one['id']}: {one['name']} may {one['role']}, {state}")
+
+
+@token.command("revoke")
+def revoke_token(
+    number: Annotated[str, typer.Argument(metavar="ID", help="As `fleet token list` shows it.")],
+    api: Api = API,
+    ca: Ca = CA,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Hear a token no more, from now on.
+
+    Example: tailorbird fleet token revoke 0123456789abcdef
+    """
+    found = ask(api, ca, token_file).ask("DELETE", f"tokens/{number}")
+    tell(found, as_json, f"{found['id']}: revoked")

@@ -1,0 +1,209 @@
+"""What the fleet's page shows, from what a gateway's API answers; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Health = Literal["moving", "waiting", "stuck", "away", "drained", "idle"]
+_MOST = 200  # tables of a search that are shown at a time
+_SILENT_MS = 30_000  # a gateway says every few seconds that it is there
+_QUIET_MS = 180_000  # a source that was not heard of for so long does not move
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLine:
+    """One agent: is it well, and if not, why."""
+
+    name: str
+    health: Health
+    why: str
+    gateway: str
+    version: str
+    sources: tuple[str, ...]
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLine:
+    """One gateway: is it heard of, how many agents it has."""
+
+    name: str
+    health: Health
+    agents: int
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """A table that an agent sees: `captured` by a source, or not; `read` of about `rows`, while it is read."""
+
+    agent: str
+    connection: str
+    database: str
+    name: str
+    rows: int | None
+    columns: tuple[tuple[str, str], ...]
+    captured: str | None
+    read: int | None = None
+    done: bool = False
+
+    @property
+    def full(self) -> str:
+        """`database.table`."""
+        return f"{self.database}.{self.name}"
+
+    @property
+    def progress(self) -> float | None:
+        """Which part of its rows was read, 0 to 1, as far as the server's estimate tells; None: nothing is read."""
+        if self.done:
+            return 1.0
+        return None if self.read is None else min(0.99, self.read / max(1, self.rows or 0, self.read))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A source: what shall be, and what is."""
+
+    name: str
+    version: int
+    connection: str
+    agents: tuple[str, ...]
+    holder: str
+    running: bool
+    health: Health
+    why: str
+    tables: tuple[str, ...]
+    position: str
+    lag_ms: int | None
+    reading: Mapping[str, int] = field(default_factory=dict)
+    read: Mapping[str, int] = field(default_factory=dict)
+
+
+def agents_of(agents: Sequence[Mapping[str, Any]]) -> list[AgentLine]:
+    """Agents as `GET /v1/agents` tells them."""
+    return [_agent(one) for one in agents]
+
+
+def _agent(one: Mapping[str, Any]) -> AgentLine:
+    sources = one["sources"]
+    health: Health
+    failed = [f"{s['source']}: {s['reason']}" for s in sources if s["status"] == "failed"]
+    waits = [f"{s['source']}: {s['reason'] or 'begins'}" for s in sources if s["status"] == "applying"]
+    if not one["connected"]:
+        health, why = "away", "no gateway has its stream"
+    elif failed:
+        health, why = "stuck", failed[0]
+    elif waits:
+        health, why = "waiting", waits[0]
+    elif one["drained"]:
+        health, why = "drained", "it shall have no sources"
+    else:
+        health, why = ("moving", "") if sources else ("idle", "it has no source")
+    return AgentLine(
+        one["agent"], health, why, one["gateway"].partition("#")[0], one["version"],
+        tuple(s["source"] for s in sources), one["drained"],
+    )  # fmt: skip
+
+
+def gateways_of(gateways: Sequence[Mapping[str, Any]], now_ms: float) -> list[GatewayLine]:
+    """Gateways as `GET /v1/gateways` tells them."""
+    return [_gateway(one, now_ms) for one in gateways]
+
+
+def _gateway(one: Mapping[str, Any], now_ms: float) -> GatewayLine:
+    health: Health = "moving"
+    if now_ms - one["heard_ms"] > _SILENT_MS:
+        health = "away"
+    elif one["drained"]:
+        health = "drained"
+    return GatewayLine(one["gateway"], health, one["agents"], one["drained"])
+
+
+def sources_of(sources: Sequence[Mapping[str, Any]], now_ms: float) -> list[SourceLine]:
+    """Sources as `GET /v1/sources` tells them."""
+    return [_source(one, now_ms) for one in sources]
+
+
+def _source(one: Mapping[str, Any], now_ms: float) -> SourceLine:
+    spec, told = one["spec"], one["reported"]
+    at = (told or {}).get("position") or {}
+    health: Health
+    if not spec["running"]:
+        health, why = "idle", "stopped"
+    elif told is None:
+        health, why = "waiting", "its agent has not told anything" if one["agent"] else "no agent has it"
+    elif told["status"] == "failed":
+        health, why = "stuck", told["reason"]
+    elif told["status"] == "applying":
+        health, why = "waiting", told["reason"] or "it begins"
+    elif now_ms - told["at_ms"] > _QUIET_MS:
+        health, why = "away", "not heard of for minutes"
+    else:
+        health, why = "moving", told["reason"]
+    tables = spec.get("tables") or ()
+    place = f"{at['file']}:{at['pos']}" if at.get("file") else ""
+    return SourceLine(
+        one["source"], one["version"], spec["connection"], tuple(spec["agents"]), one["agent"], spec["running"], health,
+        why, tuple(tables), place, at.get("lag_ms"), _counts(at.get("reading")), _counts(at.get("read")),
+    )  # fmt: skip
+
+
+def _counts(told: Any) -> dict[str, int]:
+    """Of what an agent has sent: texts with numbers, and nothing else."""
+    found = told.items() if isinstance(told, dict) else ()
+    return {str(name): rows for name, rows in found if isinstance(rows, int)}
+
+
+def tables_of(seen: Iterable[Mapping[str, Any]], sources: Sequence[SourceLine]) -> list[TableLine]:
+    """The map as `GET /v1/map` tells it, with what sources tell of the tables that they read."""
+    by_name = {source.name: source for source in sources}
+    return [_table(one, by_name.get(one["captured"] or "")) for one in seen]
+
+
+def _table(one: Mapping[str, Any], source: SourceLine | None) -> TableLine:
+    name = f"{one['database']}.{one['table']}"
+    reading = source.reading.get(name) if source else None
+    done = source is not None and reading is None and name in source.read
+    return TableLine(
+        one["agent"], one["connection"], one["database"], one["table"], one["rows"],
+        tuple((str(n), str(t)) for n, t in one["columns"]), one["captured"], reading, done,
+    )  # fmt: skip
+
+
+def found(tables: Sequence[TableLine], words: str) -> tuple[list[TableLine], int]:
+    """The tables whose place, name or columns hold every word, and how many more there are than are shown."""
+    wanted = words.lower().split()
+    fits = [one for one in tables if all(word in _text(one) for word in wanted)]
+    return fits[:_MOST], max(0, len(fits) - _MOST)
+
+
+def _text(one: TableLine) -> str:
+    columns = " ".join(name for name, _ in one.columns)
+    return f"{one.agent} {one.connection} {one.full} {columns} {one.captured or ''}".lower()
+
+
+def source_for(table: TableLine, sources: Sequence[SourceLine]) -> str | None:
+    """The source that may capture a table: of the same connection, for that agent; None where one must be added."""
+    fits = [one.name for one in sources if one.connection == table.connection and table.agent in one.agents]
+    return fits[0] if fits else None
+
+
+def new_source(table: TableLine, sources: Sequence[SourceLine]) -> tuple[str, dict[str, Any]]:
+    """A name that no source has, and a configuration, for the first table of a connection."""
+    base = re.sub(r"[^a-z0-9_]", "_", table.connection)[:50]
+    taken = {one.name for one in sources}
+    name = next(
+        name
+        for number in range(1, len(taken) + 2)
+        if (name := base if number == 1 else f"{base}_{number}") not in taken
+    )
+    spec = {
+        "agents": [table.agent],
+        "connection": table.connection,
+        "database": table.database,
+        "tables": {table.full: {}},
+    }
+    return name, spec

@@ -1,0 +1,264 @@
+"""One stream of one agent, as the gateway has it: its lanes, and its seat where it wants to be commanded.
+
+One event loop has all streams and never waits for Kafka: desks do, in a thread for each lane that is in use, and the
+steward, which commands the agents that want to be commanded. What it says goes before the desks' answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NoReturn, Protocol
+
+import grpc
+import structlog
+
+from cdc.words.errors import Retriable
+from ingest.fleet.answers import failure_of
+from ingest.fleet.fleet_pb2 import LogReply, StreamRequest, Unsupported
+from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.improper import improper
+from ingest.fleet.wire import MESSAGE
+from ingest.gateway.grpc_desk import Desk, Opened
+from ingest.gateway.seams import AgentSeat
+
+_WAITING = 64  # messages to an agent that it has not taken yet
+_LANES = 64  # of one stream
+_UNSENT = 1000  # words of the steward's that an agent has not taken
+# of an agent's words to the steward: what it may say at once, and a second
+_SAYS, _SAYS_PER_SECOND = 500.0, 50.0
+_COMMAND, _ANSWER = 0, 1  # what is sent first
+_HEARD = frozenset({"report", "map_part"})
+_UNKNOWN = 16  # types of one stream's that the audit tells of
+_BROKEN = 0.1  # seconds in which gRPC tells that a stream has not ended but broken
+_BROKE_OFF = f"the agent went away without a word, or sent more than {MESSAGE} bytes at once"
+
+log = structlog.get_logger()
+
+
+class Fleet(Protocol):
+    """Whom the gateway serves. Called in the event loop: nothing here waits."""
+
+    def serves(self, agent: FleetIdentity) -> bool:
+        """Whether its tenant is one of the gateway's."""
+
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+        """A source that an agent may capture, under a lease (0: under none); None for any other."""
+
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
+        """Whether a certificate of an agent's counts no more."""
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        """The agent whose token somebody shows, or why it is none."""
+
+    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+        """An agent wants to be commanded; `request` holds its `ready`."""
+
+    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+        """What such an agent tells."""
+
+    def left(self, seat: AgentSeat) -> None:
+        """Its stream has ended."""
+
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        """What was not done, for the audit; by an agent, or by nobody that is known."""
+
+
+async def turned_away(
+    fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, agent: FleetIdentity | None
+) -> NoReturn:
+    """Tell why a stream ends, once in the audit and once to the peer; raises."""
+    who = agent.uri if agent else None
+    log.warning("turned away", peer=context.peer(), agent=who, why=why, code=code.name)
+    fleet.refused({"what": "dial", "who": who, "from": context.peer(), "outcome": "turned away", "why": why}, agent)
+    await context.abort(code, why)
+    raise AssertionError("abort raises")
+
+
+class AgentStream:
+    """The lanes of one stream; and the agent's seat (`seams.AgentSeat`), where it wants to be commanded."""
+
+    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str) -> None:
+        self._fleet, self.agent, self._context, self._version = fleet, agent, context, version
+        self._desks: dict[int, Desk] = {}
+        self._outgoing: asyncio.PriorityQueue[tuple[int, int, StreamRequest]] = asyncio.PriorityQueue()
+        self._numbers = itertools.count()
+        self._room, self._commands = asyncio.Semaphore(_WAITING), 0
+        self._loop = asyncio.get_running_loop()
+        self._gone, self._ending = threading.Event(), self._loop.create_future()
+        self._peer: str = context.peer()  # which gRPC knows no more once the stream has ended
+        self._seated = False
+        self._places: set[tuple[str, str]] = set()
+        self._unknown: set[int] = set()
+        self._over: set[int] = set()  # lanes whose lease was withdrawn
+        self._says, self._said_at = _SAYS, time.monotonic()
+
+    async def run(self, requests: AsyncIterator[StreamRequest]) -> None:
+        """Read until the stream ends, write beside it."""
+        writing, reading = asyncio.create_task(self._write()), asyncio.create_task(self._read(requests))
+        try:
+            await asyncio.wait({reading, self._ending}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()  # raises what has ended it
+                await asyncio.sleep(_BROKEN)
+            else:
+                code, why = self._ending.result()
+                if code is not grpc.StatusCode.UNAVAILABLE:
+                    await self._away(code, why)
+                await self._context.abort(code, why)
+        except asyncio.CancelledError:
+            # gRPC says the same of a message that it has refused as of an agent that was killed
+            self._told("stream", "broke off", _BROKE_OFF)
+            raise
+        finally:
+            writing.cancel()
+            reading.cancel()
+
+    def close(self) -> None:
+        """Every desk gives up what is uncommitted, and ends."""
+        self._gone.set()
+        if self._seated:
+            self._fleet.left(self)
+        for desk in self._desks.values():
+            desk.put(None)
+
+    def say(self, request: StreamRequest) -> None:
+        """See `seams.AgentSeat`; any thread may call it."""
+        self._soon(self._command, request)
+
+    def end(self, why: str) -> None:
+        """See `seams.AgentSeat`; any thread may call it."""
+        self._soon(self._end, why)
+
+    def void(self, why: str) -> None:
+        """End the stream, since its certificate counts no more; called in the event loop."""
+        self._end(why, grpc.StatusCode.UNAUTHENTICATED)
+
+    def _soon(self, do: Callable[..., None], what: Any) -> None:
+        if not self._gone.is_set():
+            self._loop.call_soon_threadsafe(do, what)
+
+    def _end(self, why: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
+        if not self._ending.done():
+            self._ending.set_result((code, why))
+
+    def _command(self, request: StreamRequest) -> None:
+        self._commands += 1
+        if self._commands > _UNSENT:
+            self._end("it takes nothing")
+            return
+        if request.WhichOneof("payload") == "withdraw":
+            self._shut(request.withdraw.source)
+        self._outgoing.put_nowait((_COMMAND, next(self._numbers), request))
+
+    def _shut(self, source: str) -> None:
+        """What has no lease any more ends, whether or not the agent does as it is told."""
+        for lane, desk in list(self._desks.items()):
+            if desk.source == source:
+                desk.put(None)
+                del self._desks[lane]
+                self._over.add(lane)
+
+    async def _read(self, requests: AsyncIterator[StreamRequest]) -> None:
+        async for request in requests:
+            await self._one(request)
+
+    async def _write(self) -> None:
+        while True:
+            kind, _, request = await self._outgoing.get()
+            await self._context.write(request)
+            if kind == _ANSWER:
+                self._room.release()
+            else:
+                self._commands -= 1
+
+    async def _answer(self, request: StreamRequest) -> None:
+        await self._room.acquire()
+        self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
+
+    async def _one(self, request: StreamRequest) -> None:
+        what = request.WhichOneof("payload")
+        if why := improper(request):
+            await self._away(grpc.StatusCode.INVALID_ARGUMENT, why)
+        if what == "ready" and not self._seated:
+            self._seated = True
+            self._places = {(place.connection, place.database) for place in request.ready.places}
+            self._fleet.joined(self, request, self._version)
+        elif what in _HEARD and self._seated:
+            await self._heard(request)
+        elif what == "log_call":
+            await self._called(request)
+        else:
+            if request.type not in self._unknown and len(self._unknown) < _UNKNOWN:
+                self._unknown.add(request.type)
+                self._told("message", "not supported", f"a message of type {request.type}")
+            told = Unsupported(type=request.type, what=f"a message of type {request.type}")
+            await self._answer(StreamRequest(type=request.type, unsupported=told))
+
+    async def _heard(self, request: StreamRequest) -> None:
+        now = time.monotonic()
+        self._says = min(_SAYS, self._says + (now - self._said_at) * _SAYS_PER_SECOND) - 1
+        self._said_at = now
+        if self._says < 0:
+            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "it says more than a gateway hears")
+        part = request.map_part
+        if request.HasField("map_part") and (part.connection, part.database) not in self._places:
+            await self._away(grpc.StatusCode.INVALID_ARGUMENT, f"a map of {part.database[:64]!r}, not named before")
+        self._fleet.heard(self, request)
+
+    async def _called(self, request: StreamRequest) -> None:
+        call = request.log_call
+        if call.lane in self._over:  # its agent had not heard of it yet
+            if call.call:
+                failure = failure_of(Retriable(f"source {request.header.source} was withdrawn"))
+                await self._answer(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
+            return
+        desk = self._desks.get(call.lane)
+        if desk is None:
+            desk = await self._opened(call.lane, request.header.source, request.header.epoch)
+        if not desk.put(call):
+            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "records without credit")
+        if call.WhichOneof("what") == "close":
+            del self._desks[call.lane]
+
+    async def _opened(self, lane: int, name: str, epoch: int) -> Desk:
+        source = self._fleet.source(self.agent, name, epoch)
+        if source is None:
+            await self._away(grpc.StatusCode.PERMISSION_DENIED, f"source {name[:80]!r} is none of this agent's")
+        if len(self._desks) >= _LANES:
+            await self._away(grpc.StatusCode.PERMISSION_DENIED, f"more than {_LANES} lanes")
+        desk = self._desks[lane] = Desk(source, lane, self._reply, self._refused(source.name))
+        threading.Thread(target=desk.run, name=f"desk {source.name}", daemon=True).start()
+        return desk
+
+    async def _away(self, code: grpc.StatusCode, why: str) -> NoReturn:
+        await turned_away(self._fleet, self._context, code, why, self.agent)
+
+    def _refused(self, source: str) -> Callable[[str], None]:
+        def told(what: str) -> None:
+            self._told("write", "refused", what, source)
+
+        return told
+
+    def _told(self, what: str, outcome: str, why: str, source: str = "") -> None:
+        who, peer = self.agent.uri, self._peer
+        log.warning(outcome, agent=who, source=source, what=what, why=why)
+        line = {"what": what, "who": who, "from": peer, "outcome": outcome, "why": why}
+        self._fleet.refused({**line, "on": source} if source else line, self.agent)
+
+    def _reply(self, reply: LogReply) -> None:
+        """Called by desks, in their threads: waits while the agent takes nothing."""
+        if self._gone.is_set():
+            raise Retriable("the agent is gone")
+        put = asyncio.run_coroutine_threadsafe(self._answer(StreamRequest(log_reply=reply)), self._loop)
+        while not self._gone.is_set():
+            try:
+                put.result(1.0)
+                return
+            except TimeoutError:
+                continue
+        put.cancel()
+        raise Retriable("the agent is gone")

@@ -1,0 +1,361 @@
+"""The operators' REST API of a gateway, with its OpenAPI at `/openapi.json`: tokens, roles, one answer per command.
+
+Over TLS with the gateway's own certificate. What is wrong is told as `{"error": …, "remedy": …}`: 400 bad input, 401 no
+token, 403 its role is too small, 404 nothing of that name, 409 another command was faster, 413 too long, 429 too many
+wrong tokens from one address, 503 Kafka is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import uvicorn
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from cdc.words.errors import Retriable, TailorbirdError, TopologyError, UsageError
+from ingest.fleet.tokens import Guesses, Role, number_of
+from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
+
+_LONGEST = 1024 * 1024  # bytes of a request's body
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TablesToStart(_Body):
+    """Tables by name, with what a topology says of each; `{}` for nothing."""
+
+    tables: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
+class TablesToStop(_Body):
+    """Tables by name."""
+
+    tables: list[str] = Field(min_length=1)
+
+
+class TablesToDump(TablesToStop):
+    """Tables by name, and which of their rows."""
+
+    where: str = ""
+
+
+class VersionToRestore(_Body):
+    """An older version's number."""
+
+    version: int
+
+
+class PlaceToReturnTo(_Body):
+    """The newest position of at most `sequence`, committed before `before_ms`."""
+
+    sequence: int | None = None
+    before_ms: float | None = None
+
+
+class Drainage(_Body):
+    """An agent or a gateway, and whether it is drained."""
+
+    role: str = Field(pattern="^(agents|gateways)$")
+    name: str
+    drained: bool = True
+
+
+class NothingToSay(_Body):
+    """The path says it all."""
+
+
+class TokenToIssue(_Body):
+    """Whose token, what it may do, for how long."""
+
+    name: str
+    role: str
+    days: int = 90
+
+
+def fleet_api(
+    commands: FleetCommands, clock: Callable[[], float] = time.monotonic, guesses: Guesses | None = None
+) -> FastAPI:
+    """The application of one tenant; `clock` in seconds measures how often an address guesses."""
+    app = FastAPI(title="Tailorbird fleet", version=version("tailorbird"), docs_url=None, redoc_url=None)
+    app.state.guard = Guard(commands, guesses or Guesses(), clock)
+    _errors(app)
+    _looks(app, commands)
+    _sources(app, commands)
+    _others(app, commands)
+    return app
+
+
+class TenantApis:
+    """The applications of all tenants behind one address: the token says which one is asked. A token that is nobody's
+    is the first one's to refuse; guesses of all are counted together.
+    """
+
+    def __init__(self, commands: Sequence[FleetCommands], clock: Callable[[], float] = time.monotonic) -> None:
+        guesses = Guesses()
+        self._commands, self._apps = commands, [fleet_api(one, clock, guesses) for one in commands]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        shown = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
+        number = number_of(shown)
+        found = (app for one, app in zip(self._commands, self._apps, strict=True) if number in one.tokens)
+        await next(found, self._apps[0])(scope, receive, send)
+
+
+class Guard:
+    """Who asks, and whether he may."""
+
+    def __init__(self, commands: FleetCommands, guesses: Guesses, clock: Callable[[], float]) -> None:
+        self._commands, self._guesses, self._clock = commands, guesses, clock
+
+    def operator(self, address: str, what: str, shown: str, role: Role) -> FleetOperator:
+        """Whose token is shown; HTTPException 401, 403 or 429, each refusal with its line of audit. While an address is
+        not heard, one line stands for all that it asks.
+        """
+        wait = self._guesses.shut(address, self._clock())
+        if wait > 0:
+            raise HTTPException(429, "too many wrong tokens from this address", {"Retry-After": str(int(wait) + 1)})
+        found = self._commands.token(shown)
+        if isinstance(found, str):
+            self._guesses.failed(address, self._clock())
+            self._commands.refused(FleetOperator("", address), what, found)
+            if self._guesses.shut(address, self._clock()) > 0:
+                self._commands.refused(FleetOperator("", address), what, "too many wrong tokens: not heard for a while")
+            raise HTTPException(401, found, {"WWW-Authenticate": "Bearer"})
+        who = FleetOperator(found.name, address)
+        if not found.may(role):
+            self._commands.refused(who, what, f"role {found.role} may not do what takes {role}")
+            raise HTTPException(403, f"role {found.role} may not do what takes {role}")
+        return who
+
+
+def _asks(role: Role) -> Any:
+    async def operator(
+        request: Request, shown: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+    ) -> FleetOperator:
+        guard: Guard = request.app.state.guard
+        address = request.client.host if request.client else ""
+        what = f"{request.method} {request.url.path}"[:200]
+        return guard.operator(address, what, shown.credentials if shown else "", role)
+
+    return Depends(operator)
+
+
+_BEARER = HTTPBearer(auto_error=False)
+Viewer = Annotated[FleetOperator, _asks("view")]
+Driver = Annotated[FleetOperator, _asks("operate")]
+Administrator = Annotated[FleetOperator, _asks("admin")]
+
+
+def _errors(app: FastAPI) -> None:
+    @app.exception_handler(TailorbirdError)
+    async def known(request: Request, error: TailorbirdError) -> JSONResponse:
+        return JSONResponse({"error": error.message, "remedy": error.hint}, status_of(error))
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": error.detail, "remedy": ""}, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return JSONResponse({"error": told[:500], "remedy": "see /openapi.json"}, 400)
+
+    @app.middleware("http")
+    async def bounded(request: Request, go_on: Any) -> Any:
+        length = request.headers.get("content-length")
+        if request.method in ("POST", "PUT", "PATCH") and (length is None or not length.isdigit()):
+            return JSONResponse({"error": "a body whose length is not told", "remedy": "Content-Length"}, 411)
+        if int(length or 0) > _LONGEST:
+            return JSONResponse({"error": f"more than {_LONGEST} bytes", "remedy": "say less at a time"}, 413)
+        return await go_on(request)
+
+
+def status_of(error: TailorbirdError) -> int:
+    """HTTP's word for an error."""
+    if isinstance(error, NotThere):
+        return 404
+    if isinstance(error, Overtaken):
+        return 409
+    if isinstance(error, UsageError | TopologyError):
+        return 400
+    return 503 if isinstance(error, Retriable) else 500
+
+
+# Handlers that wait for Kafka are plain functions: FastAPI runs them in threads, and the streams' loop goes on.
+
+
+def _looks(app: FastAPI, commands: FleetCommands) -> None:
+    @app.get("/v1/agents")
+    def agents(who: Viewer) -> list[dict[str, Any]]:
+        """Agents, where they are, what they run."""
+        return commands.agents()
+
+    @app.get("/v1/gateways")
+    def gateways(who: Viewer) -> list[dict[str, Any]]:
+        """Gateways, when they were heard of, how many agents they have."""
+        return commands.gateways()
+
+    @app.get("/v1/map")
+    def seen(who: Viewer, agent: str | None = None) -> list[dict[str, Any]]:
+        """Databases, tables and columns that agents see, and which source captures them."""
+        return commands.map(agent)
+
+    @app.get("/v1/sources")
+    def sources(who: Viewer) -> list[dict[str, Any]]:
+        """Sources: what shall be, who has them, what they report."""
+        return commands.sources()
+
+    @app.get("/v1/sources/{source}/config")
+    def config(source: str, who: Viewer, version: int | None = None) -> dict[str, Any]:
+        """A version of a source's configuration."""
+        return commands.config(source, version)
+
+    @app.get("/v1/sources/{source}/positions")
+    def positions(source: str, who: Viewer) -> list[Any]:
+        """Positions that a source can be set back to."""
+        return list(commands.positions(source))
+
+    @app.get("/v1/audit")
+    def audit(who: Administrator, last: int = 100) -> list[Any]:
+        """The last lines of audit."""
+        return list(commands.audited(max(1, min(last, 10_000))))
+
+
+def _sources(app: FastAPI, commands: FleetCommands) -> None:
+    @app.post("/v1/sources/{source}", status_code=201)
+    def add(source: str, spec: dict[str, Any], who: Driver) -> dict[str, Any]:
+        """Add a source."""
+        return commands.add(who, source, spec)
+
+    @app.patch("/v1/sources/{source}")
+    def change(source: str, spec: dict[str, Any], who: Driver) -> dict[str, Any]:
+        """Change some keys of a source's configuration; null takes one away."""
+        return commands.configure(who, source, spec, change=True)
+
+    @app.put("/v1/sources/{source}/config")
+    def configure(source: str, spec: dict[str, Any], who: Driver) -> dict[str, Any]:
+        """Write a source's next configuration."""
+        return commands.configure(who, source, spec)
+
+    @app.delete("/v1/sources/{source}")
+    def remove(source: str, who: Administrator) -> dict[str, Any]:
+        """Remove a source; its topics stay."""
+        return commands.remove(who, source)
+
+    @app.post("/v1/sources/{source}/rollback")
+    def roll_back(source: str, told: VersionToRestore, who: Driver) -> dict[str, Any]:
+        """Write an older version again."""
+        return commands.roll_back(who, source, told.version)
+
+    @app.post("/v1/sources/{source}/start")
+    def start(source: str, told: TablesToStart, who: Driver) -> dict[str, Any]:
+        """Capture tables."""
+        return commands.start(who, source, told.tables)
+
+    @app.post("/v1/sources/{source}/stop")
+    def stop(source: str, told: TablesToStop, who: Driver) -> dict[str, Any]:
+        """Capture tables no more."""
+        return commands.stop(who, source, told.tables)
+
+    @app.post("/v1/sources/{source}/dump")
+    def dump(source: str, told: TablesToDump, who: Driver) -> dict[str, Any]:
+        """Read captured tables again."""
+        return commands.dump(who, source, told.tables, told.where)
+
+    @app.post("/v1/sources/{source}/positions")
+    def set_position(source: str, told: PlaceToReturnTo, who: Driver) -> dict[str, Any]:
+        """Set a source back."""
+        return commands.set_position(who, source, told.sequence, told.before_ms)
+
+
+def _others(app: FastAPI, commands: FleetCommands) -> None:
+    @app.post("/v1/drain")
+    def drain(told: Drainage, who: Driver) -> dict[str, Any]:
+        """Drain an agent or a gateway, or let it come back."""
+        return commands.drain(who, told.role, told.name, told.drained)
+
+    @app.get("/v1/revoked-certificates")
+    def revoked(who: Administrator) -> list[dict[str, Any]]:
+        """Certificates of agents that count no more."""
+        return commands.revoked()
+
+    @app.put("/v1/revoked-certificates/{serial}")
+    def revoke_certificate(serial: str, told: NothingToSay, who: Administrator) -> dict[str, Any]:
+        """Turn away whoever shows a certificate, and cut its streams."""
+        return commands.revoke_certificate(who, serial)
+
+    @app.get("/v1/tokens")
+    def tokens(who: Administrator) -> list[dict[str, Any]]:
+        """Tokens, without what they are checked with."""
+        return [token.shown() for token in commands.tokens.values()]
+
+    @app.post("/v1/tokens", status_code=201)
+    def issue(told: TokenToIssue, who: Administrator) -> dict[str, Any]:
+        """Issue a token, which is told this once."""
+        return commands.issue(who, told.name, told.role, told.days)
+
+    @app.delete("/v1/tokens/{number}")
+    def revoke(number: str, who: Administrator) -> dict[str, Any]:
+        """Revoke a token."""
+        return commands.revoke(who, number)
+
+
+def check_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`; UsageError where it is none."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UsageError(f"--api {address}: no address", "host:port, e.g. 127.0.0.1:7444")
+    return host, int(port)
+
+
+async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Path, stopped: asyncio.Event) -> None:
+    """Serve all tenants until `stopped`, with the certificate in `folder`; UsageError where the address is taken."""
+    host, port = check_address(address)
+    config = uvicorn.Config(
+        TenantApis(commands), host=host, port=port, ssl_certfile=str(folder / "cert.pem"),
+        ssl_keyfile=str(folder / "key.pem"), log_config=None, access_log=False, server_header=False, lifespan="off",
+        proxy_headers=False, timeout_keep_alive=30, limit_concurrency=200, timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    server = Quiet(config)
+
+    async def end() -> None:
+        await stopped.wait()
+        server.should_exit = True
+
+    ending = asyncio.create_task(end())
+    try:
+        await server.serve()
+    except SystemExit as error:  # how uvicorn says that it can not listen
+        raise UsageError(f"{address} can not be listened at", "is another gateway running?") from error
+    finally:
+        ending.cancel()
+    if not stopped.is_set():
+        raise UsageError(f"{address} can not be listened at", "is another gateway running?")
+
+
+class Quiet(uvicorn.Server):
+    """Leaves signals to the gateway, which ends the API beside the streams."""
+
+    def install_signal_handlers(self) -> None:
+        """None."""
+
+    def capture_signals(self) -> Any:
+        """None."""
+        from contextlib import nullcontext
+
+        return nullcontext()

@@ -1,0 +1,56 @@
+"""Several tenants behind one gateway: each agent meets its own fleet, and none of another's; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.fleet.fleet_pb2 import StreamRequest
+from ingest.fleet.identity import FleetIdentity
+from ingest.gateway.grpc_desk import Opened
+from ingest.gateway.grpc_streams import Fleet
+from ingest.gateway.seams import AgentSeat
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """Implements `grpc_streams.Fleet`; `own` is the gateway's tenant, which audits whoever is nobody's."""
+
+    own: str
+    fleets: Mapping[str, Fleet]
+
+    def serves(self, agent: FleetIdentity) -> bool:
+        """See `Fleet`."""
+        return agent.tenant in self.fleets
+
+    def source(self, agent: FleetIdentity, name: str, epoch: int) -> Opened | None:
+        """See `Fleet`."""
+        return self.fleets[agent.tenant].source(agent, name, epoch) if self.serves(agent) else None
+
+    def revoked(self, agent: FleetIdentity, serial: str) -> bool:
+        """See `Fleet`; a tenant revokes certificates of its own agents alone."""
+        return self.serves(agent) and self.fleets[agent.tenant].revoked(agent, serial)
+
+    def bearer(self, token: str) -> FleetIdentity | str:
+        """See `Fleet`."""
+        told = [fleet.bearer(token) for fleet in self.fleets.values()]
+        agents = [one for one in told if not isinstance(one, str)]
+        return agents[0] if agents else max((str(one) for one in told), key=len)  # who knows it says more of it
+
+    def joined(self, seat: AgentSeat, request: StreamRequest, version: str) -> None:
+        """See `Fleet`."""
+        self.fleets[seat.agent.tenant].joined(seat, request, version)
+
+    def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
+        """See `Fleet`."""
+        self.fleets[seat.agent.tenant].heard(seat, request)
+
+    def left(self, seat: AgentSeat) -> None:
+        """See `Fleet`."""
+        self.fleets[seat.agent.tenant].left(seat)
+
+    def refused(self, said: Mapping[str, Any], agent: FleetIdentity | None) -> None:
+        """See `Fleet`."""
+        tenant = agent.tenant if agent is not None and self.serves(agent) else self.own
+        self.fleets[tenant].refused(said, agent)

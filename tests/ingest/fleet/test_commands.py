@@ -1,0 +1,384 @@
+"""What operators command: each is written, audited, or refused with the reason; by REST as well."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from cdc.words.errors import Retriable, TailorbirdError, UsageError
+from ingest.fleet.atlas import DatabaseSeen, TableSeen
+from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.leases import Lease, Presence
+from ingest.fleet.reported import Reported
+from ingest.fleet.state import (
+    beat_record,
+    desired_record,
+    lease_record,
+    map_record,
+    presence_record,
+    reported_record,
+    token_record,
+)
+from ingest.fleet.tokens import Role, Token, hashed, written
+from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
+from ingest.gateway.http_api import fleet_api
+from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
+
+WHO = FleetOperator("ops", "10.0.0.1")
+SPEC: dict[str, Any] = {"agents": ["a1"], "connection": "db", "database": "d", "tables": {"t": {}}}
+
+
+class Positions:
+    """Implements `commands.FleetSources`."""
+
+    def __init__(self) -> None:
+        self.signals: list[tuple[str, str, Sequence[str], str]] = []
+
+    def positions(self, source: str, spec: SourceSpec) -> Sequence[Mapping[str, Any]]:
+        return [{"sequence": 1}]
+
+    def set_back(self, source: str, spec: SourceSpec, sequence: int | None, ts_ms: float | None) -> Mapping[str, Any]:
+        if sequence is None:
+            raise UsageError("no position that is kept is so old")
+        return {"sequence": sequence}
+
+    def signal(self, source: str, kind: str, tables: Sequence[str], where: str) -> None:
+        self.signals.append((source, kind, tables, where))
+
+
+class Desk:
+    """Commands over a topic in memory."""
+
+    def __init__(self) -> None:
+        self.topic, self.audit, self.kafka = NearbyTopic(), NearbyAudit(), Positions()
+        numbers = itertools.count(1)
+        self.commands = FleetCommands(
+            self.topic, self.audit, "t", self.kafka,
+            now_ms=lambda: 1000, number=lambda: f"{next(numbers):016x}", secret=lambda: "s" * 43,
+        )  # fmt: skip
+
+    def spec(self, source: str = "s") -> SourceSpec | None:
+        return self.topic.state.spec(source)
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        return self.audit.lines[-1]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_a_source_is_added_changed_rolled_back_and_removed(desk: Desk) -> None:
+    """Each a version with the name of who wrote it, and a line of audit."""
+    commands = desk.commands
+    assert commands.add(WHO, "s", SPEC)["version"] == 1
+    commands.configure(WHO, "s", {"agents": ["a2"], "snapshot_mode": "never"}, change=True)
+    commands.configure(WHO, "s", {"snapshot_mode": None}, change=True)
+    commands.configure(WHO, "s", {**SPEC, "connection": "other"})
+    assert commands.roll_back(WHO, "s", 2)["of"] == 2
+    spec = desk.spec()
+    assert spec is not None
+    assert (spec.agents, spec.connection, spec.keys["snapshot_mode"]) == (("a2",), "db", "never")
+    shown = commands.config("s", 4)
+    assert (shown["spec"]["connection"], [one["version"] for one in shown["versions"]]) == ("other", [1, 2, 3, 4, 5])
+    commands.remove(WHO, "s")
+    assert (desk.spec(), commands.sources()) == (None, [])
+    commands.roll_back(WHO, "s", 1)
+    assert desk.spec() is not None
+    lines = [(line["what"], line["who"], line["outcome"], line["version"]) for line in desk.audit.lines]
+    names = ["source add", "source set", "source set", "config set", "config rollback", "source rm", "config rollback"]
+    assert lines == [(name, "ops", "done", number) for number, name in enumerate(names, 1)]
+
+
+def test_tables_are_started_stopped_and_read_again(desk: Desk) -> None:
+    """By one name or two; a table that stands there already is said anew."""
+    commands = desk.commands
+    commands.add(WHO, "s", {**SPEC, "tables": {}})
+    commands.start(WHO, "s", {"t": {}, "e.u": {"mask": {"a": "redact"}}})
+    commands.start(WHO, "s", {"d.t": {"ignored_columns": ["x"]}})
+    spec = desk.spec()
+    assert spec is not None
+    assert spec.tables == {"t": {"ignored_columns": ["x"]}, "e.u": {"mask": {"a": "redact"}}}
+    commands.dump(WHO, "s", ["t"], "id > 3")
+    assert desk.kafka.signals == [("s", "execute-snapshot", ["d.t"], "id > 3")]
+    commands.stop(WHO, "s", ["d.t"])
+    commands.stop(WHO, "s", ["e.u"])
+    spec = desk.spec()
+    assert spec is not None
+    assert (spec.tables, spec.captures) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    ("do", "why"),
+    [
+        (lambda c: c.add(WHO, "s", SPEC), "there is a source s"),
+        (lambda c: c.add(WHO, "x", {**SPEC, "hostname": "evil"}), "is not the gateway's to say"),
+        (lambda c: c.add(WHO, "../x", SPEC), "is no source's name"),
+        (lambda c: c.configure(WHO, "x", SPEC), "the fleet has no source x"),
+        (lambda c: c.configure(WHO, "s", {"password": "p"}, change=True), "password is not the gateway's"),
+        (lambda c: c.configure(WHO, "s", [1]), "no configuration"),
+        (lambda c: c.roll_back(WHO, "s", 9), "has no version 9"),
+        (lambda c: c.remove(WHO, "x"), "the fleet has no source x"),
+        (lambda c: c.start(WHO, "s", {"u": {"hidden": 1}}), "unknown key hidden"),
+        (lambda c: c.stop(WHO, "s", ["nope"]), "is not captured"),
+        (lambda c: c.dump(WHO, "s", ["nope"], ""), "is not captured"),
+        (lambda c: c.set_position(WHO, "s", None, 5.0), "is so old"),
+        (lambda c: c.drain(WHO, "agents", "nobody", True), "no agent nobody"),
+        (lambda c: c.drain(WHO, "gateways", "nobody", True), "no gateway nobody"),
+        (lambda c: c.drain(WHO, "agents", "../x", True), "is no name"),
+        (lambda c: c.issue(WHO, "x", "god", 1), "role 'god'"),
+        (lambda c: c.issue(WHO, "x", "view", 0), "for 0 days"),
+        (lambda c: c.revoke(WHO, "x"), "no token x"),
+    ],
+)
+def test_what_can_not_be_is_refused(desk: Desk, do: Callable[[FleetCommands], object], why: str) -> None:
+    """With the reason, one line of audit, and nothing written."""
+    desk.commands.add(WHO, "s", SPEC)
+    before = list(desk.topic.records)
+    with pytest.raises(TailorbirdError, match=why):
+        do(desk.commands)
+    assert desk.topic.records == before
+    assert (len(desk.audit.lines), desk.last["outcome"]) == (2, "refused")
+    assert why in desk.last["why"]
+
+
+def test_of_two_commands_at_once_one_is_told(desk: Desk) -> None:
+    """Another gateway wrote the same version a moment before: that one holds, ours is not mistaken for it."""
+    desk.commands.add(WHO, "s", SPEC)
+    other = Desired(source="s", version=2, spec=SourceSpec(agents=("a9",), connection="db", keys={"database": "d"}))
+
+    def first(record: Any) -> None:
+        if desired_record(other, "theirs") not in desk.topic.records:
+            desk.topic.records.append(desired_record(other, "theirs"))
+
+    desk.topic.before_write = first
+    with pytest.raises(Overtaken, match="another command has written version 2"):
+        desk.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
+    assert desk.spec() == other.spec
+    desk.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
+    assert [one.version for one in desk.topic.state.desired["s"]] == [1, 2, 3]
+
+
+def test_a_source_that_is_set_back_begins_a_session_anew(desk: Desk) -> None:
+    """The same agent, at the next epoch."""
+    desk.commands.add(WHO, "s", SPEC)
+    desk.topic.write(lease_record(Lease(source="s", epoch=4, agent="a1", gateway="g1#1", claim="c")))
+    assert desk.commands.set_position(WHO, "s", 7, None) == {"sequence": 7}
+    lease = desk.topic.state.leases["s"]
+    assert (lease.agent, lease.gateway, lease.epoch) == ("a1", "g1#1", 5)
+
+
+def test_agents_sources_and_the_map(desk: Desk) -> None:
+    """What is asked: who is there and runs what; which tables there are, and which of them are captured."""
+    desk.commands.add(WHO, "s", SPEC)
+    tables = (TableSeen(name="t", rows=5, columns=(("id", "int"),)), TableSeen(name="u", rows=None, columns=()))
+    desk.topic.write(
+        presence_record(Presence(agent="a1", gateway="g1#1", connected=True, labels={"site": "x"})),
+        beat_record("g1#1", 1),
+        lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1#1", claim="c")),
+        map_record(DatabaseSeen(agent="a1", connection="db", database="d", tables=tables)),
+        map_record(DatabaseSeen(agent="a2", connection="db", database="d", tables=tables)),
+    )
+    (agent,) = desk.commands.agents()
+    assert agent["sources"][0]["reason"] == "nothing was reported yet"
+    desk.topic.write(
+        reported_record(Reported(agent="a1", source="s", epoch=1, version=1, status="applied", hash="h", narrowed=True))
+    )
+    (agent,) = desk.commands.agents()
+    assert (agent["connected"], agent["labels"], agent["sources"][0]["status"]) == (True, {"site": "x"}, "applied")
+    (source,) = desk.commands.sources()
+    assert (source["agent"], source["reported"]["narrowed"]) == ("a1", True)
+    seen = {(one["agent"], one["table"]): (one["captured"], one["rows"]) for one in desk.commands.map()}
+    assert seen == {("a1", "t"): ("s", 5), ("a1", "u"): (None, None), ("a2", "t"): (None, 5), ("a2", "u"): (None, None)}
+    assert {one["agent"] for one in desk.commands.map("a2")} == {"a2"}
+    desk.commands.drain(WHO, "agents", "a1", True)
+    desk.commands.drain(WHO, "gateways", "g1", True)
+    assert desk.topic.state.is_drained("agents", "a1")
+    assert desk.commands.gateways() == [{"gateway": "g1", "heard_ms": 1, "agents": 1, "drained": True}]
+
+
+def test_while_kafka_is_away_a_command_fails_and_says_so(desk: Desk) -> None:
+    """It is not refused: later it may be done."""
+    desk.topic.away = True
+    with pytest.raises(Retriable):
+        desk.commands.add(WHO, "s", SPEC)
+    assert desk.last["outcome"] == "failed"
+
+
+class Http:
+    """Asks an application, without a socket."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="https://gateway") as client:
+                return await client.request(method, path, **more)
+
+        return asyncio.run(ask())
+
+
+class Client:
+    """A client of the API, with a token of each role."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.now = 0.0
+        self.desk, self.http = desk, Http(fleet_api(desk.commands, lambda: self.now))
+        roles: tuple[Role, ...] = ("view", "operate", "admin")
+        for place, role in enumerate(roles):
+            token = Token(
+                id=f"{place:016d}", name=f"the-{role}", role=role, sha256=hashed(role[0] * 43), issued_ms=0,
+                expires_ms=2**53,
+            )  # fmt: skip
+            desk.topic.write(token_record(token))
+        self.shown = {role: written(f"{place:016d}", role[0] * 43) for place, role in enumerate(roles)}
+
+    def ask(self, method: str, path: str, role: Role = "admin", body: Any = None, token: str | None = None) -> Any:
+        shown = token if token is not None else self.shown[role]
+        return self.http.request(method, path, json=body, headers={"Authorization": f"Bearer {shown}"})
+
+
+@pytest.fixture
+def client(desk: Desk) -> Client:
+    return Client(desk)
+
+
+def test_rest_does_what_commands_do(client: Client) -> None:
+    """From a source to a table in sync, and back."""
+    assert client.ask("POST", "/v1/sources/s", "operate", {**SPEC, "tables": {}}).status_code == 201
+    assert client.ask("POST", "/v1/sources/s/start", "operate", {"tables": {"t": {}}}).json()["version"] == 2
+    assert client.ask("PATCH", "/v1/sources/s", "operate", {"snapshot_mode": "never"}).json()["version"] == 3
+    assert client.ask("PUT", "/v1/sources/s/config", "operate", SPEC).json()["version"] == 4
+    assert client.ask("POST", "/v1/sources/s/rollback", "operate", {"version": 3}).json()["of"] == 3
+    assert client.ask("POST", "/v1/sources/s/dump", "operate", {"tables": ["t"]}).json()["tables"] == ["d.t"]
+    assert client.ask("POST", "/v1/sources/s/positions", "operate", {"sequence": 1}).json() == {"sequence": 1}
+    assert client.ask("GET", "/v1/sources/s/positions", "view").json() == [{"sequence": 1}]
+    assert client.ask("GET", "/v1/sources/s/config?version=2", "view").json()["version"] == 2
+    assert [one["source"] for one in client.ask("GET", "/v1/sources", "view").json()] == ["s"]
+    assert client.ask("GET", "/v1/gateways", "view").json() == []
+    assert client.ask("GET", "/v1/agents", "view").json() == client.ask("GET", "/v1/map?agent=a", "view").json() == []
+    assert client.ask("POST", "/v1/sources/s/stop", "operate", {"tables": ["t"]}).status_code == 200
+    assert client.ask("DELETE", "/v1/sources/s").json()["spec"] is None
+    lines = client.ask("GET", "/v1/audit?last=2").json()
+    assert [(line["what"], line["who"], line["from"]) for line in lines] == [
+        ("sync stop", "the-operate", "127.0.0.1"), ("source rm", "the-admin", "127.0.0.1"),
+    ]  # fmt: skip
+
+
+def test_tokens_are_issued_used_and_revoked(client: Client) -> None:
+    """Told once, kept as a hash, gone at once."""
+    told = client.ask("POST", "/v1/tokens", body={"name": "ci", "role": "view", "days": 1}).json()
+    assert client.ask("GET", "/v1/agents", token=told["token"]).status_code == 200
+    listed = client.ask("GET", "/v1/tokens").text
+    assert told["id"] in listed
+    assert "sha256" not in listed
+    secret = told["token"].rpartition("_")[2]
+    assert not any(secret.encode() in (value or b"") for _, value in client.desk.topic.records)
+    assert not any(told["token"] in str(line) for line in client.desk.audit.lines)
+    assert client.ask("DELETE", f"/v1/tokens/{told['id']}").json()["revoked"] is True
+    refused = client.ask("GET", "/v1/agents", token=told["token"])
+    assert (refused.status_code, "was revoked" in refused.json()["error"]) == (401, True)
+
+
+def test_certificates_are_revoked_for_good(client: Client) -> None:
+    """By number, as it is written anywhere; once; with a line; a token of an agent does nothing here."""
+    told = client.ask("PUT", "/v1/revoked-certificates/0A:B1", body={}).json()
+    assert told == {"serial": "ab1", "by": "the-admin", "at_ms": 1000}
+    client.ask("PUT", "/v1/revoked-certificates/ab1", "admin", {})
+    assert client.ask("GET", "/v1/revoked-certificates").json() == [told]
+    assert [line["what"] for line in client.desk.audit.lines] == ["certificate revoke"] * 2
+    for wrong in ("xyz", "0", "a" * 41, "sh%D0%BEp"):
+        assert client.ask("PUT", f"/v1/revoked-certificates/{wrong}", body={}).status_code == 400
+    agent = client.ask("POST", "/v1/tokens", body={"name": "paris", "role": "agent", "days": 1}).json()["token"]
+    assert client.ask("GET", "/v1/agents", token=agent).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "role"),
+    [
+        ("POST", "/v1/sources/s", "view"), ("PATCH", "/v1/sources/s", "view"), ("PUT", "/v1/sources/s/config", "view"),
+        ("DELETE", "/v1/sources/s", "operate"), ("GET", "/v1/audit", "operate"), ("GET", "/v1/tokens", "operate"),
+("POST", "/v1/tokens", "operate"), ("DELETE", "/v1/tokens/x", "operate"), ("POST", "/v1/drain", "view"),
+        ("POST", "/v1/sources/s/start", "view"), ("POST", "/v1/sources/s/dump", "view"),
+        ("POST", "/v1/sources/s/positions", "view"), ("POST", "/v1/sources/s/rollback", "view"),
+        ("POST", "/v1/sources/s/stop", "view"), ("PUT", "/v1/revoked-certificates/a", "operate"),
+    ],
+)  # fmt: skip
+def test_a_role_that_is_too_small_is_refused(client: Client, method: str, path: str, role: Role) -> None:
+    """Whatever the body says; one line of audit, nothing written."""
+    before = list(client.desk.topic.records)
+    assert client.ask(method, path, role, {}).status_code == 403
+    assert (client.desk.topic.records, len(client.desk.audit.lines)) == (before, 1)
+    assert (client.desk.last["who"], client.desk.last["outcome"]) == (f"the-{role}", "refused")
+
+
+def test_every_route_asks_for_a_token(client: Client) -> None:
+    """All that OpenAPI names, each by the same security scheme."""
+    api = client.http.request("GET", "/openapi.json").json()
+    routes = [(path, method) for path, methods in api["paths"].items() for method in methods]
+    assert len(routes) > 15
+    for path, method in routes:
+        assert api["paths"][path][method]["security"] == [{"HTTPBearer": []}]
+        client.now += 1000.0  # else the address would not be heard any more
+        assert client.http.request(
+            method, path.replace("{source}", "s").replace("{number}", "x").replace("{serial}", "a")
+        ).status_code in (
+            401,
+            411,
+        )
+
+
+def test_guesses_are_cut_off(client: Client) -> None:
+    """A hundred of them: ten are answered 401 with a line each, one line says that the rest is not heard; a right token
+    from there waits too, and is heard when a minute is over.
+    """
+    codes = [client.ask("GET", "/v1/agents", token=f"tb_{n:016x}_{'x' * 43}").status_code for n in range(100)]
+    assert codes == [401] * 10 + [429] * 90
+    assert len(client.desk.audit.lines) == 11
+    late = client.ask("GET", "/v1/agents", "view")
+    assert (late.status_code, int(late.headers["retry-after"]) > 0) == (429, True)
+    client.now += 61.0
+    assert client.ask("GET", "/v1/agents", "view").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("POST", "/v1/sources/..%2Fx", SPEC, 404), ("POST", "/v1/sources/x%00", SPEC, 400),
+        ("POST", f"/v1/sources/{'x' * 300}", SPEC, 400), ("POST", "/v1/sources/sh%D0%BEp", SPEC, 400),
+        ("POST", "/v1/sources/s", {**SPEC, "hostname": "evil"}, 400), ("POST", "/v1/sources/s", [], 400),
+        ("POST", "/v1/sources/s", {**SPEC, "database": "${file:/etc/passwd}"}, 400),
+        ("PATCH", "/v1/sources/none", {}, 404), ("POST", "/v1/sources/s/start", {"tables": {}}, 400),
+        ("POST", "/v1/sources/s/start", {"tables": {"t": {}}, "more": 1}, 400),
+        ("POST", "/v1/drain", {"role": "tenants", "name": "x"}, 400),
+        ("POST", "/v1/tokens", {"name": "x", "role": "god"}, 400), ("GET", "/v1/sources/none/config", None, 404),
+        ("GET", "/v1/nothing", None, 404), ("POST", "/v1/sources/s", {"agents": "x" * 2_000_000}, 413),
+    ],
+)  # fmt: skip
+def test_bad_input_has_its_status(client: Client, method: str, path: str, body: Any, code: int) -> None:
+    """And nothing is written."""
+    before = list(client.desk.topic.records)
+    answer = client.ask(method, path, body=body)
+    assert answer.status_code == code, answer.text
+    assert answer.json()["error"]
+    assert client.desk.topic.records == before
+
+
+def test_kafka_away_is_503(client: Client) -> None:
+    """So that a client may try again."""
+    client.desk.topic.away = True
+    assert client.ask("POST", "/v1/sources/s", body=SPEC).status_code == 503
+
+
+def test_what_is_not_there_is_a_kind_of_usage_error() -> None:
+    """The CLI ends with 2 for both."""
+    assert NotThere("x").exit_code == Overtaken("x").exit_code == 2

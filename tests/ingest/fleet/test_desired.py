@@ -1,0 +1,92 @@
+"""What a source's configuration may say, and what only the owner of a host says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc.words.errors import TailorbirdError
+from cdc.words.schema import TableId
+from ingest.fleet.desired import LOCAL, Desired, source_of, spec_of, table_named, with_tables
+from ingest.fleet.reported import effective_hash
+from ingest.fleet.state import FleetState, desired_record, folded
+
+GOOD: dict[str, Any] = {
+    "agents": ["paris"], "connection": "shop-db", "database": "shop",
+    "tables": {"orders": {"ignored_columns": ["note"], "mask": {"mail": "redact"}}, "crm.users": {}},
+}  # fmt: skip
+
+
+def test_a_configuration_is_a_source_of_a_topology() -> None:
+    """The same keys, read by the same reader; a server_id is found where none is named."""
+    spec = spec_of(GOOD, "t", "shop")
+    source = source_of(spec, "t", "shop")
+    assert {(table.database, table.table) for table in source.tables} == {("shop", "orders"), ("crm", "users")}
+    assert source.rules[TableId(source="shop", database="shop", table="orders")].masks == {"mail": "redact"}
+    assert source.server_id == source_of(spec, "t", "shop").server_id != source_of(spec, "t", "crm").server_id
+    state = folded(FleetState(), [desired_record(Desired(source="shop", version=1, spec=spec), "g")])
+    assert state.spec("shop") == spec
+
+
+def test_a_source_without_tables_is_looked_at_only() -> None:
+    """Its agent maps it; tables come by a command."""
+    spec = spec_of({**GOOD, "tables": {}}, "t", "shop")
+    assert (spec.captures, source_of(spec, "t", "shop").tables) == (False, ())
+    more = with_tables(spec, {"orders": {}})
+    assert (more.captures, len(source_of(more, "t", "shop").tables)) == (True, 1)
+    assert effective_hash(source_of(more, "t", "shop")) != effective_hash(source_of(spec, "t", "shop"))
+
+
+@pytest.mark.parametrize("key", sorted(LOCAL))
+def test_what_only_the_hosts_owner_says_is_refused(key: str) -> None:
+    """Another host for an alias, its user, its password, what the server is: never from the gateway."""
+    with pytest.raises(TailorbirdError, match=f"{key} is not the gateway's to say"):
+        spec_of({**GOOD, key: "evil.example.org"}, "t", "shop")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"database": "${file:/etc/passwd}"}, "names a variable"),
+        ({"database": "${HOME:-x}"}, "names a variable"),
+        ({"tables": {"orders": {"where": "${file:/etc/shadow}"}}}, "names a variable"),
+        ({"agents": []}, "no agents"),
+        ({"agents": ["../x"]}, "is no name"),
+        ({"agents": [1]}, "no agents"),
+        ({"connection": "Shop DB"}, "no connection"),
+        ({"connection": None}, "no connection"),
+        ({"running": "yes"}, "running is 'yes'"),
+        ({"speed": 1}, "unknown key speed"),
+        ({"tables": {"orders": {"mask": {"a": "reveal"}}}}, "none of sha256"),
+        ({"tables": {"a\u0000b": {}}}, "(not YAML|no topic)"),
+        ({"tables": {"x" * 300: {}}}, "no topic"),
+        ({"tables": {"\u043erders": {}}}, "no topic"),
+        ({"tables": {"../etc": {}}}, "(no topic|table, or database.table)"),
+        ({"capture": "poll"}, "it does not poll"),
+        ({"database": {"a": 1}}, "expected a text"),
+        ({"tables": {"orders": {"where": "x" * 600_000}}}, "longer than"),
+    ],
+)
+def test_bad_configurations_are_refused(change: dict[str, Any], why: str) -> None:
+    """By the rule that they break."""
+    with pytest.raises(TailorbirdError, match=why):
+        spec_of({**GOOD, **change}, "t", "shop")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a\0", "x" * 300, "Shop", "sh\u043ep"])
+def test_names_of_sources(name: str) -> None:
+    """They are parts of topics' names."""
+    with pytest.raises(TailorbirdError, match="is no source's name"):
+        spec_of(GOOD, "t", name)
+    with pytest.raises(TailorbirdError, match="no configuration"):
+        spec_of([1], "t", "shop")
+
+
+def test_tables_are_named_by_one_part_or_two() -> None:
+    """As in a topology."""
+    source = source_of(spec_of(GOOD, "t", "shop"), "t", "shop")
+    assert str(table_named(source, "orders")) == "shop.shop.orders"
+    assert str(table_named(source, "crm.users")) == "shop.crm.users"
+    with pytest.raises(TailorbirdError, match="is no table"):
+        table_named(source, "crm.")

@@ -1,0 +1,310 @@
+"""Stewards over one topic: agents come, go, dial elsewhere; each source has one holder, who is told so."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Collection
+
+import orjson
+import pytest
+
+from cdc.words.errors import Retriable
+from ingest.fleet.atlas import DatabaseSeen, TableSeen, packed
+from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.fleet_pb2 import FAILED, MapPart, Report, StreamRequest
+from ingest.fleet.leases import Lease
+from ingest.fleet.state import StateRecord, desired_record, drained_record, lease_record, map_record
+from ingest.gateway.seams import AgentSeat
+from ingest.gateway.steward import GRACE, SILENT, Steward
+from tests.support.nearby_fleet import NearbyAudit, NearbySeat, NearbyTopic, seat
+
+
+class Prompt(Steward):
+    """Takes a turn for each agent that comes, as a gateway does that has nothing else to do."""
+
+    def joined(
+        self, seat: AgentSeat, labels: dict[str, str], version: str, places: Collection[tuple[str, str]] = ()
+    ) -> None:
+        super().joined(seat, labels, version, places)
+        self.turn()
+
+
+class World:
+    """Some gateways over one topic, and a clock that a test moves."""
+
+    def __init__(self, *gateways: str) -> None:
+        self.topic, self.audit, self.now = NearbyTopic(), NearbyAudit(), 0.0
+        self._unique = itertools.count()
+        self.stewards = {name: self.steward(name) for name in gateways}
+
+    def steward(self, name: str) -> Steward:
+        return Prompt(
+            f"{name}#1", "acme", "t", self.topic, self.audit,
+            clock=lambda: self.now, now_ms=lambda: int(self.now * 1000),
+            unique=lambda: f"claim {next(self._unique)}",
+        )  # fmt: skip
+
+    def desire(self, source: str, *agents: str, version: int = 1, running: bool = True) -> None:
+        spec = SourceSpec(agents=agents, connection="db", running=running, keys={"database": "d", "tables": {"t": {}}})
+        self.topic.write(desired_record(Desired(source=source, version=version, spec=spec), f"test {version}"))
+
+    def turns(self, seconds: float = 0.0, *, without: str = "") -> None:
+        for _ in range(max(1, int(seconds))):
+            self.now += min(seconds, 1.0)
+            for name, steward in self.stewards.items():
+                if name != without:
+                    steward.turn()
+
+
+def test_an_agent_is_told_what_to_capture() -> None:
+    """When it comes, when the configuration changes, when it is stopped; each once."""
+    world = World("g1")
+    world.desire("s", "a1")
+    there = seat("a1")
+    world.stewards["g1"].joined(there, {}, "1")
+    assert there.holds == {"s": (1, 1)}
+    assert orjson.loads(there.specs["s"])["tables"] == {"t": {}}
+    world.desire("s", "a1", version=2)
+    world.turns()
+    assert there.holds == {"s": (1, 2)}, "the same lease, another version"
+    world.desire("s", "a1", version=3, running=False)
+    world.turns()
+    assert (there.holds, there.why) == ({}, {"s": "the source is stopped"})
+    world.desire("s", "a1", version=4)
+    world.turns()
+    assert there.holds == {"s": (3, 4)}
+    assert [line["how"] for line in world.audit.lines] == ["epoch 1", "epoch 2", "epoch 3"]
+
+
+def test_who_dials_another_gateway_takes_its_sources_along() -> None:
+    """Also where the first gateway hears late that the stream has ended, and says so."""
+    world = World("g1", "g2")
+    world.desire("s", "a1")
+    old, new = seat("a1"), seat("a1")
+    world.stewards["g1"].joined(old, {}, "1")
+    world.turns()
+    world.stewards["g2"].joined(new, {}, "1")
+    world.turns(3)
+    assert new.holds == {"s": (2, 1)}
+    assert old.ended == "the agent has dialled another gateway"
+    world.stewards["g1"].left(old)
+    world.turns(3)
+    assert world.topic.state.leases["s"].admits("a1", 2)
+    assert world.topic.state.presences["a1"].gateway == "g2#1"
+
+
+def test_a_late_word_that_an_agent_left_is_said_better() -> None:
+    """Two gateways write at once: the one that has the stream has the last word."""
+    world = World("g1", "g2")
+    world.desire("s", "a1")
+    old, new = seat("a1"), seat("a1")
+    world.stewards["g1"].joined(old, {}, "1")
+    late = [record for record in world.topic.records if record[0].startswith(b'["agent"')][-1]
+    assert late[1] is not None
+    gone = late[0], late[1].replace(b'"connected":true', b'"connected":false')
+    world.stewards["g2"].joined(new, {}, "1")
+    world.topic.write(gone)
+    world.turns(3, without="g1")
+    assert new.ended == ""
+    assert world.topic.state.presences["a1"].connected
+    assert world.topic.state.leases["s"].gateway == "g2#1"
+
+
+def test_an_agent_that_dials_again_has_one_seat() -> None:
+    """The older stream is ended, the lease stays."""
+    world = World("g1")
+    world.desire("s", "a1")
+    old, new = seat("a1"), seat("a1")
+    world.stewards["g1"].joined(old, {}, "1")
+    world.stewards["g1"].joined(new, {}, "1")
+    world.stewards["g1"].left(old)
+    world.turns()
+    assert (old.ended, new.ended) == ("the agent has dialled again", "")
+    assert new.holds == {"s": (1, 1)}
+    assert world.topic.state.presences["a1"].connected
+
+
+def test_another_agent_takes_over_after_a_while() -> None:
+    """Not at once: streams break; and not while the first one is there."""
+    world = World("g1", "g2")
+    world.desire("s", "a1", "a2")
+    first, second = seat("a1"), seat("a2")
+    world.stewards["g1"].joined(first, {}, "1")
+    world.stewards["g2"].joined(second, {}, "1")
+    world.turns(GRACE + 5)
+    assert (first.holds, second.holds) == ({"s": (1, 1)}, {})
+    world.stewards["g1"].left(first)
+    world.turns(GRACE - 5)
+    assert second.holds == {}
+    world.turns(10)
+    assert second.holds == {"s": (2, 1)}
+
+
+def test_a_gateway_that_dies_loses_its_agents_to_others() -> None:
+    """Killed, so that it says nothing: an agent that nobody has seen since is away, another one takes over."""
+    world = World("g1", "g2")
+    world.desire("s", "a1", "a2")
+    first, second = seat("a1"), seat("a2")
+    world.stewards["g1"].joined(first, {}, "1")
+    world.stewards["g2"].joined(second, {}, "1")
+    world.turns(5)
+    world.turns(SILENT + GRACE - 5, without="g1")
+    assert second.holds == {}
+    world.turns(20, without="g1")
+    assert second.holds == {"s": (2, 1)}
+    world.turns(3)
+    assert first.holds == {}, "the gateway was only slow: it takes its agent what it has no more"
+
+
+def test_drained_agents_and_gateways() -> None:
+    """An agent's sources go to another one, or to nobody; a gateway's agents are sent away, and find it shut."""
+    world = World("g1", "g2")
+    world.desire("s", "a1", "a2")
+    world.desire("only", "a1")
+    first, second = seat("a1"), seat("a2")
+    world.stewards["g1"].joined(first, {}, "1")
+    world.stewards["g2"].joined(second, {}, "1")
+    world.topic.write(drained_record("agents", "a1", True))
+    world.turns(3)
+    assert (first.holds, set(second.holds)) == ({}, {"s"})
+    assert first.why["only"] == "the agent is drained"
+    assert not world.topic.state.leases["only"].agent
+    world.topic.write(drained_record("agents", "a1", False), drained_record("gateways", "g2", True))
+    world.turns(2)
+    assert set(first.holds) == {"only"}
+    assert "drained" in second.ended
+    late = seat("a2")
+    world.stewards["g2"].joined(late, {}, "1")
+    assert "drained" in late.ended
+
+
+def test_a_claim_that_loses_is_not_obeyed() -> None:
+    """Another gateway's claim of the same epoch stands before ours: our agent is told nothing."""
+    world = World("g1")
+    world.desire("s", "a1", "a9")
+    other = lease_record(Lease(source="s", epoch=1, agent="a9", gateway="g9#1", claim="theirs"))
+
+    def first(record: StateRecord) -> None:
+        if record[0].startswith(b'["lease"') and other not in world.topic.records:
+            world.topic.records.append(other)
+
+    there = seat("a1")
+    world.topic.before_write = first
+    world.stewards["g1"].joined(there, {}, "1")
+    assert (world.topic.state.leases["s"].agent, there.holds) == ("a9", {})
+    assert not world.audit.lines, "it gave nobody anything"
+
+
+def test_another_tenants_agent_has_no_seat() -> None:
+    """With a line of audit; nothing is written of it."""
+    world = World("g1")
+    stranger = seat("a1", "other")
+    world.stewards["g1"].joined(stranger, {}, "1")
+    assert "tenant other" in stranger.ended
+    assert (world.topic.state.presences, [line["outcome"] for line in world.audit.lines]) == ({}, ["refused"])
+
+
+def test_what_agents_report_and_see_is_kept() -> None:
+    """Of sources that they have, at the epoch that they have; noise is refused, with a line."""
+    world = World("g1")
+    world.desire("s", "a1")
+    there, steward = seat("a1"), world.stewards["g1"]
+    steward.joined(there, {}, "1")
+    failed = Report(source="s", epoch=1, version=1, progress=FAILED, reason="no", position=b'{"file": "b.1"}')
+    steward.heard(there, StreamRequest(report=failed))
+    kept = world.topic.state.reported["a1", "s"]
+    assert (kept.status, kept.reason, kept.position) == ("failed", "no", {"file": "b.1"})
+    steward.heard(there, StreamRequest(report=Report(source="s", epoch=0, version=9)))
+    assert world.topic.state.reported["a1", "s"] == kept, "of another epoch"
+    assert (there.holds, set(there.why)) == ({"s": (1, 1)}, {"s"}), "the older lease alone is over"
+    steward.heard(there, StreamRequest(report=Report(source="crm", epoch=1)))
+    steward.heard(there, StreamRequest(report=Report(source="s", epoch=1, position=b"{")))
+    seen = DatabaseSeen(agent="a1", connection="db", database="d", tables=(TableSeen(name="t", rows=1, columns=()),))
+    content = packed(seen)
+    for at, last in ((slice(0, 9), False), (slice(9, None), True)):
+        part = MapPart(connection="db", database="d", content=content[at], last=last)
+        steward.heard(there, StreamRequest(map_part=part))
+    assert world.topic.state.maps == {("a1", "db", "d"): seen}
+    steward.heard(there, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
+    assert world.topic.state.maps == {("a1", "db", "d"): seen}
+    steward.heard(there, StreamRequest(map_part=MapPart(connection="db", database="d", gone=True)))
+    assert world.topic.state.maps == {}
+    assert [line["what"] for line in world.audit.lines if line["outcome"] == "refused"] == ["report", "report", "map"]
+    stranger = seat("a1")
+    steward.heard(stranger, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
+    assert there.ended == "", "words of a stream without the seat are not heard"
+
+
+def test_what_an_agent_may_tell_no_more_is_forgotten() -> None:
+    """Its host's owner has taken a database out of the policy: what was told of it before is in no map any more."""
+    world = World("g1")
+    for agent, database in (("a1", "kept"), ("a1", "gone"), ("a2", "gone")):
+        world.topic.write(map_record(DatabaseSeen(agent=agent, connection="db", database=database, tables=())))
+    world.stewards["g1"].joined(seat("a1"), {}, "1", {("db", "kept")})
+    assert set(world.topic.state.maps) == {("a1", "db", "kept"), ("a2", "db", "gone")}
+
+
+def test_a_map_that_is_too_large_ends_the_stream() -> None:
+    """The gateway's memory is not the agent's."""
+    world = World("g1")
+    there, steward = seat("a1"), world.stewards["g1"]
+    steward.joined(there, {}, "1")
+    for _ in range(40):
+        steward.heard(there, StreamRequest(map_part=MapPart(connection="c", database="d", content=bytes(500_000))))
+    assert there.ended == "its map is too large"
+
+
+def test_while_kafka_is_away_nothing_is_told_and_later_all_is() -> None:
+    """What a turn could not do, the next one does."""
+    world = World("g1")
+    world.desire("s", "a1")
+    there, steward = seat("a1"), world.stewards["g1"]
+    world.topic.away = True
+    with pytest.raises(Retriable):
+        steward.joined(there, {}, "1")
+    assert there.holds == {}
+    world.topic.away = False
+    world.turns(1)
+    assert there.holds == {"s": (1, 1)}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_days_of_a_fleet(seed: int) -> None:
+    """Agents dial, vanish, dial elsewhere, gateways pause; then all is quiet, and each source that one of the agents
+    there may have is held by one of them, who was told its epoch; nobody else's is the newest.
+    """
+    chance = random.Random(seed)
+    world = World("g1", "g2", "g3")
+    seats: dict[str, tuple[str, NearbySeat]] = {}
+    versions, dead = itertools.count(1), list[tuple[str, NearbySeat]]()
+    for _ in range(40):
+        what, agent = chance.random(), chance.choice(("a1", "a2", "a3"))
+        if what < 0.4:
+            gateway = chance.choice(("g1", "g2", "g3"))
+            dead += [seats[agent]] if agent in seats else []
+            seats[agent] = gateway, seat(agent)
+            world.stewards[gateway].joined(seats[agent][1], {}, "1")
+        elif what < 0.55 and agent in seats:
+            gateway, gone = seats.pop(agent)
+            world.stewards[gateway].left(gone)
+        elif what < 0.7:
+            able = chance.sample(("a1", "a2", "a3"), chance.randint(1, 3))
+            world.desire(chance.choice(("s1", "s2")), *able, version=next(versions))
+        else:
+            world.turns(chance.choice((1, 5, 40)), without=chance.choice(("", "g1", "g2")))
+    for gateway, gone in dead:  # the gateway notices late, and maybe last, that the older stream is dead
+        world.stewards[gateway].left(gone)
+    world.turns(GRACE + SILENT + 20)
+    state = world.topic.state
+    there = {agent for agent, (_, one) in seats.items() if not one.ended}
+    assert there == set(seats), "nobody's newest stream was ended"
+    for source, newest in state.newest().items():
+        may = set(newest.spec.agents) & there if newest.spec else set[str]()
+        lease = state.leases.get(source)
+        if may:
+            assert lease is not None
+            assert lease.agent in may
+            assert seats[lease.agent][1].holds[source] == (lease.epoch, newest.version)
+        for agent, (_, one) in seats.items():
+            assert (source in one.holds) == (bool(may) and lease is not None and lease.agent == agent)

@@ -1,0 +1,204 @@
+"""The fleet on real MySQL and Kafka: two gateways, agents that dial out, the command line; a table is asked for and
+comes, gateways and agents die, a source is set back, the policy of the host holds.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
+from tests.support.ports import free_port
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def fleet(capture: Callable[..., Any], tmp_path: Path) -> Iterator[FleetOnServers]:
+    captured = capture("t", "u", "salaries")
+    captured.sql(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT, mail VARCHAR(50))",
+        "CREATE TABLE u (id BIGINT PRIMARY KEY, v BIGINT)",
+        "CREATE TABLE salaries (id BIGINT PRIMARY KEY, v BIGINT)",
+        "INSERT INTO t VALUES " + ",".join(f"({n}, {n}, 'm{n}@x')" for n in range(500)),
+        "INSERT INTO u VALUES (1, 1), (2, 2)",
+        "INSERT INTO salaries VALUES (1, 1)",
+    )
+    made = FleetOnServers(captured, tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
+    """The first token; the map; a table that is asked for comes whole, masked; gateways and the agent are killed under
+    it, and each change is told once; the policy refuses what it does not allow; a set-back tells again; the audit has
+    all of it.
+    """
+    captured = fleet.captured
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
+    fleet.gateway("g1")
+    fleet.gateway("g2")
+    fleet.agent("paris", policy(captured))
+    fleet.until(lambda: all(fleet.api("agents", one) is not None for one in fleet.apis), "gateways do not serve")
+    fleet.until(lambda: fleet.api("map"), "nothing is mapped")
+    seen = {one["table"]: one for one in fleet.json("map", "--agent", "paris")}
+    assert set(seen) == {"t", "u"}, "the policy tells of no other table"
+    assert [name for name, _ in seen["t"]["columns"]] == ["id", "v", "mail"]
+    assert seen["t"]["captured"] is None
+    fleet.ask("source", "add", "shop", "--agent", "paris", "--connection", "db", "--database", captured.name)
+    said = fleet.ask("sync", "start", "shop", "t", "--wait", "60")
+    assert "agent paris runs it" in said
+    assert "leave masked mail" in said
+    fleet.until(lambda: len(rows(captured, "t")) == 500, "the table did not come")
+    assert {row["mail"] for row in rows(captured, "t").values()} == {"***"}
+    refused = fleet.ask("sync", "start", "shop", "salaries", "--wait", "60", code=1)
+    assert "salaries may not leave db" in refused
+    captured.sql("INSERT INTO t VALUES (1000, 1, 'a')")
+    fleet.until(lambda: 1000 in rows(captured, "t"), "what ran before did not go on")
+    fleet.ask("config", "rollback", "shop", "2", "--wait", "60")
+
+    held = fleet.json("agents")[0]["gateway"].partition("#")[0]
+    other = "g2" if held == "g1" else "g1"
+    fleet.kill(held)
+    captured.sql("INSERT INTO t VALUES (1001, 1, 'a')")
+    fleet.until(lambda: 1001 in rows(captured, "t"), "the other gateway did not take over")
+    fleet.ask("sync", "start", "shop", "u", "--wait", "60", gateway=other)
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the second table did not come")
+    fleet.kill("paris")
+    captured.sql("INSERT INTO t VALUES (1002, 1, 'a')", "DELETE FROM t WHERE id = 1000")
+    fleet.agent("paris", policy(captured))
+    fleet.until(lambda: 1002 in rows(captured, "t"), "the agent did not go on")
+    fleet.gateway(held)
+    live = [event for event in captured.events("t") if event["op"] in "cud"]
+    told = [(event["op"], (event["after"] or event["before"])["id"]) for event in live]
+    assert sorted(told) == [("c", 1000), ("c", 1001), ("c", 1002), ("d", 1000)], "lost, or told twice"
+    assert "salaries" not in {event["source"]["table"] for event in captured.events("t")}
+
+    places = fleet.json("positions", "show", "shop", gateway=other)
+    assert places
+    back = fleet.json("positions", "set", "shop", "--to-sequence", str(places[0]["sequence"]), gateway=other)[0]
+    assert back["sequence"] == places[0]["sequence"]
+    captured.sql("INSERT INTO t VALUES (1003, 1, 'a')")
+    fleet.until(lambda: 1003 in rows(captured, "t"), "it did not go on from there")
+
+    fleet.ask("drain", "paris", gateway=other)
+    fleet.until(lambda: not fleet.api("agents", other)[0]["sources"], "the agent was not drained")
+    assert fleet.kill("paris", signal.SIGTERM) == 0
+    assert fleet.kill(other, signal.SIGTERM) == 0
+    fleet.until(lambda: fleet.api("agents", held) is not None, f"{held} does not serve again")
+    lines = [(one["what"], one["outcome"]) for one in fleet.json("audit", "--last", "200", gateway=held)]
+    for expected in (
+        ("token issue", "done"), ("source add", "done"), ("sync start", "done"), ("config rollback", "done"),
+        ("positions set", "done"), ("drain", "done"), ("lease of shop", "done"),
+    ):  # fmt: skip
+        assert expected in lines, lines
+
+
+def readme() -> list[str]:
+    """The commands of README's walk, in order."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    section = text.partition("## Agents that dial out")[2].partition("\n## ")[0]
+    return [line.partition("  #")[0].strip() for line in section.splitlines() if line.startswith("    tailorbird ")]
+
+
+def test_the_readme_walk(fleet: FleetOnServers) -> None:
+    """As a new user types it, but for the names of database and table, and free ports: fewer than ten commands."""
+    captured, lines = fleet.captured, readme()
+    assert len(lines) < 10
+    own = fleet.folder / "readme"
+    own.mkdir()
+    fleet.ca = own / "fleet-ca" / "ca.pem"
+    (own / "policy.yml").write_text(policy(captured, "shop-db"))
+    names = {
+        "topologies/shop.yml --identity": f"topologies/shop.yml --listen {fleet.streams['g1']} --identity",
+        "topologies/shop.yml": str(captured.file), "examples/policy.yml": "policy.yml",
+        "127.0.0.1:7443": fleet.streams["g1"],
+        "127.0.0.1:7444": fleet.apis["g1"], "--database shop --table orders": f"--database {captured.name} --table u",
+        "fleet page": f"fleet page --port {free_port()}",
+    }  # fmt: skip
+    environ = {**os.environ, "TAILORBIRD_FLEET_API": fleet.apis["g1"]}
+    said = ""
+    for number, line in enumerate(lines):
+        for old, new in names.items():
+            line = line.replace(old, new)
+        command = [sys.executable, "-m", "console", *shlex.split(line)[1:]]
+        if shlex.split(line)[1] in ("gateway", "agent") or line.endswith("page"):
+            with (own / f"{number}.log").open("wb") as log:
+                begun = subprocess.Popen(command, cwd=own, env=environ, stdout=log, stderr=log)
+            fleet.processes[f"{number}"] = begun
+            continue
+        done = subprocess.run(command, cwd=own, env=environ, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{line}: {done.stderr}{fleet.logs()}"
+        said = done.stdout
+        if "token issue" in line:
+            fleet.token = environ["TAILORBIRD_FLEET_TOKEN"] = said.strip()
+            fleet.until(lambda: fleet.api("agents"), "the agent does not dial")
+    assert "agent paris runs it" in said
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not come")
+
+
+def _holders(fleet: FleetOnServers) -> dict[str, int]:
+    return {one["agent"]: len(one["sources"]) for one in fleet.api("agents")}
+
+
+@pytest.mark.matrix
+def test_a_second_agent_takes_over_what_the_first_one_had(fleet: FleetOnServers) -> None:
+    """Suspended past its lease, then woken: the source has moved on, its old session writes nothing more, all once."""
+    captured = fleet.captured
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
+    fleet.gateway("g1")
+    fleet.agent("paris", policy(captured))
+    fleet.agent("lyon", policy(captured))
+    fleet.until(lambda: fleet.api("agents") is not None, "g1 does not serve")
+    agents = ("--agent", "paris", "--agent", "lyon")
+    place = ("--connection", "db", "--database", captured.name)
+    fleet.ask("source", "add", "shop", *agents, *place, "--table", "u", "--wait", "60")
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not come")
+    first = fleet.api("sources")[0]["agent"]
+    second = "lyon" if first == "paris" else "paris"
+    fleet.processes[first].send_signal(signal.SIGSTOP)
+    captured.sql("INSERT INTO u VALUES (10, 10)")
+    fleet.until(lambda: fleet.api("sources")[0]["agent"] == second, "nobody took over", 120)
+    fleet.until(lambda: 10 in rows(captured, "u"), "the second agent captures nothing")
+    fleet.processes[first].send_signal(signal.SIGCONT)
+    captured.sql("INSERT INTO u VALUES (11, 11)")
+    fleet.until(lambda: 11 in rows(captured, "u"), "woken, the first one stopped the second")
+    fleet.until(
+        lambda: {one["agent"]: len(one["sources"]) for one in fleet.api("agents")} == {first: 0, second: 1},
+        "two have it",
+    )
+    told = [event["after"]["id"] for event in captured.events("u") if event["op"] == "c"]
+    assert told == [10, 11], "lost, or told twice"
+
+
+def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:
+    """With three sources in sync: at most 150 MB of memory, and idle a twentieth of a core."""
+    captured = fleet.captured
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
+    fleet.gateway("g1")
+    fleet.agent("paris", policy(captured))
+    fleet.until(lambda: fleet.api("agents") is not None, "g1 does not serve")
+    place = ("--agent", "paris", "--connection", "db", "--database", captured.name, "--table", "t")
+    for name in ("one", "two", "three"):
+        fleet.ask("source", "add", name, *place)
+
+    def moving() -> bool:
+        found = [one["reported"] for one in fleet.api("sources") or ()]
+        return len(found) == 3 and all(one and one["status"] == "applied" and one["position"] for one in found)
+
+    fleet.until(moving, "three sources do not run")
+    time.sleep(3.0)  # snapshots end
+    process = fleet.processes["paris"].pid
+    used = spent(process)
+    time.sleep(10.0)
+    assert (spent(process) - used) / 10.0 <= 0.05, "idle, it takes more than a twentieth of a core"
+    assert memory(process) <= 150, f"{memory(process):.0f} MB"

@@ -1,0 +1,162 @@
+"""The fleet's topics in Kafka: gateways that claim at once agree, a desk without the lease locks out nobody, the audit
+keeps what was said.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # missing in __all__ only
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import Retriable
+from cdc.words.naming import fleet_topic
+from ingest.fleet.desired import Desired, SourceSpec, source_of
+from ingest.fleet.leases import Lease
+from ingest.fleet.state import desired_record, lease_record
+from ingest.gateway.kafka_audit import KafkaAudit
+from ingest.gateway.kafka_positions import KafkaPositions
+from ingest.gateway.kafka_sources import HeldLease, LeasedLog
+from ingest.gateway.kafka_state import KafkaState
+from ingest.log.kafka_topics import source_topics
+from tests.contracts.test_capture_log import FIRST
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(300)]
+SPEC = SourceSpec(agents=("a1", "a2"), connection="db", keys={"database": "d", "tables": {"t": {}}})
+
+
+@pytest.fixture
+def topology() -> Topology:
+    text = (
+        f"name: t_fleet_{uuid4().hex[:8]}\n"
+        "sources:\n"
+        "  other: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, tables: [t]}\n"
+        f"log: {{bootstrap_servers: '127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}'}}\n"
+        "tables: {w: {query: SELECT a.id FROM other.t a, row_key: [id]}}\n"
+    )
+    return read_topology(text, file="t.yml", environ=os.environ)
+
+
+@pytest.fixture
+def states(topology: Topology) -> Iterator[list[KafkaState]]:
+    made = [KafkaState(topology.log, topology.name) for _ in range(2)]
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_gateways_that_claim_at_once_agree(topology: Topology, states: list[KafkaState]) -> None:
+    """Each reads behind its own claim who was first; so does one that begins to read later."""
+    holders: list[dict[str, str]] = [{}, {}]
+    together = threading.Barrier(2)
+
+    def claim(gateway: int) -> None:
+        for number in range(50):
+            together.wait(30)
+            lease = Lease(source=f"s{number}", epoch=1, agent=f"a{gateway}", gateway=f"g{gateway}", claim=uuid4().hex)
+            found = states[gateway].write(lease_record(lease)).leases[f"s{number}"]
+            holders[gateway][f"s{number}"] = found.agent
+
+    threads = [threading.Thread(target=claim, args=(gateway,)) for gateway in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert holders[0] == holders[1]
+    assert len(holders[0]) == 50
+    late = KafkaState(topology.log, topology.name)
+    assert late.state.leases == states[0].fresh().leases == states[1].fresh().leases
+    late.close()
+
+
+def test_what_is_sent_is_read_by_all(topology: Topology, states: list[KafkaState]) -> None:
+    """In order, also where it is not waited for; `fresh` has all that was written before it was asked."""
+    woken = threading.Event()
+    states[1].changed = woken.set
+    for version in range(1, 40):
+        states[0].send(desired_record(Desired(source="s", version=version, spec=SPEC), f"w{version}"))
+    states[0].write(desired_record(Desired(source="s", version=40, spec=None), "w40"))
+    assert [one.version for one in states[1].fresh().desired["s"]] == list(range(1, 41))
+    assert woken.wait(10)
+
+
+def test_a_desk_without_the_lease_locks_out_nobody(topology: Topology, states: list[KafkaState]) -> None:
+    """An older epoch is refused before it can end the holder's session; a newer one is refused nothing, and the older
+    session commits no more. A source that stands in no file has its position all the same.
+    """
+    topic, source = states[0], source_of(SPEC, topology.name, "shop")
+    topic.write(
+        desired_record(Desired(source="shop", version=1, spec=SPEC), "w"),
+        lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c1")),
+    )
+    first = LeasedLog(topology, source, HeldLease(topic, "shop", "a1", 1))
+    first.recover()
+    first.commit(FIRST)
+    for agent, epoch in (("a2", 1), ("a1", 0), ("a1", 2), ("a2", 2)):
+        with pytest.raises(Retriable, match=f"agent {agent} has no lease of source shop at epoch {epoch}"):
+            LeasedLog(topology, source, HeldLease(states[1], "shop", agent, epoch))
+    first.commit(FIRST)
+    topic.write(lease_record(Lease(source="shop", epoch=2, agent="a2", gateway="g2", claim="c2")))
+    second = LeasedLog(topology, source, HeldLease(states[1], "shop", "a2", 2))
+    assert second.recover().checkpoint == FIRST
+    with pytest.raises(Exception, match="has taken over"):
+        first.commit(FIRST)
+    second.commit(FIRST)
+    first.close()
+    second.close()
+    assert source_topics(topology, source).positions_partition > 0, "by its name, not by its place in a file"
+    assert KafkaPositions(topology).positions("shop", SPEC) == []
+
+
+def test_a_lease_that_moves_while_a_desk_recovers_is_noticed(topology: Topology, states: list[KafkaState]) -> None:
+    """It reads the lease again behind the lock-out, and does not begin a session of an older epoch."""
+    topic, source = states[0], source_of(SPEC, topology.name, "shop")
+    topic.write(lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c1")))
+
+    class Moving(HeldLease):
+        asked = 0
+
+        def check(self) -> None:
+            super().check()
+            Moving.asked += 1
+            if Moving.asked == 2:  # before the lock-out: the answer was right, and is wrong a moment later
+                topic.write(lease_record(Lease(source="shop", epoch=2, agent="a2", gateway="g2", claim="c2")))
+
+    log = LeasedLog(topology, source, Moving(topic, "shop", "a1", 1))
+    with pytest.raises(Retriable, match="agent a2 has it at epoch 2"):
+        log.recover()
+    assert Moving.asked == 2
+    log.close()
+
+
+def test_the_audit_keeps_what_was_said(topology: Topology) -> None:
+    """In order, each with its time; the last ones of many."""
+    audit = KafkaAudit(topology.log, topology.name)
+    assert audit.newest(10) == []
+    for number in range(30):
+        audit.line({"what": f"line {number}"})
+    audit.sure({"what": "the last"})
+    assert [one["what"] for one in audit.newest(3)] == ["line 28", "line 29", "the last"]
+    assert all(one["at_ms"] > 0 for one in audit.newest(100))
+    audit.close()
+
+
+def test_the_topics_are_kept_as_they_must_be(topology: Topology, states: list[KafkaState]) -> None:
+    """The state compacted, in one partition, whose order decides; the audit not."""
+    KafkaAudit(topology.log, topology.name).close()
+    admin = AdminClient({"bootstrap.servers": topology.log.bootstrap_servers})
+    policies = {}
+    for name in (fleet_topic(topology.name), fleet_topic(topology.name).replace(".fleet", ".audit")):
+        (asked,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+        policies[name.rpartition(".")[2]] = asked.result(30)["cleanup.policy"].value
+        assert len(admin.list_topics(name, timeout=30).topics[name].partitions) == 1
+    assert policies == {"fleet": "compact", "audit": "delete"}

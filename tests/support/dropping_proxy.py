@@ -1,0 +1,55 @@
+"""A way between an agent and a gateway that can be cut as networks are: nothing comes through, nothing is closed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class DroppingProxy:
+    """Passes bytes on from `address` to `to` (host:port); while it is `cut`, whatever comes is lost."""
+
+    def __init__(self, to: str) -> None:
+        self._to = to
+        self.cut = threading.Event()
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._door.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, name=f"proxy to {to}", daemon=True).start()
+
+    def close(self) -> None:
+        """Close all."""
+        for one in (self._door, *self._open):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self) -> None:
+        host, _, port = self._to.rpartition(":")
+        with suppress(OSError):  # it was closed
+            while True:
+                near = self._door.accept()[0]
+                if self.cut.is_set():
+                    self._open.append(near)  # nobody answers it
+                    continue
+                try:
+                    far = socket.create_connection((host, int(port)), 5)
+                except OSError:
+                    near.close()
+                    continue
+                self._open += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        lost = False
+        with suppress(OSError):
+            while content := one.recv(65536):
+                lost = lost or self.cut.is_set()
+                if not lost:  # what was lost once can not go on: its end would be read as another beginning
+                    other.sendall(content)
+        if not lost:
+            for ended in (one, other):
+                with suppress(OSError):
+                    ended.close()

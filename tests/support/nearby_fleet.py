@@ -1,0 +1,94 @@
+"""The fleet's topics in memory, and seats that remember what they were told: for tests of stewards and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.words.errors import Retriable
+from ingest.fleet.fleet_pb2 import StreamRequest
+from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.state import FleetState, StateRecord, folded
+
+
+@dataclass
+class NearbyTopic:
+    """Implements `seams.StateTopic` over a list that only grows; `before_write` may slip something in."""
+
+    records: list[StateRecord] = field(default_factory=list)
+    away: bool = False
+    before_write: Callable[[StateRecord], None] = lambda record: None
+
+    _folded: tuple[int, FleetState] = (0, FleetState())
+
+    @property
+    def state(self) -> FleetState:
+        read, state = self._folded
+        if read < len(self.records):
+            self._folded = len(self.records), folded(state, self.records[read:])
+        return self._folded[1]
+
+    def fresh(self) -> FleetState:
+        self._there()
+        return self.state
+
+    def write(self, *records: StateRecord) -> FleetState:
+        self._there()
+        for record in records:
+            self.before_write(record)
+        self.records += records
+        return self.fresh()
+
+    def send(self, record: StateRecord) -> None:
+        self._there()
+        self.records.append(record)
+
+    def _there(self) -> None:
+        if self.away:
+            raise Retriable("Kafka is away")
+
+
+@dataclass
+class NearbyAudit:
+    """Implements `seams.Audit`."""
+
+    lines: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def line(self, said: Mapping[str, Any]) -> None:
+        self.lines.append(said)
+
+    def sure(self, said: Mapping[str, Any]) -> None:
+        self.lines.append(said)
+
+    def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
+        return self.lines[-count:]
+
+
+@dataclass
+class NearbySeat:
+    """Implements `seams.AgentSeat`; `holds` are the sources that the agent was told to capture: epoch and version."""
+
+    agent: FleetIdentity
+    holds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    specs: dict[str, bytes] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    ended: str = ""
+
+    def say(self, request: StreamRequest) -> None:
+        if request.HasField("assign"):
+            told = request.assign
+            self.holds[told.source], self.specs[told.source] = (told.epoch, told.version), told.spec
+        else:
+            source = request.withdraw.source
+            self.why[source] = request.withdraw.why
+            if source in self.holds and self.holds[source][0] <= request.withdraw.epoch:
+                del self.holds[source]
+
+    def end(self, why: str) -> None:
+        self.ended = why
+
+
+def seat(name: str, tenant: str = "acme") -> NearbySeat:
+    """A seat of an agent."""
+    return NearbySeat(FleetIdentity(tenant, "agents", name))
