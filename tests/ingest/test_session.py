@@ -65,6 +65,9 @@ class Script:
     def seen(self) -> Seen:
         return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
 
+    def release(self, position: Position) -> None:
+        pass
+
     def foreign_keys(self) -> ForeignKeys:
         return ForeignKeys()
 

@@ -154,6 +154,9 @@ class Server:
     def seen(self) -> Seen:
         return Seen(catalog=self.catalog, dialect=DIALECT)
 
+    def release(self, position: Position) -> None:
+        pass
+
     def foreign_keys(self) -> ForeignKeys:
         return ForeignKeys(self.foreign)
 

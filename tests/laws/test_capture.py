@@ -102,6 +102,9 @@ class Server:
     def seen(self) -> Seen:
         return Seen(catalog=CATALOG, dialect=dialect_of("mysql"))
 
+    def release(self, position: Position) -> None:
+        pass
+
     def foreign_keys(self) -> ForeignKeys:
         return ForeignKeys()
 

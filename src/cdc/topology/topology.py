@@ -47,11 +47,13 @@ class Source:
     rows are read again that foreign keys change, which the log does not tell;
     `heartbeat_interval_ms`, how often an idle capture commits its position (0: whenever it has moved). `poll` is set
     where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
-    whose hostname, port, username and password are empty.
+    whose hostname, port, username and password are empty. Of PostgreSQL `database` is a schema of the database
+    `dbname`; `slot_name` and `publication_name` are empty where both are called after topology and source, and
+    `replica_identity` full where every table tells whole rows before their changes.
     """
 
     name: str
-    type: Literal["mysql", "mariadb", "sql"]
+    type: Literal["mysql", "mariadb", "postgresql", "sql"]
     hostname: str
     port: int
     username: str
@@ -71,6 +73,10 @@ class Source:
     snapshot_locking_mode: Literal["none", "minimal"] = "none"
     ssl_mode: Literal["preferred", "required", "disabled"] = "preferred"
     heartbeat_interval_ms: int = 0
+    dbname: str = ""
+    slot_name: str = ""
+    publication_name: str = ""
+    replica_identity: Literal["default", "full"] = "default"
 
     @property
     def databases(self) -> frozenset[str]:
@@ -86,7 +92,8 @@ class Source:
     @property
     def needs_latest(self) -> bool:
         """Whether its topics may repeat or reorder events, or lack before images, so that joins must order them."""
-        return self.delivery == "at_least_once" or self.poll is not None
+        untold = self.type == "postgresql" and self.replica_identity != "full"
+        return untold or self.delivery == "at_least_once" or self.poll is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ MODULES = frozenset(
         "nicegui",
         "numpy",
         "pandas",
+        "psycopg",
         "py4j",
         "pyarrow",
         "pysolr",

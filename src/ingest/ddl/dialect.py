@@ -7,7 +7,8 @@ from typing import Literal
 
 from cdc.words.errors import UsageError
 
-ServerName = Literal["mysql", "mariadb"]
+# Of PostgreSQL no statement is read: its log has none.
+ServerName = Literal["mysql", "mariadb", "postgresql"]
 
 # What `tailorbird ddl` assumes when it is told no version.
 NEWEST = {"mysql": 90700, "mariadb": 101100}

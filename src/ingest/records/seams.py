@@ -67,10 +67,14 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a server shows at a moment: its tables, and what its statements mean."""
+    """What a server shows at a moment: its tables, and what its statements mean.
+
+    `decides`: its log has no statements, so what it shows holds where a session begins.
+    """
 
     catalog: Catalog
     dialect: Dialect
+    decides: bool = False
 
 
 class PositionLost(Fatal):
@@ -107,6 +111,9 @@ class SourceServer(Protocol):
 
     def foreign_keys(self) -> ForeignKeys:
         """The foreign keys to or from tables of the captured databases now."""
+
+    def release(self, position: Position) -> None:
+        """The log holds all up to here: a server that keeps its own for us alone may let it go."""
 
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:
         """Facts from a checkpoint's position on; `tables` tells, and is told by the reader of the facts, what the
