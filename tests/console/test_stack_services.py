@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.stack.services import BUNDLE_OF, MYSQL_SERVER_IDS, STOP_SECONDS, ServiceSpec, Tools, service_specs
+from console.stack.service_spec import ServiceSpec, Tools
+from console.stack.services import BUNDLE_OF, MYSQL_SERVER_IDS, STOP_SECONDS, service_specs
 from console.stack.settings import SERVICES, Ports, ServiceName, StackSettings
 
 FILES = Path(__file__).parents[2] / "src" / "console" / "stack" / "files"

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from cdc.words.artefacts import VERSIONS
-from console.stack.services import KAFKA_CLUSTER_ID, ServiceSpec, Tools, service_specs
+from console.stack.service_spec import ServiceSpec, Tools
+from console.stack.services import KAFKA_CLUSTER_ID, service_specs
 from console.stack.settings import CAPTURE_LOGIN, SERVICES, Ports, StackSettings
 
 ROOT = Path(__file__).parents[2]

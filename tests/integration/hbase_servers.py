@@ -18,7 +18,8 @@ from console.stack.artefacts import MAVEN_GOAL
 from console.stack.proc_stack import Stack
 from console.stack.proc_tools import find_java
 from console.stack.progress import silent
-from console.stack.services import ServiceSpec, Tools, service_specs
+from console.stack.service_spec import ServiceSpec, Tools
+from console.stack.services import service_specs
 from tests.support.ports import free_port
 
 HBASE_25 = "2.5.8"
