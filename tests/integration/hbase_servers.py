@@ -39,7 +39,7 @@ class OtherHBase:
             path: folder.joinpath(path).read_text()
             for path in (
                 *("hbase/hbase-site.xml", "log4j2.properties", "mysql/users.sql", "kafka/server.properties"),
-                *("solr/solr.xml", "solr/jetty.xml", "solr/web.xml"),
+                *("solr/solr.xml", "solr/jetty.xml", "solr/web.xml", "postgres/users.sql"),
             )
         }
         self._specs = service_specs(settings, tools, templates)

@@ -142,7 +142,8 @@ class PgTypes:
         if found.kind == "e":
             return _ENUM
         if found.element and found.name.startswith("_"):
-            return Typed(column_type="json", read=array_reader(self.typed(found.element, modifier)))
+            sign = ";" if found.name == "_box" else ","
+            return Typed(column_type="json", read=array_reader(self.typed(found.element, modifier), sign))
         return _plain(found.name, modifier)
 
 
@@ -161,13 +162,13 @@ def _plain(name: str, modifier: int) -> Typed:
     return TEXTS
 
 
-def array_reader(element: Typed) -> Read:
-    """An array as a JSON text: nested as its dimensions are, elements in canonical form. Lower bounds other than 1 are
-    not told.
+def array_reader(element: Typed, sign: str) -> Read:
+    """An array, parted by a `sign`, as a JSON text: nested as its dimensions are, elements in canonical form.
+    Lower bounds other than 1 are not told.
     """
 
     def read(value: bytes) -> str:
-        return orjson.dumps(_elements(value.decode(), element)).decode()
+        return orjson.dumps(_elements(value.decode(), element, sign)).decode()
 
     return read
 
@@ -175,11 +176,11 @@ def array_reader(element: Typed) -> Read:
 def first_of(array: str) -> bytes | None:
     """The only element of an array of one, as text: what `attmissingval` holds; None for NULL."""
     found: list[bytes | None] = []
-    _members(array, 0, lambda one: found.append(one))
+    _members(array, ",", found.append)
     return found[0]
 
 
-def _elements(array: str, element: Typed) -> list[object]:
+def _elements(array: str, element: Typed, sign: str) -> list[object]:
     if array.startswith("["):  # [0:2]={1,2,3}
         array = array[array.index("{") :]
     json = element.column_type == "json"
@@ -191,7 +192,7 @@ def _elements(array: str, element: Typed) -> list[object]:
         return orjson.Fragment(told) if json and isinstance(told, str) else told
 
     stack: list[list[object]] = [[]]
-    _members(array, 0, lambda one: stack[-1].append(member(one)), lambda: stack.append([]), lambda: _close(stack))
+    _members(array, sign, lambda one: stack[-1].append(member(one)), lambda: stack.append([]), lambda: _close(stack))
     return stack[0]
 
 
@@ -206,26 +207,26 @@ def _nothing() -> None:
 
 def _members(
     array: str,
-    at: int,
+    sign: str,
     tell: Callable[[bytes | None], object],
     opened: Callable[[], object] = _nothing,
     closed: Callable[[], object] = _nothing,
 ) -> None:
     """Tell the elements of an array's text in order, and where inner arrays open and close."""
-    depth, size = 0, len(array)
+    depth, at, size = 0, 0, len(array)
     while at < size:
-        sign = array[at]
-        if sign == "{":
+        char = array[at]
+        if char == "{":
             depth += 1
             if depth > 1:
                 opened()
             at += 1
-        elif sign == "}":
+        elif char == "}":
             depth -= 1
             if depth:
                 closed()
             at += 1
-        elif sign == '"':
+        elif char == '"':
             chars, at = [], at + 1
             while array[at] != '"':
                 at += array[at] == "\\"
@@ -233,9 +234,9 @@ def _members(
                 at += 1
             at += 1
             tell("".join(chars).encode())
-        elif sign in ",;":
+        elif char == sign:
             at += 1
         else:
-            end = min(place for place in (array.find(",", at), array.find("}", at), size) if place >= 0)
+            end = min(place for place in (array.find(sign, at), array.find("}", at), size) if place >= 0)
             word, at = array[at:end], end
             tell(None if word == "NULL" else word.encode())
