@@ -321,9 +321,8 @@ class Transactions:
                 op, old, new = b"d", image, NULL
             else:
                 op, old, new = b"u", NULL if before is None else _dumps(before), image
-                if (
-                    before is not None and (old_key := key_of(before)) != key
-                ):  # another row, to whoever reads by key: the old one goes, the new one comes
+                # another row, to whoever reads by key: the old one goes, the new one comes
+                if before is not None and (old_key := key_of(before)) != key:
                     value = write(b"d", old, NULL, source, row, sequence, now_ms, name, total, order)
                     out.append(_new(Record, (topic, old_key, value, None)))
                     out.append(_new(Record, (topic, old_key, None, None)))
