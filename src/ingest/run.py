@@ -184,7 +184,7 @@ def _follow_log(
         stopped=stopped,
         observer=reports,
         position_lost=source.position_lost,
-        cascades="ignore" if source.type == "postgresql" else source.cascades,
+        cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",
         signals=signals,
         parallel=source.snapshot_max_threads,
         limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),

@@ -15,6 +15,10 @@ def server_of(topology: str, source: Source) -> Snapshotted:
         from ingest.postgres.pg_source import PgSource
 
         return PgSource(source, topology)
+    if source.mirror is not None:
+        from ingest.mirror.kafka_topics_source import TopicsSource
+
+        return TopicsSource(source, source.mirror)
     from ingest.mysql.mysql_source import MySqlSource
 
     return MySqlSource(source)
@@ -26,6 +30,10 @@ def log_end(source: Source) -> Callable[[], Position]:
         from ingest.postgres.pg_schema import end_of
 
         return lambda: end_of(source)
+    if source.mirror is not None:
+        from ingest.mirror.kafka_topics_source import TopicsSource
+
+        return TopicsSource(source, source.mirror).end
     from ingest.mysql.mysql_source import MySqlSource
 
     return MySqlSource(source).head

@@ -102,6 +102,10 @@ class Script:
     def place(self) -> tuple[str, int]:
         return self.rests or ("f", self.ended or 4)
 
+    @property
+    def state(self) -> dict[str, Any]:
+        return {}
+
     def reached(self, position: Position) -> bool:
         return True
 

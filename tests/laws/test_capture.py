@@ -175,6 +175,10 @@ class Reading:
     def place(self) -> tuple[str, int]:
         return "f", self.number
 
+    @property
+    def state(self) -> dict[str, object]:
+        return {}
+
     def reached(self, position: Position) -> bool:
         return self.number >= position.pos
 

@@ -85,6 +85,11 @@ class PgFacts:
         """The server's log, and how far it was read."""
         return self._log, self._place
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """See `seams.Stream`."""
+        return {}
+
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
         return self._place >= position.pos

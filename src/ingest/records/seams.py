@@ -93,6 +93,10 @@ class Stream(Protocol):
     def place(self) -> tuple[str, int]:
         """File and position behind what was read, to be asked between transactions; a file's end may be passed."""
 
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What else a checkpoint must remember of how far it was read, to be asked between transactions."""
+
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
 

@@ -93,7 +93,8 @@ class Transactions:
                 "total_order": self._total,
                 "orders": [[t.database, t.table, n] for t, n in self._orders.items()],
             }
-        return replace(self._start, position=self.place(stream, row), ts_ms=self._ts_ms, open=counted)
+        state, place = {**self._start.state, **stream.state}, self.place(stream, row)
+        return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
 
     def rest(self, stream: Stream) -> None:
         """Nothing happens: stand where the log ends, so that the files before may be purged."""
