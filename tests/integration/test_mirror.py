@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
@@ -89,22 +90,22 @@ class Writer:
                 self.rows[key] = number
                 self._say("c" if before is None else "u", key, before, number, number)
         again = max(0, self.sent - self.random.randrange(200))
-        for key, value in self.events[again:]:
-            self.producer.produce(self.topic, value, key)
+        for name, told in self.events[again:]:
+            self.producer.produce(self.topic, told, name)
             self.sent += 1
             self.producer.poll(0)
         assert self.producer.flush(30) == 0
         self.sent = len(self.events)
 
     def _say(self, op: str, key: int, before: int | None, after: int | None, number: int) -> None:
-        image = lambda value: None if value is None else {"id": key, "v": value}  # noqa: E731
+        images = [None if value is None else {"id": key, "v": value} for value in (before, after)]
         source = {"db": "crm", "table": "t", "ts_ms": 1, "server_id": 1, "file": "b.000001", "pos": number, "row": 0}
-        value = {"before": image(before), "after": image(after), "op": op, "source": source}
+        value = {"before": images[0], "after": images[1], "op": op, "source": source}
         self.events.append((json.dumps({"id": key}).encode(), json.dumps(value).encode()))
 
 
 def test_killed_and_repeated_each_change_is_told_once(mirror: Callable[..., Mirrored]) -> None:
-    """kill -9 at random while a connector writes, which repeats what it had told: each change once, in order per key."""
+    """kill -9 at random while a connector writes, and repeats what it had told: each change once, in order per key."""
     captured, random = mirror(), Random(3)
     writer = Writer(f"{captured.name}_in", 4)
     writer.write(3000)

@@ -14,7 +14,7 @@ Op = Literal["c", "u", "d", "r", "t"]
 Image = Mapping[str, Any]
 
 
-class Place(NamedTuple):
+class UpstreamPlace(NamedTuple):
     """Where a change stood in the database's own log: a name of that log, then numbers that grow; `own` says that no
     other change stands there.
     """
@@ -34,7 +34,8 @@ class Place(NamedTuple):
 class Told(NamedTuple):
     """One change as its writer has it: images of JSON values. `key` are the columns that name the row.
 
-    `place` is None where it is not told. `schema` are the fields of the row's inline schema. `table` is (database, table), empty where not told.
+    `place` is None where it is not told. `schema` are the fields of the row's inline schema. `table` is (database,
+    table), empty where not told.
     """
 
     op: Op
@@ -43,7 +44,7 @@ class Told(NamedTuple):
     key: Image
     table: tuple[str, str] = ("", "")
     ts_ms: int = 0
-    place: Place | None = None
+    place: UpstreamPlace | None = None
     schema: list[dict[str, Any]] | None = None
 
 
@@ -77,15 +78,15 @@ def debezium(key: bytes | None, value: bytes | None) -> Told | None:
     )
 
 
-def _place(source: Mapping[str, Any], op: str) -> Place | None:
+def _place(source: Mapping[str, Any], op: str) -> UpstreamPlace | None:
     if source.get("file"):
         digits = str(source["file"]).rpartition(".")[2]
         if digits.isdecimal():
             # a changed key is a delete and a create of one place, in this order
             place = int(digits), int(source.get("pos") or 0), int(source.get("row") or 0), int(op != "d")
-            return Place(f"{source.get('server_id', '')}", place, True)
+            return UpstreamPlace(f"{source.get('server_id', '')}", place, True)
     if source.get("lsn") is not None:  # which all rows of one COPY may share
-        return Place("lsn", (int(source["lsn"]),), False)
+        return UpstreamPlace("lsn", (int(source["lsn"]),), False)
     return None
 
 
@@ -127,7 +128,7 @@ def maxwell(key: bytes | None, value: bytes | None) -> Told | None:
         if digits.isdecimal() and pos.isdecimal():
             # of one transaction all changes may have one place, told apart by their number in it
             numbers = int(digits), int(pos), int(found.get("xoffset") or 1 << 40)
-            place = Place(str(found.get("server_id", "")), numbers, True)
+            place = UpstreamPlace(str(found.get("server_id", "")), numbers, True)
     if kind == "delete":
         return Told("d", data, None, named, table, ts_ms, place)
     before = {**data, **found.get("old", {})} if kind == "update" else None

@@ -66,14 +66,14 @@ class Mirrored:
     key: tuple[str, ...] = ()
 
 
-class Reads(NamedTuple):
+class TableReads(NamedTuple):
     """A table's columns as one schema has them, and how values are read."""
 
     definition: TableDefinition
     reads: tuple[tuple[str, Read], ...]
 
 
-def reads_of(one: Mirrored, told: Told | None, decimals: str) -> Reads | None:
+def reads_of(one: Mirrored, told: Told | None, decimals: str) -> TableReads | None:
     """What a table looks like by the topology, else by a record's inline schema; None where neither tells."""
     if one.columns:
         columns = tuple(
@@ -86,7 +86,7 @@ def reads_of(one: Mirrored, told: Told | None, decimals: str) -> Reads | None:
         return None
     key = one.key or tuple(told.key if told is not None else ())
     keys = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
-    return Reads(TableDefinition(columns=columns, keys=keys), reads)
+    return TableReads(TableDefinition(columns=columns, keys=keys), reads)
 
 
 class TopicFacts:
@@ -106,7 +106,7 @@ class TopicFacts:
             name: list(entry) for name, entry in start.state.get(OFFSETS, {}).items() if start.position.pos
         }
         self._read = start.position.pos
-        self._known: dict[TableId, Reads] = {}
+        self._known: dict[TableId, TableReads] = {}
         self._schemas: dict[TableId, bytes] = {}
         self.repeated = 0
 
@@ -180,7 +180,7 @@ class TopicFacts:
             return candidates[0]
         return next((one for one in candidates if (one.table.database, one.table.table) == told.table), None)
 
-    def _reads(self, one: Mirrored, told: Told) -> Reads | None:
+    def _reads(self, one: Mirrored, told: Told) -> TableReads | None:
         known = self._known.get(one.table)
         if told.schema is None or one.columns:
             if known is None and (known := reads_of(one, told, self._decimals)) is not None:
@@ -193,7 +193,7 @@ class TopicFacts:
             self._known[one.table], self._schemas[one.table] = known, schema
         return known
 
-    def _change(self, table: TableId, told: Told, reads: Reads, file: str, pos: int) -> RowsLogged:
+    def _change(self, table: TableId, told: Told, reads: TableReads, file: str, pos: int) -> RowsLogged:
         operation = _OPERATIONS[told.op]
         key = reads.definition.primary_key
         if operation == "delete":
@@ -221,7 +221,7 @@ class TopicFacts:
         return RowsLogged(table, "insert", [image], False, f"{record.topic}/{record.partition}", record.offset)
 
 
-def _image(reads: Reads, values: Mapping[str, Any], key: tuple[str, ...] | None) -> Image:
+def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | None) -> Image:
     """A row's image; of one before a change (`key`) columns that are not told are left out, else they are refused."""
     row: dict[str, Any] = {}
     why: list[str] = []

@@ -39,7 +39,7 @@ class PgType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
+class PgTyped:
     """A column's type as every stage knows it, and how its values are read."""
 
     column_type: str
@@ -118,8 +118,8 @@ PLAIN: Mapping[str, tuple[str, Read]] = {
     "uuid": ("char(36)", text),
     "name": ("varchar(63)", text),
 }
-TEXTS = Typed(column_type="longtext", read=text)
-_ENUM = Typed(column_type="varchar(63)", read=text)  # no label is longer
+TEXTS = PgTyped(column_type="longtext", read=text)
+_ENUM = PgTyped(column_type="varchar(63)", read=text)  # no label is longer
 
 
 class PgTypes:
@@ -129,7 +129,7 @@ class PgTypes:
         self._load = load
         self._known: dict[int, PgType] = {}
 
-    def typed(self, oid: int, modifier: int) -> Typed:
+    def typed(self, oid: int, modifier: int) -> PgTyped:
         """A column's type; one that the server does not know any more keeps its text."""
         found = self._known.get(oid)
         if found is None:
@@ -143,26 +143,26 @@ class PgTypes:
             return _ENUM
         if found.element and found.name.startswith("_"):
             sign = ";" if found.name == "_box" else ","
-            return Typed(column_type="json", read=array_reader(self.typed(found.element, modifier), sign))
+            return PgTyped(column_type="json", read=array_reader(self.typed(found.element, modifier), sign))
         return _plain(found.name, modifier)
 
 
-def _plain(name: str, modifier: int) -> Typed:
+def _plain(name: str, modifier: int) -> PgTyped:
     if name in PLAIN:
         column_type, read = PLAIN[name]
-        return Typed(column_type=column_type, read=read)
+        return PgTyped(column_type=column_type, read=read)
     if name == "numeric" and modifier >= 4:
         precision, scale = modifier - 4 >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
         if precision <= _MOST_DIGITS and 0 <= scale <= min(precision, _MOST_SCALE):
-            return Typed(column_type=f"decimal({precision},{scale})", read=_decimal)
+            return PgTyped(column_type=f"decimal({precision},{scale})", read=_decimal)
     if name in ("varchar", "bpchar") and modifier >= 4:
-        return Typed(column_type=f"{'var' if name == 'varchar' else ''}char({modifier - 4})", read=text)
+        return PgTyped(column_type=f"{'var' if name == 'varchar' else ''}char({modifier - 4})", read=text)
     if name == "bit" and modifier == 1:
-        return Typed(column_type="bit(1)", read=_flag)
+        return PgTyped(column_type="bit(1)", read=_flag)
     return TEXTS
 
 
-def array_reader(element: Typed, sign: str) -> Read:
+def array_reader(element: PgTyped, sign: str) -> Read:
     """An array, parted by a `sign`, as a JSON text: nested as its dimensions are, elements in canonical form.
     Lower bounds other than 1 are not told.
     """
@@ -180,7 +180,7 @@ def first_of(array: str) -> bytes | None:
     return found[0]
 
 
-def _elements(array: str, element: Typed, sign: str) -> list[object]:
+def _elements(array: str, element: PgTyped, sign: str) -> list[object]:
     if array.startswith("["):  # [0:2]={1,2,3}
         array = array[array.index("{") :]
     json = element.column_type == "json"

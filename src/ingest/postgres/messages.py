@@ -41,7 +41,7 @@ class RelationColumn(NamedTuple):
     key: bool
 
 
-class Relation(NamedTuple):
+class LoggedRelation(NamedTuple):
     """What the rows of a table look like from here on; `identity`: d(efault), n(othing), f(ull) or i(ndex)."""
 
     oid: int
@@ -69,7 +69,7 @@ def commit(data: bytes) -> Commit:
     return Commit(lsn, end)
 
 
-def relation(data: bytes) -> Relation:
+def relation(data: bytes) -> LoggedRelation:
     """`R`."""
     (oid,) = _RELATION.unpack_from(data, 1)
     schema, at = _text(data, 5)
@@ -85,7 +85,7 @@ def relation(data: bytes) -> Relation:
         at += 8
         columns.append(RelationColumn(name, kind, modifier, key))
     # the empty text stands for pg_catalog
-    return Relation(oid, schema or "pg_catalog", table, identity, tuple(columns))
+    return LoggedRelation(oid, schema or "pg_catalog", table, identity, tuple(columns))
 
 
 def emptied(data: bytes) -> Emptied:

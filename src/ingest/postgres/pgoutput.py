@@ -126,7 +126,7 @@ class PgFacts:
             elif kind not in _IGNORED:
                 raise messages.unknown(data, self._lsn)
 
-    def _met(self, relation: messages.Relation) -> None:
+    def _met(self, relation: messages.LoggedRelation) -> None:
         wanted = self._tables.captured(relation.schema, relation.table)
         self._relations[relation.oid] = RelationRows(relation, self._types) if wanted else None
         self._fresh.add(relation.oid)

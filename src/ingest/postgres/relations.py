@@ -10,11 +10,11 @@ from cdc.words.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
 from ingest.facts.facts import Image, RefusedImage, Row
 from ingest.postgres.column_types import PgTypes, Read
-from ingest.postgres.messages import NULL, TEXT, U32, Relation
+from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
 
 
 class TableShown(NamedTuple):
-    """A table as the catalogue shows it now: its replica identity as `Relation` has it, how its columns are read."""
+    """A table as the catalogue shows it now: its replica identity as `LoggedRelation` has it, how its columns are read."""
 
     oid: int
     identity: str
@@ -25,7 +25,7 @@ class TableShown(NamedTuple):
 class RelationRows:
     """Reads the tuples of one relation, as long as it stays as it is."""
 
-    def __init__(self, relation: Relation, types: PgTypes) -> None:
+    def __init__(self, relation: LoggedRelation, types: PgTypes) -> None:
         self.relation = relation
         self.types = tuple(types.typed(column.oid, column.modifier) for column in relation.columns)
         self._reads: tuple[tuple[str, Read], ...] = tuple(
