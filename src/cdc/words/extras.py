@@ -17,7 +17,6 @@ MODULES = frozenset(
         "nicegui",
         "numpy",
         "pandas",
-        "psycopg",
         "py4j",
         "pyarrow",
         "pysolr",

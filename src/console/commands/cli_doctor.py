@@ -88,6 +88,8 @@ def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) 
     """What its server says; the schemas of its tables are added to `schemas`."""
     if source.type == "postgresql":
         yield from _postgres(topology, source, schemas)
+    elif source.mirror is not None:
+        yield from _topics(source, schemas)
     elif source.type == "sql":
         yield from _polled_by_url(source, schemas)
     else:
@@ -132,6 +134,26 @@ def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]
     schemas.update(published_schemas(source, [one.table for one in facts.tables]))
     yield reached(subject, address, "", "")
     yield from judge_postgres(source, facts, grants_of(source))
+
+
+def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    from cdc.words.errors import TailorbirdError
+    from cdc.words.schema import TableId
+    from console.doctor.doctor import Checkup
+    from ingest.sources import server_of
+
+    subject = f"source {source.name}"
+    try:
+        tables = server_of("", source).seen().catalog.tables
+    except TailorbirdError as error:
+        hint = error.hint or "start its Kafka and whoever writes it, or correct bootstrap_servers and topic"
+        yield Checkup(subject=subject, check="topics", status="fault", found=error.message, remedy=hint)
+        return
+    for (database, name), table in tables.items():
+        known = TableId(source=source.name, database=database, table=name)
+        schemas[known] = table.schema(known, 1)
+    shown = ", ".join(f"{database}.{name}" for database, name in tables)
+    yield Checkup(subject=subject, check="topics", status="ok", found=f"{shown} can be read")
 
 
 def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from cdc.words.extras import extras_named
+import psycopg
+
 from console.probes.login import Login
 
 
 def postgres_problem(host: str, port: int, login: Login, database: str = "billing") -> str:
     """Why the server is not ready, empty when it is."""
-    with extras_named("postgresql"):
-        import psycopg
     try:
         with psycopg.connect(
             host=host, port=port, user=login.user, password=login.password, dbname=database, connect_timeout=2

@@ -12,6 +12,7 @@ from cdc.words.errors import Fatal
 
 EPOCH_US = 946_684_800_000_000  # 2000-01-01, from which the server counts
 _BEGIN, _COMMIT, _RELATION, _COLUMN = Struct(">QqI"), Struct(">BQQq"), Struct(">I"), Struct(">Ii")
+_PAGE, _HEADERS = 8192, (24, 40)
 U16, U32, U64 = Struct(">H").unpack_from, Struct(">I").unpack_from, Struct(">Q").unpack_from
 OLD_KEY, OLD_ROW, NEW_ROW = ord("K"), ord("O"), ord("N")
 NULL, UNCHANGED, TEXT = ord("n"), ord("u"), ord("t")
@@ -102,6 +103,13 @@ def unknown(data: bytes, lsn: int) -> Fatal:
 def lsn_text(lsn: int) -> str:
     """A place in the log as the server writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def record_end(lsn: int) -> int:
+    """The end of the last record, where the next one would begin here: a page begins with a header, behind which no
+    reader of the log comes as long as nothing stands there.
+    """
+    return lsn - lsn % _PAGE if lsn % _PAGE in _HEADERS else lsn
 
 
 def lsn_of(text: str) -> int:

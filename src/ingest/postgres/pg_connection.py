@@ -9,14 +9,12 @@ import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
 from cdc.topology.topology import Source
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
-from cdc.words.extras import extras_named
-
-with extras_named("postgresql"):
-    import psycopg
-    from psycopg import pq
-    from psycopg.conninfo import make_conninfo
 
 Rows = list[tuple[bytes | None, ...]]
 _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}

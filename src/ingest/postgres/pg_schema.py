@@ -11,7 +11,7 @@ from cdc.words.schema import TableId
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition, TableName
 from ingest.ddl.dialect import Dialect
 from ingest.postgres.column_types import PgType, PgTypes, first_of
-from ingest.postgres.messages import lsn_of
+from ingest.postgres.messages import lsn_of, record_end
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.relations import TableShown
 from ingest.postgres.selects import literal
@@ -71,7 +71,7 @@ def end_of_log(connection: PgConnection, source: Source) -> Position:
     file = log_of(connection, source)
     with translated(source, "read the log's end"):
         ((lsn,),) = connection.texts("SELECT pg_current_wal_insert_lsn()")
-    return Position(file=file, pos=lsn_of(lsn), gtid_set="", sequence=0)
+    return Position(file=file, pos=record_end(lsn_of(lsn)), gtid_set="", sequence=0)
 
 
 def end_of(source: Source) -> Position:

@@ -14,7 +14,7 @@ from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
 
 
 class TableShown(NamedTuple):
-    """A table as the catalogue shows it now: its replica identity as `LoggedRelation` has it, how its columns are read."""
+    """A table as the catalogue shows it now: its replica identity as the log has it, and how its columns are read."""
 
     oid: int
     identity: str
