@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from prometheus_client import Gauge
+
 from cdc.topology.topology import Source
 from cdc.words.errors import Retriable
 from cdc.words.event import Position
@@ -20,6 +22,7 @@ from ingest.postgres.pg_stream import PgFeed
 from ingest.postgres.pgoutput import PgFacts
 from ingest.records.seams import Checkpoint, Seen, Stream
 
+KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
 HEARTBEAT = 1.0  # seconds between questions for an idle server's place: how often CaughtUp is repeated
 BUSY = 0.02  # the same while a snapshot waits for its turns
 GAP = 0.05  # seconds between commits of transactions that come in close order
@@ -88,6 +91,8 @@ class PgSource:
             types = pg_schema.types_of(beside, source)
 
             def look() -> None:
+                slot = pg_slot.slot_of(beside, source, names)
+                KEPT.labels(source.name).set(0 if slot is None else slot.kept)
                 if fresh := pg_slot.unpublished(beside, source, names):
                     raise Retriable(f"source {source.name}: {fresh[0]} was made anew; the session begins anew")
 
