@@ -125,14 +125,14 @@ class PgConnection:
             raise self._error(result)
         self.pg.nonblocking = 1
 
-    def take(self) -> bytes | None:
+    def take(self) -> memoryview | None:
         """The next message that has arrived, None where there is none; never waits. PgError where the server ends."""
         size, data = self.pg.get_copy_data(1)
         if size == 0:
             self._consume()
             size, data = self.pg.get_copy_data(1)
         if size > 0:
-            return bytes(data)
+            return data
         if size == 0:
             return None
         result = self.pg.get_result()

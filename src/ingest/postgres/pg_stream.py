@@ -65,13 +65,13 @@ class PgFeed:
                         self._say(ask=True)
                         self._connection.arrives(self._heartbeat)
                 elif data[0] == _DATA:
-                    yield data[_PAYLOAD:]
+                    yield bytes(data[_PAYLOAD:])
                 elif data[0] == _KEEPALIVE:
                     yield U64(data, 1)[0]
                     if data[17]:
                         self._say()
                 else:
-                    raise Retriable(f"source {self._source.name}: the server sent {data[:1]!r} in its stream")
+                    raise Retriable(f"source {self._source.name}: the server sent {bytes(data[:1])!r} in its stream")
                 self._turn()
 
     def _turn(self) -> None:

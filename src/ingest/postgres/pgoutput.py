@@ -26,6 +26,7 @@ from ingest.facts.facts import (
     TableEmptied,
     TransactionBegan,
     TransactionEnded,
+    TransactionLogged,
 )
 from ingest.facts.tables import Tables
 from ingest.postgres import messages
@@ -75,6 +76,7 @@ class PgFacts:
         self._fresh: set[int] = set()
         self._keys: dict[int, tuple[TableId, tuple[str, ...]]] = {}
         self._lsn = 0
+        self._began: TransactionBegan | None = None
         self._table: TableId | None = None
         self._operation: Operation = "insert"
         self._whole = self._plain = True
@@ -112,12 +114,10 @@ class PgFacts:
                 began = messages.begin(data)
                 inside, self._lsn = True, began.lsn
                 self._streamed(began.xid)
-                yield TransactionBegan("", began.commit_us, 0, self._log, began.lsn)
+                self._began = TransactionBegan("", began.commit_us, 0, self._log, began.lsn)
             elif kind == _COMMIT:
-                yield from self._flushed()
                 inside, self._published = False, 0
-                self._place = messages.commit(data).end
-                yield TransactionEnded(self._log, self._place)
+                yield from self._ended(messages.commit(data).end)
             elif kind == _RELATION:
                 self._met(messages.relation(data))
             elif kind == _EMPTIED:
@@ -125,6 +125,26 @@ class PgFacts:
                 yield from self._truncated(messages.emptied(data).oids)
             elif kind not in _IGNORED:
                 raise messages.unknown(data, self._lsn)
+
+    def _ended(self, place: int) -> Iterator[Fact]:
+        """A transaction of which one list of rows is all is told as a whole, and much sooner."""
+        ended = TransactionEnded(self._log, place)
+        if self._began is not None and self._rows and self._whole and self._table is not None:
+            began, rows, self._began, self._rows = self._began, self._rows, None, []
+            logged = RowsLogged(self._table, self._operation, rows, self._plain, self._log, self._lsn)
+            self._table, self._place = None, place
+            yield TransactionLogged(began, logged, ended)
+            return
+        yield from self._flushed()
+        yield from self._opened()
+        self._place = place
+        yield ended
+
+    def _opened(self) -> Iterator[Fact]:
+        """The transaction's beginning, if it was not told yet."""
+        if self._began is not None:
+            began, self._began = self._began, None
+            yield began
 
     def _met(self, relation: messages.LoggedRelation) -> None:
         wanted = self._tables.captured(relation.schema, relation.table)
@@ -141,6 +161,7 @@ class PgFacts:
         definition = definition_of_relation(rows, self._describe(oid), known)
         if unlike(definition, known):
             yield from self._flushed()
+            yield from self._opened()
             yield TableAltered(table, definition)
 
     def _changed(self, kind: int, data: bytes) -> Iterator[Fact]:
@@ -180,6 +201,7 @@ class PgFacts:
     def _flushed(self) -> Iterator[Fact]:
         """What was gathered."""
         if self._rows and self._table is not None:
+            yield from self._opened()
             rows, self._rows = self._rows, []
             if self._whole:
                 yield RowsLogged(self._table, self._operation, rows, self._plain, self._log, self._lsn)
@@ -250,6 +272,7 @@ class PgFacts:
                 self._published -= 1
             elif oid in self._fresh:
                 yield from self._described(oid, rows, table)
+            yield from self._opened()
             yield TableEmptied(table, self._log, self._lsn)
 
 
