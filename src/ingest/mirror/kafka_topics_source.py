@@ -17,7 +17,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.mirror.formats import FORMATS
-from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, TopicFacts, reads_of
+from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
 from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
 from ingest.records.snapshots import Chunk, ChunkRequest
 
@@ -63,9 +63,7 @@ class TopicsSource:
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
     def end(self) -> Position:
-        """How many records the topics' offsets count; `pos` of what was read is never more, and less where some were
-        compacted away.
-        """
+        """What comes next at the topics' ends, added up."""
         with self._consumer() as consumer:
             ends = [self._marks(consumer, part)[1] for part in self._parts(consumer)]
         return Position(file=LOG, pos=sum(ends), gtid_set="", sequence=0)
@@ -147,6 +145,7 @@ class TopicsSource:
             consumer.assign(starts)
             yield TopicFacts(
                 _Feed(consumer, self._settings, busy=busy), tables, self._mirrored, checkpoint,
+                starts={f"{part.topic}:{part.partition}": part.offset for part in starts},
                 form=self._mirror.form, decimals=self._mirror.decimals,
             )  # fmt: skip
 
@@ -192,7 +191,7 @@ class _Feed:
     def __init__(self, consumer: Any, source: Source, *, busy: bool) -> None:
         self._consumer, self._source, self._idle = consumer, source, 0.02 if busy else _IDLE
 
-    def __iter__(self) -> Iterator[InputRecord | None]:
+    def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]:
         while True:
             messages = self._consumer.consume(500, 0.05)
             if not messages:
@@ -210,5 +209,7 @@ class _Feed:
                         f"source {self._source.name}: {message.topic()}:{message.partition()}: {error.str()}",
                         "raise its retention, and set `position_lost: resnapshot` to begin anew with what it holds",
                     )
-                elif error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    yield PartitionEnd(message.topic(), message.partition(), message.offset())
+                elif not error.retriable():
                     raise KafkaException(error)

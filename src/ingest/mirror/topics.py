@@ -50,10 +50,18 @@ class InputRecord(NamedTuple):
     ts_ms: int
 
 
+class PartitionEnd(NamedTuple):
+    """So far a partition was read: behind its last record there may be offsets that hold none."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class TopicFeed(Protocol):
     """Records of topics from some offsets on, never ending; None where nothing is waiting."""
 
-    def __iter__(self) -> Iterator[InputRecord | None]: ...
+    def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,29 +98,32 @@ def reads_of(one: Mirrored, told: Told | None, decimals: str) -> TableReads | No
 
 
 class TopicFacts:
-    """The facts of one feed from a checkpoint on; iterate it once."""
+    """The facts of one feed from a checkpoint on; iterate it once. `starts`: the first offset of each partition, by
+    `topic:partition`.
+    """
 
     gtid_set = ""
 
     def __init__(
-        self, feed: TopicFeed, tables: Tables, mirrored: tuple[Mirrored, ...], start: Checkpoint, *, form: str,
-        decimals: str,
+        self, feed: TopicFeed, tables: Tables, mirrored: tuple[Mirrored, ...], start: Checkpoint, *,
+        starts: Mapping[str, int], form: str, decimals: str,
     ) -> None:  # fmt: skip
         self._feed, self._tables, self._format, self._decimals = feed, tables, FORMATS[form], decimals
         self._by_topic: dict[str, list[Mirrored]] = {}
         for one in mirrored:
             self._by_topic.setdefault(one.topic, []).append(one)
+        known = start.state.get(OFFSETS, {}) if start.position.pos else {}
         self._offsets: dict[str, list[Any]] = {
-            name: list(entry) for name, entry in start.state.get(OFFSETS, {}).items() if start.position.pos
+            name: [offset, known[name][1] if name in known else None] for name, offset in starts.items()
         }
-        self._read = start.position.pos
+        self._read = sum(starts.values())
         self._known: dict[TableId, TableReads] = {}
         self._schemas: dict[TableId, bytes] = {}
         self.repeated = 0
 
     @property
     def place(self) -> tuple[str, int]:
-        """How many records were read of all topics."""
+        """What comes next of all partitions, added up."""
         return LOG, self._read
 
     @property
@@ -129,16 +140,21 @@ class TopicFacts:
             if record is None:
                 yield CAUGHT_UP
                 continue
-            name = f"{record.topic}:{record.partition}"
-            entry = self._offsets.setdefault(name, [0, None])
+            entry = self._offsets[f"{record.topic}:{record.partition}"]
+            if isinstance(record, PartitionEnd):
+                self._goes_on(entry, record.offset)
+                continue
             facts = list(self._facts(record, entry))
-            entry[0] = record.offset + 1
-            self._read += 1
+            self._goes_on(entry, record.offset + 1)
             if facts:
                 file, pos = f"{record.topic}/{record.partition}", record.offset
                 yield TransactionBegan("", (self._ts_ms or record.ts_ms) * 1000, 0, file, pos)
                 yield from facts
                 yield TransactionEnded(LOG, self._read)
+
+    def _goes_on(self, entry: list[Any], offset: int) -> None:
+        self._read += offset - entry[0]
+        entry[0] = offset
 
     def _facts(self, record: InputRecord, entry: list[Any]) -> Iterator[Fact]:
         """What a record tells; where it stood is put down in its partition's entry."""

@@ -18,7 +18,7 @@ from ingest.facts.facts import CaughtUp, Fact, RefusedImage, RowsLogged, TableAl
 from ingest.facts.tables import Tables
 from ingest.mirror.connect import columns_of
 from ingest.mirror.formats import debezium, maxwell, upsert
-from ingest.mirror.topics import OFFSETS, InputRecord, Mirrored, TopicFacts, reads_of
+from ingest.mirror.topics import OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
 from ingest.mirror.values import reader_of
 from ingest.records.seams import Checkpoint
 
@@ -56,17 +56,19 @@ def facts(
         tables.begin(Catalog(tables={("crm", "customers"): known.definition}))
     begins = start.state[OFFSETS]["in:0"][0] if start is not None else 0
 
-    def feed() -> Iterator[InputRecord | None]:
+    def feed() -> Iterator[InputRecord | PartitionEnd | None]:
         for offset, record in enumerate(records):
             yield None if record is None else InputRecord("in", 0, begins + offset, *record, 5)
+        yield PartitionEnd("in", 0, begins + len(records) + 2)  # behind markers of transactions
 
     class Feed:
-        def __iter__(self) -> Iterator[InputRecord | None]:
+        def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]:
             return feed()
 
     position = Position(file="", pos=0, gtid_set="", sequence=0)
     read = TopicFacts(
-        Feed(), tables, (one,), start or Checkpoint(position=position, snapshot="done", ts_ms=0), form=form,
+        Feed(), tables, (one,), start or Checkpoint(position=position, snapshot="done", ts_ms=0),
+        starts={"in:0": begins}, form=form,
         decimals="string",
     )  # fmt: skip
     told = [fact for fact in read if isinstance(fact, RowsLogged | TableAltered | TableEmptied | CaughtUp)]
@@ -137,9 +139,9 @@ def test_what_was_told_before_is_told_once() -> None:
     assert [change[1]["name"] for _, change in rows(found)] == ["1", "2", "3", "4", "5", "a"]
     assert read.repeated == 3
     state = read.state
-    assert state[OFFSETS]["in:0"] == [9, ["7", [3, 6, 0, 1]]]
+    assert state[OFFSETS]["in:0"] == [11, ["7", [3, 6, 0, 1]]]
     again = Checkpoint(
-        position=Position(file="topics", pos=9, gtid_set="", sequence=6), snapshot="done", ts_ms=0, state=state
+        position=Position(file="topics", pos=11, gtid_set="", sequence=6), snapshot="done", ts_ms=0, state=state
     )
     found, _ = facts(events[4], (b'{"id":1}', envelope("u", row, row, pos=7)), start=again)
     assert len(rows(found)) == 1
@@ -241,7 +243,7 @@ def test_upserts() -> None:
 def test_time_of_a_change_is_the_databases() -> None:
     """Freshness is measured from the commit, not from the connector."""
     tables = facts((b'{"id":1}', envelope("c", None, {"id": 1, "name": "", "credit": None, "since": None})))[1]
-    assert tables.place == ("topics", 1)
+    assert tables.place == ("topics", 3)
     assert debezium(b'{"id":1}', envelope("d", None, None)) is not None
     assert maxwell(None, None) is None
     assert upsert(b'{"id":1}', None) is not None
