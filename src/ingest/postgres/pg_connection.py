@@ -21,7 +21,7 @@ _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
 # Texts that tell values whole, and alike for everybody; a table's own settings and the user's must not change them.
 _SESSION = (
     "datestyle=ISO", "intervalstyle=iso_8601", "timezone=UTC", "extra_float_digits=1", "bytea_output=hex",
-    "client_encoding=UTF8", "idle_in_transaction_session_timeout=0", "lock_timeout=0",
+    "client_encoding=UTF8", "idle_in_transaction_session_timeout=0", "lock_timeout=0", "statement_timeout=0",
 )  # fmt: skip
 # By the SQLSTATE's class, or all of it: the login is refused, or lacks a right.
 _DENIED = ("28", "42501")

@@ -103,6 +103,13 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
             connection.query("SET statement_timeout = 0")
 
 
+def displace(connection: PgConnection, source: Source, names: Names) -> None:
+    """End who reads the slot."""
+    ended = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = {} AND active"
+    with translated(source, f"end who reads the slot {names.slot}"):
+        connection.query(ended.format(literal(names.slot)))
+
+
 def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
     """What to say where a transaction stays open for too long."""
     rows = connection.texts(_OLDEST)

@@ -98,7 +98,7 @@ class PgSource:
 
             file = pg_schema.log_of(beside, source)
             feed = PgFeed(log, source, names, position.pos, heartbeat=BUSY if busy else HEARTBEAT, look=look)
-            feed.begin()
+            feed.begin(lambda: pg_slot.displace(beside, source, names))
             self._feed = feed
             try:
                 yield PgFacts(

@@ -21,7 +21,7 @@ _STATUS = Struct(">cQQQqB")
 _DATA, _KEEPALIVE = ord("w"), ord("k")
 _PAYLOAD = 25  # where the payload of a `w` begins
 _SPEAK_EVERY = 5.0  # seconds without a word of ours at most: the server ends a stream after wal_sender_timeout
-_TAKE_OVER = 5.0  # seconds that the server has to notice that the reader before is gone
+_POLITE, _TAKE_OVER = 1.0, 10.0  # seconds that the reader before has to go by itself, and in all
 _LOOK_EVERY = 5.0  # seconds between looks at what the log does not tell
 
 
@@ -38,11 +38,13 @@ class PgFeed:
         self._confirmed, self._heartbeat, self._look = start, heartbeat, look
         self._spoke = self._looked = time.monotonic()
 
-    def begin(self) -> None:
-        """Have the server send from the confirmed place on."""
+    def begin(self, displace: Callable[[], None]) -> None:
+        """Have the server send from the confirmed place on. `displace` ends who reads the slot still: a predecessor
+        that the log has locked out, and that may not know it yet.
+        """
         options = f"proto_version '1', publication_names '{quoted(self._names.publication)}'"
         command = f'START_REPLICATION SLOT "{self._names.slot}" LOGICAL {lsn_text(self._confirmed)} ({options})'
-        deadline = time.monotonic() + _TAKE_OVER
+        began = time.monotonic()
         with translated(self._source, "read the log"):
             while True:
                 try:
@@ -50,8 +52,11 @@ class PgFeed:
                     return
                 except PgError as error:
                     # the stream before this one ends in a moment, at the server's side
-                    if error.state != "55006" or time.monotonic() > deadline:
+                    waited = time.monotonic() - began
+                    if error.state != "55006" or waited > _TAKE_OVER:
                         raise
+                    if waited > _POLITE:
+                        displace()
                 time.sleep(0.02)
 
     def __iter__(self) -> Iterator[bytes | int | None]:

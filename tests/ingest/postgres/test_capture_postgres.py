@@ -13,6 +13,7 @@ import pytest
 from cdc.topology.reader import read_topology
 from cdc.words.errors import UsageError
 from ingest.capture.groups import Limits
+from ingest.postgres.pg_connection import PgConnection, PgError, connected
 from ingest.records.seams import PositionLost
 from tests.support.pg_captured import Capture, KilledError, PgCaptured, Row, topology_text
 from tests.support.waiting import wait_for
@@ -519,3 +520,31 @@ def test_a_server_that_goes_away_is_waited_for(capture: Capture) -> None:
     captured.stop()
     assert captured.retried
     assert [told(event) for event in captured.events("t")] == [("c", 1, 1)]
+
+
+def test_a_predecessor_that_hangs_is_displaced(capture: Capture) -> None:
+    """The log has locked it out; it would keep the slot for as long as it does not try to commit."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    with connected(captured.topology.sources["shop"], replication=True) as hung:
+        options = f"proto_version '1', publication_names '\"{captured.slot()}\"'"
+        take = f"START_REPLICATION SLOT {captured.slot()} LOGICAL 0/0 ({options})"
+        wait_for(lambda: _begun(hung, take), "the slot stays taken", seconds=10)
+        captured.sql("INSERT INTO t VALUES (1, 1)")
+        captured.start()
+        captured.caught_up()
+        captured.stop()
+    assert [told(event) for event in captured.events("t")] == [("c", 1, 1)]
+
+
+def _begun(connection: PgConnection, command: str) -> bool:
+    try:
+        connection.begin_copy(command)
+    except PgError as error:
+        if error.state != "55006":
+            raise
+        return False
+    return True
