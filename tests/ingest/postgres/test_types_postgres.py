@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,3 +171,15 @@ def test_a_value_without_canonical_form_is_refused(name: str, text: bytes) -> No
     """It never becomes NULL or a guess."""
     with pytest.raises((Unrepresentable, ValueError)):
         PLAIN[name][1](text)
+
+
+def test_the_page_tells_every_type_that_has_one_of_its_own() -> None:
+    """docs/postgresql.md says what becomes of each type: a row names both sides, in one order."""
+    text = (Path(__file__).parents[3] / "docs" / "postgresql.md").read_text()
+    told: dict[str, str] = {}
+    for line in text.splitlines():
+        cells = [re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[1:3]] if line.startswith("| `") else []
+        if cells:
+            ours, theirs = cells
+            told |= dict(zip(ours, theirs if len(theirs) == len(ours) else theirs[:1] * len(ours), strict=True))
+    assert {name: told[name] for name in PLAIN} == {name: column_type for name, (column_type, _) in PLAIN.items()}
