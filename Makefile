@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes: what they import is compiled once
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,10 +57,13 @@ fuzz: $(BIN)/tailorbird ## coverage-guided fuzzing of the binlog decoder: make f
 	$(BIN)/python -m pip install --quiet atheris==3.0.0
 	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
 
-bench: bench-decode bench-index bench-capture bench-joins ## the benchmarks, each beside its peers
+bench: bench-decode bench-index bench-capture bench-capture-postgres bench-joins ## the benchmarks, each beside its peers
 
 bench-capture: $(BIN)/tailorbird ## binlog to Kafka, acknowledged, beside Debezium; needs Maven and a JDK
 	@$(BIN)/python -m benchmarks.bench_capture $(ARGS)
+
+bench-capture-postgres: $(BIN)/tailorbird ## the log of PostgreSQL to Kafka, acknowledged, beside Debezium; needs Maven and a JDK
+	@$(BIN)/python -m benchmarks.bench_capture_postgres $(ARGS)
 
 bench-loops: $(BIN)/tailorbird ## what it is worth that capture reads whole transactions in a loop of their own (ADR 26)
 	@$(BIN)/python -m benchmarks.bench_loops $(ARGS)

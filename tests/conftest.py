@@ -35,7 +35,10 @@ SERVERS = Servers(ROOT)
 CLAIM = Claim(ROOT)
 SMALL = ("tests/test_glossary.py", "tests/test_rooms.py")
 SPARK = "tests/joins/test_spark_session.py"
-OWN_SERVERS = "tests/ingest/binlog/"  # tests there change global settings, of servers that they start themselves
+OWN_SERVERS = (
+    "tests/ingest/binlog/",
+    "tests/ingest/postgres/",
+)  # tests there change global settings, of servers that they start themselves
 
 
 def shares_servers(item: pytest.Item) -> bool:

@@ -23,7 +23,7 @@ LONG_FUNCTIONS = {("whole.py", "transactions")}
 SYSTEMS: dict[str, set[str]] = {
     "mysql": {"pymysql", "pymysqlreplication", "socket", "ssl"},
     "maria": {"pymysql", "pymysqlreplication", "socket", "ssl"},
-    "pg": {"socket", "ssl"},
+    "pg": {"psycopg", "socket", "ssl"},
     "sql": {"duckdb", "sqlalchemy", "sqlite3"},
     "kafka": {"confluent_kafka", "kafka"},
     "grpc": {"grpc"},

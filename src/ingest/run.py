@@ -26,10 +26,10 @@ from ingest.facts.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
-from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.records import Recorder
 from ingest.records.seams import OpenLog, Seen
 from ingest.report.http_reports import RESTARTS, Reports
+from ingest.sources import log_end, server_of
 
 if TYPE_CHECKING:
     from ingest.agent.gateway_log import Lanes
@@ -66,7 +66,7 @@ def run(
         if metrics_port:
             serve_operation(metrics_port, reports.verdict)
             if source.poll is None:
-                reports.watch(MySqlSource(source).head, stop)
+                reports.watch(log_end(source), stop)
         if gateways:
             # imported here: gRPC costs a quarter of a second, which a capture into Kafka should not
             from ingest.agent.grpc_stream import Credentials, Gateways
@@ -175,7 +175,7 @@ def _follow_log(
     topology: Topology, source: Source, log: OpenLog, signals: Signals, reports: Reports, stopped: Callable[[], bool]
 ) -> None:
     Session(
-        source=MySqlSource(source),
+        source=server_of(topology.name, source),
         log=log,
         recorder=Recorder(topology.name, source.type, log.ensure_topic),
         tables=tables_of(source),
@@ -184,7 +184,7 @@ def _follow_log(
         stopped=stopped,
         observer=reports,
         position_lost=source.position_lost,
-        cascades=source.cascades,
+        cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",
         dumps=source.dumps,
         signals=signals,
         parallel=source.snapshot_max_threads,

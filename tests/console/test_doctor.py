@@ -237,7 +237,7 @@ def test_a_server_that_is_away_is_not_a_wrong_password() -> None:
     """A refused connection says nothing of the login, and the remedy does not either."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        (finding,) = _source(replace(SOURCE, hostname="127.0.0.1", port=closed.getsockname()[1]), {})
+        (finding,) = _source("shop", replace(SOURCE, hostname="127.0.0.1", port=closed.getsockname()[1]), {})
     assert (finding.status, finding.check) == ("fault", "reachable")
     assert "not reachable" in finding.remedy
     assert "password" not in finding.remedy

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from console.stack.services import BUNDLE_OF, MYSQL_SERVER_IDS, STOP_SECONDS, ServiceSpec, Tools, service_specs
-from console.stack.settings import SERVICES, Ports, ServiceName, StackSettings
+from console.stack.service_spec import ServiceSpec, Tools
+from console.stack.services import BUNDLE_OF, MYSQL_SERVER_IDS, STOP_SECONDS, service_specs
+from console.stack.settings import ALL_SERVICES, Ports, ServiceName, StackSettings
 
 FILES = Path(__file__).parents[2] / "src" / "console" / "stack" / "files"
 TEMPLATES = {str(path.relative_to(FILES)): path.read_text() for path in FILES.rglob("*") if path.is_file()}
@@ -28,7 +29,7 @@ def words(spec: ServiceSpec) -> str:
     return "\n".join([*spec.argv, *spec.files.values()])
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", ALL_SERVICES)
 def test_every_listener_is_configured_where_the_settings_say(name: ServiceName) -> None:
     """A port that reached no file would leave the server on its default, colliding with another stack."""
     text = words(specs()[name])
@@ -36,7 +37,7 @@ def test_every_listener_is_configured_where_the_settings_say(name: ServiceName) 
         assert str(port) in text
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", ALL_SERVICES)
 def test_nothing_listens_beyond_this_machine(name: ServiceName) -> None:
     """The servers have no passwords worth the name: every address is the loopback one."""
     text = words(specs()[name])
@@ -46,7 +47,7 @@ def test_nothing_listens_beyond_this_machine(name: ServiceName) -> None:
     assert not [port for port in defaults if re.search(rf"[:=]{port}\b", text)]
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", ALL_SERVICES)
 def test_every_file_of_a_server_is_in_its_home(name: ServiceName) -> None:
     """`down --purge` removes one folder and nothing is left; the cache is only read."""
     spec = specs()[name]
@@ -59,9 +60,10 @@ def test_no_server_shares_a_temporary_folder() -> None:
     """What one leaves there meets no other, and goes with `down --purge`; it is made before the start."""
     used = {}
     for name, spec in specs().items():
-        (used[name],) = {Path(word.partition("=")[2]) for word in spec.argv if "tmpdir=" in word}
+        told = [*spec.argv, *(f"tmpdir={value}" for key, value in spec.environ.items() if key == "TMPDIR")]
+        (used[name],) = {Path(word.partition("=")[2]) for word in told if "tmpdir=" in word}
         assert used[name] in spec.folders
-    assert len(set(used.values())) == len(SERVICES)
+    assert len(set(used.values())) == len(ALL_SERVICES)
 
 
 @pytest.mark.parametrize("name", ["mysql-shop", "mysql-crm"])
@@ -77,6 +79,21 @@ def test_mysql_is_durable_and_tells_everything(name: ServiceName) -> None:
         "--innodb-flush-log-at-trx-commit=1",
         "--sync-binlog=1",
     } <= argv
+
+
+def test_postgresql_runs_as_who_is_not_root() -> None:
+    """It refuses root: what goes before its command, and before initdb's, gives that up."""
+    plain, spec = (
+        specs()["postgres"],
+        specs(tools=dataclasses.replace(TOOLS, unprivileged=("unshare", "--")))["postgres"],
+    )
+    assert plain.argv[0].endswith("bin/postgres")
+    assert spec.argv == ("unshare", "--", *plain.argv)
+    assert spec.preparation is not None
+    assert spec.preparation.argv[:2] == ("unshare", "--")
+    assert "wal_level=logical" in plain.argv
+    # in single-user mode the server takes one statement a line
+    assert all(line.endswith(";") for line in TEMPLATES["postgres/users.sql"].splitlines())
 
 
 def test_mysql_servers_have_different_ids() -> None:
@@ -114,7 +131,7 @@ def test_the_user_of_capture_can_not_write() -> None:
 def test_preparation_fills_another_folder_than_the_one_it_ends_in() -> None:
     """Killed half-way it must be repeated: the data folder appears by a rename."""
     prepared = [spec.preparation for spec in specs().values() if spec.preparation]
-    assert len(prepared) == 3
+    assert len(prepared) == 4
     for preparation in prepared:
         assert preparation.work != preparation.result
         assert preparation.work.parent == preparation.result.parent
@@ -149,13 +166,13 @@ def test_a_changed_setting_changes_the_fingerprint() -> None:
     """`up` and `status` recognise a server that runs with older settings."""
     moved = StackSettings(home=SETTINGS.home, cache=SETTINGS.cache, ports=dataclasses.replace(PORTS, solr=50_000))
     before, after = specs(), specs(moved)
-    changed = {name for name in SERVICES if before[name].fingerprint != after[name].fingerprint}
+    changed = {name for name in ALL_SERVICES if before[name].fingerprint != after[name].fingerprint}
     assert changed == {"solr"}
 
 
 def test_every_service_has_a_bundle_and_a_patience() -> None:
     """The tables beside the builders are complete."""
-    assert set(BUNDLE_OF) == set(STOP_SECONDS) == set(specs()) == set(SERVICES)
+    assert set(BUNDLE_OF) == set(STOP_SECONDS) == set(specs()) == set(ALL_SERVICES)
 
 
 def test_heaps_fit_into_the_promise() -> None:

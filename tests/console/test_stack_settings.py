@@ -8,7 +8,7 @@ import pytest
 
 from cdc.words.artefacts import VERSIONS, bundle_folder, cache_folder, spark_connector_folder
 from cdc.words.errors import UsageError
-from console.stack.settings import SERVICES, Ports, StackSettings, parse_ports, service_name
+from console.stack.settings import ALL_SERVICES, Ports, StackSettings, extra_service, parse_ports, service_name
 
 CWD = Path("/somewhere")
 BARE = {"HOME": "/people/ada"}
@@ -27,6 +27,7 @@ def test_defaults_are_the_documented_ports_and_folders() -> None:
         "hbase_region": 16020,
         "thrift": 9090,
         "solr": 8983,
+        "postgres": 5433,
     }
     assert settings.home == Path("/somewhere/.tailorbird")
     assert settings.cache == Path("/people/ada/.cache/tailorbird")
@@ -111,15 +112,16 @@ def test_a_wrong_environment_is_refused(environ: dict[str, str], said: str) -> N
 
 def test_services_and_listeners_belong_together() -> None:
     """Every listener is of one service, every service has one; its first is what its clients use."""
-    listeners = [name for service in SERVICES for name, _ in Ports().of(service)]
+    listeners = [name for service in ALL_SERVICES for name, _ in Ports().of(service)]
     assert sorted(listeners) == sorted(name for name, _ in Ports().items())
-    assert [Ports().of(service)[0][0] for service in SERVICES] == [
+    assert [Ports().of(service)[0][0] for service in ALL_SERVICES] == [
         "mysql_shop",
         "mysql_crm",
         "kafka",
         "zookeeper",
         "thrift",
         "solr",
+        "postgres",
     ]
 
 
@@ -145,3 +147,10 @@ def test_the_connector_of_spark_is_found_without_the_console() -> None:
         spark_connector_folder(environ) == bundle_folder(Path("/c"), "spark") == Path(f"/c/spark-{VERSIONS['spark']}")
     )
     assert cache_folder({"XDG_CACHE_HOME": "/x"}) == Path("/x/tailorbird")
+
+
+def test_a_server_besides_is_one_that_there_is() -> None:
+    """`stack up --with` takes what it does not start anyway."""
+    assert extra_service("postgres") == "postgres"
+    with pytest.raises(UsageError, match="--with solr: there is no such server; choose among postgres"):
+        extra_service("solr")

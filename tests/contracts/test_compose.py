@@ -12,8 +12,10 @@ import pytest
 import yaml
 
 from cdc.words.artefacts import VERSIONS
-from console.stack.services import KAFKA_CLUSTER_ID, ServiceSpec, Tools, service_specs
-from console.stack.settings import CAPTURE_LOGIN, SERVICES, Ports, StackSettings
+from console.stack.postgres_service import POSTGRES_FLAGS
+from console.stack.service_spec import ServiceSpec, Tools
+from console.stack.services import KAFKA_CLUSTER_ID, service_specs
+from console.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, Ports, StackSettings
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "src" / "console" / "stack" / "files"
@@ -52,10 +54,10 @@ def properties(text: str) -> dict[str, str]:
 
 def test_services_are_the_same(compose: dict[str, Any]) -> None:
     """Whoever has Docker gets every server of the stack and no other."""
-    assert set(compose["services"]) == set(SERVICES)
+    assert set(compose["services"]) == set(ALL_SERVICES)
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", ALL_SERVICES)
 def test_ports_are_the_same_and_loopback_only(compose: dict[str, Any], name: str) -> None:
     """A topology's default addresses work with either; nothing is published beyond this machine."""
     service = compose["services"][name]
@@ -67,7 +69,7 @@ def test_ports_are_the_same_and_loopback_only(compose: dict[str, Any], name: str
     published = [port.split(":") for port in service["ports"]]
     assert {host for host, _, _ in published} == {"127.0.0.1"}
     inner_only = {"kafka_controller"}
-    expected = [port for listener, port in Ports().of(name) if listener not in inner_only]  # type: ignore[arg-type]  # SERVICES
+    expected = [port for listener, port in Ports().of(name) if listener not in inner_only]  # type: ignore[arg-type]  # a service
     assert [int(outside) for _, outside, _ in published] == expected
 
 
@@ -86,6 +88,18 @@ def test_mysql_users_come_from_the_same_file(compose: dict[str, Any], specs: dic
     init_file = Path(flags(specs[name].argv)["init-file"])
     assert (ROOT / mounted).read_text() == specs[name].files[init_file]
     assert f"--user={CAPTURE_LOGIN.user}" in service["healthcheck"]["test"]
+
+
+def test_postgresql_has_the_same_flags_and_users(compose: dict[str, Any], specs: dict[str, ServiceSpec]) -> None:
+    """Its log can be decoded with either; one starts it only when asked to."""
+    service, spec = compose["services"]["postgres"], specs["postgres"]
+    theirs = {word for word in service["command"][1:] if word != "-c"}
+    assert theirs == {f"{name}={value}" for name, value in POSTGRES_FLAGS.items()}
+    assert theirs <= set(spec.argv)
+    (mounted,) = [volume.split(":")[0] for volume in service["volumes"] if "initdb.d" in volume]
+    assert (ROOT / mounted).read_text() in spec.files.values()
+    assert service["profiles"] == ["postgres"]
+    assert service["image"] == f"postgres:{VERSIONS['postgres'].rpartition('.')[0]}"
 
 
 def test_kafka_properties_are_the_same(compose: dict[str, Any], specs: dict[str, ServiceSpec]) -> None:

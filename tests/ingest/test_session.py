@@ -65,6 +65,9 @@ class Script:
     def seen(self) -> Seen:
         return Seen(catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql"))
 
+    def release(self, position: Position) -> None:
+        pass
+
     def foreign_keys(self) -> ForeignKeys:
         return ForeignKeys()
 
@@ -98,6 +101,10 @@ class Script:
     @property
     def place(self) -> tuple[str, int]:
         return self.rests or ("f", self.ended or 4)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {}
 
     def reached(self, position: Position) -> bool:
         return True

@@ -48,6 +48,10 @@ class Read:
     gtid_set = f"{UUID}:1-7"
     place = ("binlog.000001", 4)
 
+    @property
+    def state(self) -> dict[str, Any]:
+        return {}
+
     def reached(self, position: Position) -> bool:
         return True
 

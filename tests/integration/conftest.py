@@ -20,6 +20,7 @@ from cdc.words.naming import change_topic, positions_topic
 from cdc.words.schema import TableId
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
+from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
 Row = dict[str, Any]
@@ -55,6 +56,11 @@ class Captured:
                 cursor.execute(statement)
                 rows = list(cursor.fetchall())
         return rows
+
+    @staticmethod
+    def by_hand(connected: Any) -> None:
+        """From here on a connection commits when it is told to."""
+        connected.autocommit(False)
 
     @staticmethod
     def sql_anywhere(*statements: str) -> None:
@@ -218,3 +224,31 @@ def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Itera
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
+    """A PostgreSQL for all tests that ask for one."""
+    server = PgServer(tmp_path_factory.mktemp("postgres"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def capture_postgres(
+    stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path
+) -> Iterator[Callable[..., Captured]]:
+    """As `capture`, of PostgreSQL."""
+    from tests.integration.pg_database import make  # it is made of what stands here
+
+    made: list[Captured] = []
+
+    def one(*tables: str, extra: str = "") -> Captured:
+        name = unique("pgc")
+        made.append(make(postgres_server, name, tmp_path / f"{name}.yml", *tables, extra=extra))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()

@@ -18,7 +18,8 @@ from console.stack.artefacts import MAVEN_GOAL
 from console.stack.proc_stack import Stack
 from console.stack.proc_tools import find_java
 from console.stack.progress import silent
-from console.stack.services import ServiceSpec, Tools, service_specs
+from console.stack.service_spec import ServiceSpec, Tools
+from console.stack.services import service_specs
 from tests.support.ports import free_port
 
 HBASE_25 = "2.5.8"
@@ -38,7 +39,7 @@ class OtherHBase:
             path: folder.joinpath(path).read_text()
             for path in (
                 *("hbase/hbase-site.xml", "log4j2.properties", "mysql/users.sql", "kafka/server.properties"),
-                *("solr/solr.xml", "solr/jetty.xml", "solr/web.xml"),
+                *("solr/solr.xml", "solr/jetty.xml", "solr/web.xml", "postgres/users.sql"),
             )
         }
         self._specs = service_specs(settings, tools, templates)

@@ -1,4 +1,4 @@
-"""The capture process on real MySQL and Kafka, killed at random under live traffic."""
+"""The capture process on real servers, MySQL and PostgreSQL, and Kafka, killed at random under live traffic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Traffic(threading.Thread):
     def run(self) -> None:
         try:
             with self.captured.connection() as connected:
-                connected.autocommit(False)
+                self.captured.by_hand(connected)
                 while not self.enough.is_set():
                     with connected.cursor() as cursor:
                         for _ in range(self.random.choice((1, 1, 1, 5, 60))):
@@ -82,12 +82,19 @@ def gateway_of(tmp_path: Path) -> Iterator[Callable[[Any], GatewayProcess]]:
         one.end()
 
 
+@pytest.fixture(params=["mysql", "postgresql"])
+def database(request: pytest.FixtureRequest, capture: Callable[..., Any]) -> Any:
+    """A database with table t to be captured, of either server."""
+    make = capture if request.param == "mysql" else request.getfixturevalue("capture_postgres")
+    return make("t")
+
+
 def test_killed_at_random_each_change_is_seen_exactly_once(
-    capture: Callable[..., Any], gateway_of: Callable[[Any], GatewayProcess]
+    database: Any, gateway_of: Callable[[Any], GatewayProcess]
 ) -> None:
     """kill -9 in the snapshot, between records and their commit, and anywhere in the stream, under live traffic; every
     second capture goes through a gateway, one of which dies under it."""
-    captured, random = capture("t"), Random(5)
+    captured, random = database, Random(5)
     gateway = gateway_of(captured)
     captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
     rows = {key: key for key in range(80_000)}

@@ -154,6 +154,9 @@ class Server:
     def seen(self) -> Seen:
         return Seen(catalog=self.catalog, dialect=DIALECT)
 
+    def release(self, position: Position) -> None:
+        pass
+
     def foreign_keys(self) -> ForeignKeys:
         return ForeignKeys(self.foreign)
 
@@ -237,6 +240,10 @@ class Reading:
     @property
     def place(self) -> tuple[str, int]:
         return "f", self.number
+
+    @property
+    def state(self) -> dict[str, object]:
+        return {}
 
     def reached(self, position: Position) -> bool:
         return self.number >= position.pos

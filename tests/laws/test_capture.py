@@ -102,6 +102,9 @@ class Server:
     def seen(self) -> Seen:
         return Seen(catalog=CATALOG, dialect=dialect_of("mysql"))
 
+    def release(self, position: Position) -> None:
+        pass
+
     def foreign_keys(self) -> ForeignKeys:
         return ForeignKeys()
 
@@ -171,6 +174,10 @@ class Reading:
     @property
     def place(self) -> tuple[str, int]:
         return "f", self.number
+
+    @property
+    def state(self) -> dict[str, object]:
+        return {}
 
     def reached(self, position: Position) -> bool:
         return self.number >= position.pos

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from cdc.words.brokers import Brokers, KafkaSecurity, Mechanism
 from console.stack.proc_stack import Stack
 from console.stack.progress import TellProgress
-from console.stack.services import ServiceSpec
+from console.stack.service_spec import ServiceSpec
 from console.stack.settings import ServiceName, StackSettings
 from tests.support.ports import free_port
 

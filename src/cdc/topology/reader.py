@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from errno import ENOENT
+from functools import partial
+from typing import Any
 
 import yaml
 
@@ -15,8 +17,10 @@ from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
 from cdc.topology.reader_checks import check_checks, read_check
 from cdc.topology.reader_foreign import foreign_table
+from cdc.topology.reader_mirror import MirrorReader, check_mirrors
 from cdc.topology.reader_names import check_names
 from cdc.topology.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
+from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import read_rule
 from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
 from cdc.topology.topology import Check, Dashboard, Index, SnapshotMode, Source, Table, Topology
@@ -82,6 +86,8 @@ def read_topology(
         lines=reader.lines,
     )
     _check_references(topology)
+    check_slots(topology)
+    check_mirrors(topology)
     check_names(topology)
     check_checks(topology)
     return topology
@@ -107,7 +113,10 @@ def _under(name: str, node: yaml.Node) -> yaml.MappingNode:
 
 
 def _source(name: str, s: Section) -> Source:
-    database = s.take("database", Value.text)
+    kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "postgresql", "kafka", "sql"))
+    postgres = read_postgres(s) if kind == "postgresql" else {}
+    mirror = MirrorReader(s) if kind == "kafka" else None
+    database = s.take("database", Value.text, "public") if postgres else s.take("database", Value.text)
 
     policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
 
@@ -125,27 +134,31 @@ def _source(name: str, s: Section) -> Source:
             table = TableId(source=name, database=parts[0], table=parts[1])
             if table in found:
                 item.fail(f"table {text} twice", "each table once")
-            found[table] = read_rule(said) if said else TableRule()
+            if mirror is not None and said is None:
+                mirror.listed(item)
+            also = partial(mirror.table, table) if mirror is not None else lambda section: None
+            found[table] = read_rule(said, also) if said else TableRule()
         if not found and policy == "drop":
             value.fail("no table", "one table at least")
         return found
 
     nothing: Mapping[TableId, TableRule] = {}
     said = s.take("tables", rules) if policy == "drop" else s.take("tables", rules, nothing)
-    kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "sql"))
     polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
+    if polled and mirror is not None:
+        s.pairs["capture"].fail("topics that are polled", "no `capture:`, their records are the log")
+    if polled and postgres:
+        s.pairs["capture"].fail("a source of type postgresql that is polled", "type: sql, url: postgresql+psycopg://…")
     if kind == "sql" and not polled:
         refuse_log_capture(s, kind)
     if polled:
         refuse_filters(s, policy, said)
-    by_url = kind == "sql"
+    by_url, numbered = kind == "sql", kind in ("mysql", "mariadb") and not polled
+    own = postgres if mirror is None else mirror.read()
+    by_login = not by_url and mirror is None
     return Source(
         name=name,
         type=kind,
-        hostname="" if by_url else s.take("hostname", Value.text),
-        port=0 if by_url else s.take("port", lambda v: v.number(1, 65535), 3306),
-        username="" if by_url else s.take("username", Value.text),
-        password="" if by_url else s.take("password", Value.text),
         url=s.take("url", read_url) if by_url else "",
         database=database,
         tables=tuple(table for table, rule in said.items() if policy == "drop" or not rule.empty),
@@ -157,11 +170,34 @@ def _source(name: str, s: Section) -> Source:
         snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
         ssl_mode=s.take("ssl_mode", lambda v: v.one_of("preferred", "required", "disabled"), "preferred"),
         heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
-        server_id=0 if polled else s.take("server_id", lambda v: v.number(1, 2**32 - 1)),
-        snapshot_mode="initial" if polled else s.take("snapshot_mode", _snapshot_mode, "initial"),
+        server_id=s.take("server_id", lambda v: v.number(1, 2**32 - 1)) if numbered else 0,
+        snapshot_mode="never"
+        if mirror is not None
+        else "initial"
+        if polled
+        else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
-        delivery=s.take("delivery", lambda v: v.one_of("exactly_once", "at_least_once"), "exactly_once"),
+        delivery=s.take(
+            "delivery",
+            lambda v: v.one_of("exactly_once", "at_least_once"),
+            "exactly_once" if mirror is None else "at_least_once",
+        ),
+        **(_login(s, 5432 if postgres else 3306) if by_login else _NO_LOGIN),
+        **own,
     )
+
+
+_NO_LOGIN: Mapping[str, Any] = {"hostname": "", "port": 0, "username": "", "password": ""}
+
+
+def _login(s: Section, port: int) -> Mapping[str, Any]:
+    """Where a server listens, and who reads it."""
+    return {
+        "hostname": s.take("hostname", Value.text),
+        "port": s.take("port", lambda v: v.number(1, 65535), port),
+        "username": s.take("username", Value.text),
+        "password": s.take("password", Value.text),
+    }
 
 
 def _snapshot_mode(value: Value) -> SnapshotMode:
@@ -259,7 +295,7 @@ def _check_references(topology: Topology) -> None:
             path = f"sources.{source.name}.tables.{tables[0]}"
             what = "append_only in a source whose log may repeat and reorder, where an update looks like an insert"
             raise topology.error(path, what, "delivery: exactly_once, and its log captured")
-        if source.poll is not None:
+        if source.poll is not None or not source.server_id:
             continue
         key = (source.hostname, source.port, source.server_id)
         if key in seen:

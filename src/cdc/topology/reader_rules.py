@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc.words.filters import TableRule, mask
 
 
-def read_rule(value: Any) -> TableRule:
+def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None) -> TableRule:
     """What is said of a table, as the reader has it.
 
     `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true,
-    watermark: …}`.
+    watermark: …}`. `also` takes the keys that only some sources have.
     """
     if value.node.tag == "tag:yaml.org,2002:null":
         return TableRule()
     s = value.section()
+    also(s)
     rule = TableRule(
         ignored_columns=s.take("ignored_columns", lambda v: v.texts(), ()),
         masks=s.take("mask", _masks, {}),

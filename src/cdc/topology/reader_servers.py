@@ -22,7 +22,7 @@ def read_log(value: Value | None) -> Log:
     log = Log(
         brokers=Brokers(
             s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers),
-            s.take("security", _security, None),
+            s.take("security", read_security, None),
         ),
         partitions=s.take("partitions", lambda v: v.number(1, 1024), default.partitions),
         replication_factor=s.take("replication_factor", lambda v: v.number(1, 16), default.replication_factor),
@@ -32,7 +32,8 @@ def read_log(value: Value | None) -> Log:
     return log
 
 
-def _security(value: Value) -> KafkaSecurity:
+def read_security(value: Value) -> KafkaSecurity:
+    """How clients speak to brokers."""
     s = value.section()
     protocol: Protocol = s.take("protocol", lambda v: v.one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
     mechanism: Mechanism | None = s.take(

@@ -18,6 +18,8 @@ SinkKind = Literal["hbase", "kafka"]
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
 PollMode = Literal["updated_at", "feed"]
+TopicForm = Literal["debezium", "maxwell", "upsert"]
+Decimals = Literal["string", "precise"]
 Isolation = Literal["shared", "process"]
 CheckStage = Literal["log", "table", "index"]
 
@@ -38,6 +40,19 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """Topics that others write, of any cluster: in which form, which topic tells which table, and its columns (name →
+    type as MySQL writes it) where no inline schema does. `decimals` says how they stand in records without one.
+    """
+
+    brokers: Brokers
+    form: TopicForm
+    topics: Mapping[TableId, str]
+    columns: Mapping[TableId, Mapping[str, str]] = field(default_factory=dict)
+    decimals: Decimals = "string"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A database server to capture; `database` is what two-part table names of queries stand in.
 
@@ -49,10 +64,14 @@ class Source:
     where the tables are polled and None where the log is read; `url` is how SQLAlchemy reaches a source of type `sql`,
     whose hostname, port, username and password are empty. `dumps`: whether tables may be read whole, which no topology
     forbids, but the owner of a database's host may; `conditions` then says how the condition of a snapshot is asked.
+    Of PostgreSQL `database` is a schema of the database
+    `dbname`; `slot_name` and `publication_name` are empty where both are called after topology and source, and
+    `replica_identity` full where every table tells whole rows before their changes. `mirror` is set where topics of
+    others are the source, which has no server of its own.
     """
 
     name: str
-    type: Literal["mysql", "mariadb", "sql"]
+    type: Literal["mysql", "mariadb", "postgresql", "kafka", "sql"]
     hostname: str
     port: int
     username: str
@@ -74,6 +93,11 @@ class Source:
     heartbeat_interval_ms: int = 0
     dumps: bool = True
     conditions: Callable[[TableId, str], str] | None = field(default=None, repr=False, compare=False)
+    dbname: str = ""
+    slot_name: str = ""
+    publication_name: str = ""
+    replica_identity: Literal["default", "full"] = "default"
+    mirror: Mirror | None = None
 
     @property
     def databases(self) -> frozenset[str]:
@@ -89,7 +113,8 @@ class Source:
     @property
     def needs_latest(self) -> bool:
         """Whether its topics may repeat or reorder events, or lack before images, so that joins must order them."""
-        return self.delivery == "at_least_once" or self.poll is not None
+        untold = self.type == "postgresql" and self.replica_identity != "full"
+        return untold or self.delivery == "at_least_once" or self.poll is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-Bundle = Literal["kafka", "hbase", "solr", "mysql", "spark"]
+Bundle = Literal["kafka", "hbase", "solr", "mysql", "spark", "postgres"]
 
 VERSIONS: Final[Mapping[Bundle, str]] = {
     "kafka": "4.3.1",
@@ -19,6 +19,7 @@ VERSIONS: Final[Mapping[Bundle, str]] = {
     "solr": "9.10.1",
     "mysql": "8.0.15",
     "spark": "4.2.0",
+    "postgres": "18.1.0",
 }
 
 

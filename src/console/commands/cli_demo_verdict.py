@@ -17,6 +17,7 @@ from console.verify.asked import wanted
 from console.verify.compare import Difference, Key, Row, compare, keyed
 from console.verify.findings import Verdict
 from console.verify.mysql_tables import SourceTable, read_tables
+from console.verify.pg_tables import read_postgres
 from console.verify.sql_oracle import answer
 from console.verify.telling import finding_lines
 from indexer.index.mapping import indexed_row
@@ -94,11 +95,16 @@ class Silent:
         return False
 
 
-def verdicts(topology: Topology) -> dict[str, Comparison]:
-    """Each table that is kept in HBase, by name; the source databases are read once for all of them."""
-    sources: dict[TableId, SourceTable] = {}
+def verdicts(topology: Topology, known: Mapping[TableId, SourceTable] | None = None) -> dict[str, Comparison]:
+    """Each table that is kept in HBase, by name; the source databases are read once for all of them, but for tables
+    that are `known`: of topics, who writes them knows what they should hold.
+    """
+    sources: dict[TableId, SourceTable] = dict(known or {})
     for source in topology.sources.values():
-        sources |= read_tables(source)
+        if source.type == "postgresql":
+            sources |= read_postgres(source)
+        elif source.mirror is None:
+            sources |= read_tables(source)
     return {
         name: _compared(topology, table, sources) for name, table in topology.tables.items() if table.sink == "hbase"
     }

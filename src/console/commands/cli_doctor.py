@@ -55,7 +55,7 @@ def findings(topology: Topology) -> Iterator[Checkup]:
 
     schemas: dict[TableId, TableSchema] = {}
     for source in topology.sources.values():
-        yield from _source(source, schemas)
+        yield from _source(topology.name, source, schemas)
     yield from judge_queries(topology, schemas)
     brokers = topology.log.brokers
     problem = kafka_problem(brokers)
@@ -84,15 +84,23 @@ def _letters(topology: Topology) -> Iterator[Checkup]:
             yield Checkup(subject=f"{one.stage} {one.of}", check="complete", status="warning", found=found, remedy=look)
 
 
-def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     """What its server says; the schemas of its tables are added to `schemas`."""
+    if source.type == "postgresql":
+        yield from _postgres(topology, source, schemas)
+    elif source.mirror is not None:
+        yield from _topics(source, schemas)
+    elif source.type == "sql":
+        yield from _polled_by_url(source, schemas)
+    else:
+        yield from _mysql(source, schemas)
+
+
+def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     from console.doctor.doctor import Unreached, judge, published_schemas, reached
     from console.doctor.mysql_doctor import server_facts
 
     subject = f"source {source.name}"
-    if source.type == "sql":
-        yield from _polled_by_url(source, schemas)
-        return
     address = f"{source.hostname}:{source.port}"
     facts = server_facts(source)
     if isinstance(facts, Unreached):
@@ -106,6 +114,46 @@ def _source(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Che
     schemas.update(published_schemas(source, facts.tables))
     yield reached(subject, address, "", "")
     yield from judge(source, facts)
+
+
+def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    from console.doctor.doctor import Unreached, published_schemas, reached
+    from console.doctor.pg_doctor import grants_of, postgres_facts
+    from console.doctor.postgres import judge_postgres
+
+    subject, address = f"source {source.name}", f"{source.hostname}:{source.port}/{source.dbname}"
+    facts = postgres_facts(topology, source)
+    if isinstance(facts, Unreached):
+        remedy = (
+            f'correct username, password or dbname, and pg_hba.conf; CREATE ROLE "{source.username}" if there is none'
+            if facts.refused
+            else "the server is not reachable there: start it, open its port to us, or correct hostname and port"
+        )
+        yield reached(subject, address, facts.problem, remedy)
+        return
+    schemas.update(published_schemas(source, [one.table for one in facts.tables]))
+    yield reached(subject, address, "", "")
+    yield from judge_postgres(source, facts, grants_of(source))
+
+
+def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
+    from cdc.words.errors import TailorbirdError
+    from cdc.words.schema import TableId
+    from console.doctor.doctor import Checkup
+    from ingest.sources import server_of
+
+    subject = f"source {source.name}"
+    try:
+        tables = server_of("", source).seen().catalog.tables
+    except TailorbirdError as error:
+        hint = error.hint or "start its Kafka and whoever writes it, or correct bootstrap_servers and topic"
+        yield Checkup(subject=subject, check="topics", status="fault", found=error.message, remedy=hint)
+        return
+    for (database, name), table in tables.items():
+        known = TableId(source=source.name, database=database, table=name)
+        schemas[known] = table.schema(known, 1)
+    shown = ", ".join(f"{database}.{name}" for database, name in tables)
+    yield Checkup(subject=subject, check="topics", status="ok", found=f"{shown} can be read")
 
 
 def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:

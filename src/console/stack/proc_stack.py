@@ -29,6 +29,7 @@ from cdc.words.errors import TailorbirdError, UsageError
 from console.probes.hbase_probe import master_problem, regions_problem
 from console.probes.kafka_probe import kafka_problem
 from console.probes.mysql_probe import mysql_problem
+from console.probes.pg_probe import postgres_problem
 from console.probes.solr_probe import solr_problem
 from console.probes.tcp_probe import port_answers, port_is_free
 from console.stack.artefacts import BUNDLES
@@ -47,13 +48,15 @@ from console.stack.proc_table import Running, holder_of, launch, mark_of, runnin
 from console.stack.proc_tools import find_java, find_tools, locked
 from console.stack.progress import StackProgressed, TellProgress, silent
 from console.stack.remedies import remedy, tail, telling_lines
-from console.stack.services import BUNDLE_OF, STOP_SECONDS, ServiceSpec, log_files, service_specs, solr_configsets
-from console.stack.settings import CAPTURE_LOGIN, SERVICES, ServiceName, StackSettings
+from console.stack.service_spec import ServiceSpec, log_files
+from console.stack.services import BUNDLE_OF, STOP_SECONDS, service_specs, solr_configsets
+from console.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, SERVICES, ServiceName, StackSettings
 
 T = TypeVar("T")
 
 _TEMPLATES = (
     "mysql/users.sql",
+    "postgres/users.sql",
     "kafka/server.properties",
     "hbase/hbase-site.xml",
     "solr/solr.xml",
@@ -104,7 +107,7 @@ class Stack:
         Raises UsageError when a port is taken by another program, TailorbirdError with the tail of the log when a
         server does not become ready; the others are left running, so that the next `up` has less to do.
         """
-        wanted = [name for name in SERVICES if name in set(services)]
+        wanted = [name for name in ALL_SERVICES if name in set(services)]
         with self._locked():
             check_space(self.settings.home, 500)
             living = running_services(self.settings.home)
@@ -148,7 +151,7 @@ class Stack:
         if not self.settings.home.is_dir():
             return
         with self._locked():
-            self._stop(SERVICES, progress)
+            self._stop(ALL_SERVICES, progress)
             if purge:
                 purge_home(self.settings.home)
 
@@ -178,7 +181,8 @@ class Stack:
             tools = find_tools(self.settings.cache, java, silent, with_mysql=True)
             specs = service_specs(self.settings, tools, _templates())
             fingerprints = {name: spec.fingerprint for name, spec in specs.items()}
-        return _each(SERVICES, lambda name: self._status(name, living.get(name), fingerprints.get(name, "")))
+        shown = [name for name in ALL_SERVICES if name in SERVICES or name in living]
+        return _each(shown, lambda name: self._status(name, living.get(name), fingerprints.get(name, "")))
 
     def problem(self, service: ServiceName) -> str:
         """Why a service does not answer as its clients need, empty when it does."""
@@ -187,6 +191,8 @@ class Stack:
             return mysql_problem(host, ports.mysql_shop, CAPTURE_LOGIN)
         if service == "mysql-crm":
             return mysql_problem(host, ports.mysql_crm, CAPTURE_LOGIN)
+        if service == "postgres":
+            return postgres_problem(host, ports.postgres, CAPTURE_LOGIN)
         if service == "kafka":
             return kafka_problem(Brokers(addresses["kafka"]))
         if service == "thrift":
@@ -296,7 +302,7 @@ class Stack:
             progress(StackProgressed(what=name, step="stopped"))
 
         # clients before the servers that they would otherwise wait for
-        for group in (("thrift", "solr"), ("hbase", "kafka", "mysql-shop", "mysql-crm")):
+        for group in (("thrift", "solr"), ("hbase", "kafka", "mysql-shop", "mysql-crm", "postgres")):
             _each([name for name in services if name in group and name in living], stop)
 
     def _status(self, name: ServiceName, running: Running | None, fingerprint: str) -> ServiceStatus:

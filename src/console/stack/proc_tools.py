@@ -21,7 +21,7 @@ from pathlib import Path
 from cdc.words.artefacts import bundle_folder, runtime_folder
 from cdc.words.errors import TailorbirdError, UsageError
 from console.stack.progress import StackProgressed, TellProgress
-from console.stack.services import Tools
+from console.stack.service_spec import Tools
 
 # Hadoop asks for Java's security manager, which 24 has removed and 23 hides.
 OLDEST_JAVA, NEWEST_JAVA = 17, 22
@@ -69,7 +69,23 @@ def find_tools(cache: Path, java: Path, progress: TellProgress, *, with_mysql: b
     """Everything that the servers need from the machine; mysqld is only tried when its bundle has been fetched."""
     mysql = bundle_folder(cache, "mysql")
     libraries = _find_libraries(mysql / "bin" / "mysqld", cache, progress) if with_mysql else None
-    return Tools(java=java, mysql=mysql, libraries=libraries, root=os.geteuid() == 0)
+    return Tools(java=java, mysql=mysql, libraries=libraries, root=os.geteuid() == 0, unprivileged=_unprivileged())
+
+
+def _unprivileged() -> tuple[str, ...]:
+    """What root runs a server through that refuses root: another name for root in a namespace of its own, so that the
+    files stay root's; where none may be made, nobody with the right to write them, whom folders of the cache and the
+    data must let through.
+    """
+    if os.geteuid():
+        return ()
+    unshare, setpriv = shutil.which("unshare"), shutil.which("setpriv")
+    if unshare is not None:
+        named = (unshare, "--user", "--map-user=1000", "--map-group=1000", "--")
+        if not subprocess.run([*named, "true"], capture_output=True, check=False).returncode:
+            return named
+    rights = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+    return (setpriv or "/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *rights, "--")
 
 
 def unpack_mysql(jar: Path, target: Path) -> Path:
@@ -79,6 +95,18 @@ def unpack_mysql(jar: Path, target: Path) -> Path:
         shutil.copyfileobj(source, sink)
     with tarfile.open(archive) as tar:
         if hasattr(tarfile, "data_filter"):  # Python 3.11.4 and later; without it 3.12 warns
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(target)
+    return target
+
+
+def unpack_postgres(jar: Path, target: Path) -> Path:
+    """Unpack the archive of Linux's server inside the published jar."""
+    archive = jar.with_name("postgres.txz")
+    with zipfile.ZipFile(jar) as box, box.open("postgres-linux-x86_64.txz") as source, archive.open("wb") as sink:
+        shutil.copyfileobj(source, sink)
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):
             tar.extraction_filter = tarfile.data_filter
         tar.extractall(target)
     return target

@@ -6,15 +6,15 @@ verified on Debian 12 with 2 cores; where a flag averts a danger, the comment sa
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Final
 
 from cdc.words.artefacts import Bundle, bundle_folder
-from console.stack.settings import SERVICES, ServiceName, StackSettings
+from console.stack.postgres_service import postgres
+from console.stack.service_spec import Preparation, ServiceSpec, Tools, log_files, own_temporary, temporary
+from console.stack.settings import ALL_SERVICES, ServiceName, StackSettings
 
 # Fixed, so that a purged and re-created broker is still recognised as the same cluster by clients that cached its id.
 KAFKA_CLUSTER_ID: Final = "dGFpbG9yYmlyZC1sb2NhbA"
@@ -26,6 +26,7 @@ BUNDLE_OF: Final[Mapping[ServiceName, Bundle]] = {
     "hbase": "hbase",
     "thrift": "hbase",
     "solr": "solr",
+    "postgres": "postgres",
 }
 
 # After this SIGTERM is followed by SIGKILL; HBase flushes its memory stores first.
@@ -36,6 +37,7 @@ STOP_SECONDS: Final[Mapping[ServiceName, float]] = {
     "hbase": 60.0,
     "thrift": 10.0,
     "solr": 30.0,
+    "postgres": 30.0,
 }
 
 MYSQL_SERVER_IDS: Final[Mapping[ServiceName, int]] = {"mysql-shop": 101, "mysql-crm": 102}
@@ -86,54 +88,6 @@ _HBASE_JVM: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """What the machine offers: the Java command, the unpacked MySQL, and where libaio is (None: in the system)."""
-
-    java: Path
-    mysql: Path
-    libraries: Path | None
-    root: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
-    """A command to run once before the first start; it fills `work`, which is then renamed to `result`.
-
-    Killed half-way it leaves no `result`, and the next `up` begins it anew.
-    """
-
-    argv: tuple[str, ...]
-    work: Path
-    result: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSpec:
-    """One server: `argv` starts it in the foreground, `files` are written before, it writes `log` and `out`.
-
-    `leftovers` of a killed one are removed before it starts again.
-    """
-
-    name: ServiceName
-    argv: tuple[str, ...]
-    environ: Mapping[str, str]
-    files: Mapping[Path, str]
-    log: Path
-    out: Path
-    ports: tuple[tuple[str, int], ...]
-    folders: tuple[Path, ...] = ()
-    leftovers: tuple[Path, ...] = ()
-    preparation: Preparation | None = None
-    start_seconds: float = 90.0
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever the command line or a file does: a server of another fingerprint runs with old settings."""
-        text = repr((self.argv, sorted((str(path), body) for path, body in self.files.items())))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
 def service_specs(
     settings: StackSettings, tools: Tools, templates: Mapping[str, str]
 ) -> dict[ServiceName, ServiceSpec]:
@@ -145,23 +99,9 @@ def service_specs(
         "hbase": lambda: _hbase(settings, tools, templates),
         "thrift": lambda: _thrift(settings, tools, templates),
         "solr": lambda: _solr(settings, tools, templates),
+        "postgres": lambda: postgres(settings, tools, templates),
     }
-    return {name: builders[name]() for name in SERVICES}
-
-
-def log_files(settings: StackSettings, name: ServiceName) -> tuple[Path, Path]:
-    """Where a service writes: its own log, and what reaches its standard output (a JVM that cannot start, say)."""
-    return settings.home / "logs" / f"{name}.log", settings.home / "logs" / f"{name}.out"
-
-
-def _temporary(settings: StackSettings, name: ServiceName) -> Path:
-    """The folder of a service's temporary files."""
-    return settings.home / "tmp" / name
-
-
-def _own_temporary(settings: StackSettings, name: ServiceName) -> str:
-    """A JVM's flag for it: in the system's folder servers would meet, and one that is full would stop them all."""
-    return f"-Djava.io.tmpdir={_temporary(settings, name)}"
+    return {name: builders[name]() for name in ALL_SERVICES}
 
 
 def solr_configsets(settings: StackSettings) -> Path:
@@ -176,9 +116,9 @@ def _mysql(name: ServiceName, settings: StackSettings, tools: Tools, templates: 
     ports = settings.ports.of(name)
     mysqld = tools.mysql / "bin" / "mysqld"
     # of its own: a mysqld that starts removes every #sql* file of the folder, also those of other servers
-    temporary = _temporary(settings, name)
+    scratch = temporary(settings, name)
     root = ("--user=root",) if tools.root else ()
-    common = ("--no-defaults", *root, f"--basedir={tools.mysql}", f"--tmpdir={temporary}")
+    common = ("--no-defaults", *root, f"--basedir={tools.mysql}", f"--tmpdir={scratch}")
     messages = f"--lc-messages-dir={tools.mysql / 'share'}"
     users = conf / "users.sql"
     return ServiceSpec(
@@ -205,7 +145,7 @@ def _mysql(name: ServiceName, settings: StackSettings, tools: Tools, templates: 
         log=log,
         out=out,
         ports=ports,
-        folders=(temporary,),
+        folders=(scratch,),
         # mysqld believes the pid in it, also when that process is a zombie that a container's init never reaps
         leftovers=(folder / "mysqld.sock.lock",),
         preparation=Preparation(
@@ -234,7 +174,7 @@ def _kafka(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
     return ServiceSpec(
         name="kafka",
         argv=(
-            *(str(tools.java), "-Xms128m", "-Xmx192m", *_SMALL_JVM, _own_temporary(settings, "kafka"), logging),
+            *(str(tools.java), "-Xms128m", "-Xmx192m", *_SMALL_JVM, own_temporary(settings, "kafka"), logging),
             *("-cp", classes, "kafka.Kafka", str(conf / "server.properties")),
         ),
         environ=_JVM_ENVIRON,
@@ -242,7 +182,7 @@ def _kafka(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
         log=log,
         out=out,
         ports=settings.ports.of("kafka"),
-        folders=(_temporary(settings, "kafka"),),
+        folders=(temporary(settings, "kafka"),),
         preparation=Preparation(
             argv=(
                 *(str(tools.java), "-Xmx128m", *_SMALL_JVM, logging, "-cp", classes),
@@ -279,7 +219,7 @@ def _hbase_jvm(settings: StackSettings, name: ServiceName, tools: Tools, heap: t
     conf = settings.home / "conf" / name
     logging = f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}"
     classes = f"{conf}:{bundle_folder(settings.cache, 'hbase')}/*"
-    return (str(tools.java), *heap, *_SMALL_JVM, *_HBASE_JVM, _own_temporary(settings, name), logging, "-cp", classes)
+    return (str(tools.java), *heap, *_SMALL_JVM, *_HBASE_JVM, own_temporary(settings, name), logging, "-cp", classes)
 
 
 def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
@@ -295,7 +235,7 @@ def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
         log=log,
         out=out,
         ports=settings.ports.of("hbase"),
-        folders=(_temporary(settings, "hbase"),),
+        folders=(temporary(settings, "hbase"),),
         start_seconds=150.0,
     )
 
@@ -315,7 +255,7 @@ def _thrift(settings: StackSettings, tools: Tools, templates: Mapping[str, str])
         log=log,
         out=out,
         ports=settings.ports.of("thrift"),
-        folders=(_temporary(settings, "thrift"),),
+        folders=(temporary(settings, "thrift"),),
         start_seconds=180.0,
     )
 
@@ -330,7 +270,7 @@ def _solr(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -
     return ServiceSpec(
         name="solr",
         argv=(
-            *(str(tools.java), "-Xms128m", "-Xmx256m", *_SMALL_JVM, _own_temporary(settings, "solr")),
+            *(str(tools.java), "-Xms128m", "-Xmx256m", *_SMALL_JVM, own_temporary(settings, "solr")),
             f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
             f"-Dsolr.solr.home={data}",
             f"-Dsolr.install.dir={conf}",
@@ -350,7 +290,7 @@ def _solr(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -
         log=log,
         out=out,
         ports=settings.ports.of("solr"),
-        folders=(places["cores"], _temporary(settings, "solr")),
+        folders=(places["cores"], temporary(settings, "solr")),
     )
 
 

@@ -16,9 +16,12 @@ from cdc.words.artefacts import cache_folder
 from cdc.words.errors import UsageError
 from console.probes.login import Login
 
-ServiceName = Literal["mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr"]
+ServiceName = Literal["mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr", "postgres"]
 
+# What every `stack up` starts, and what it starts only when asked for.
 SERVICES: Final[tuple[ServiceName, ...]] = ("mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr")
+EXTRA_SERVICES: Final[tuple[ServiceName, ...]] = ("postgres",)
+ALL_SERVICES: Final = (*SERVICES, *EXTRA_SERVICES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,7 @@ class Ports:
     hbase_region: int = 16020
     thrift: int = 9090
     solr: int = 8983
+    postgres: int = 5433
 
     def __post_init__(self) -> None:
         taken: dict[int, str] = {}
@@ -63,10 +67,11 @@ _LISTENERS: Final[Mapping[str, ServiceName]] = {
     "hbase_region": "hbase",
     "thrift": "thrift",
     "solr": "solr",
+    "postgres": "postgres",
 }
 
 
-# Users of both MySQL servers; the passwords are no secrets, the servers listen on loopback only.
+# Users of both MySQL servers and of PostgreSQL; the passwords are no secrets, the servers listen on loopback only.
 CAPTURE_LOGIN: Final = Login(user="cdc", password="cdc")
 LOAD_LOGIN: Final = Login(user="app", password="app")
 
@@ -128,6 +133,7 @@ class StackSettings:
             "hbase-master": at["hbase_master"],
             "thrift": at["thrift"],
             "solr": f"http://{at['solr']}/solr",
+            "postgres": at["postgres"],
         }
 
     def environ(self) -> dict[str, str]:
@@ -163,10 +169,18 @@ def parse_ports(options: Iterable[str]) -> dict[str, int]:
 
 def service_name(text: str) -> ServiceName:
     """The service that a person named; refuses with the list of names."""
-    for name in SERVICES:
+    for name in ALL_SERVICES:
         if text.replace("_", "-") == name:
             return name
-    raise UsageError(f"no service {text!r}", f"choose among {', '.join(SERVICES)}")
+    raise UsageError(f"no service {text!r}", f"choose among {', '.join(ALL_SERVICES)}")
+
+
+def extra_service(text: str) -> ServiceName:
+    """The service of `stack up --with`; refuses with the list of names."""
+    name = next((one for one in EXTRA_SERVICES if one == text), None)
+    if name is None:
+        raise UsageError(f"--with {text}: there is no such server", f"choose among {', '.join(EXTRA_SERVICES)}")
+    return name
 
 
 def _number(environ: Mapping[str, str], variable: str, default: int) -> int:

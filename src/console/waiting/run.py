@@ -15,7 +15,7 @@ from console.status.kafka_positions import PositionsReader
 from console.status.solr_barriers import visible_positions
 from console.waiting.goal import Goal, Reached, Until, binlog_source, goal_of, lacking, logged, shows, targets
 from indexer.solr.solr_http import reading_session
-from ingest.mysql.mysql_source import MySqlSource
+from ingest.sources import log_end
 from joins.process.targets import target_of
 
 _SHORTEST, _LONGEST = 0.01, 0.1  # seconds between two questions: a long wait costs little,
@@ -59,7 +59,7 @@ class Waiter:
     def now(self, source: str) -> Goal:
         """All that a source has committed by now; Retriable while it is away, UsageError for one that is polled."""
         binlog_source(self.topology, source)
-        return Goal(source=source, position=MySqlSource(self.topology.sources[source]).head())
+        return Goal(source=source, position=log_end(self.topology.sources[source])())
 
     def wait(self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0) -> Reached:
         """Return when the log, the tables (or `table`) or the indexes show all of a goal; NotYet after `timeout`.

@@ -87,6 +87,7 @@ class Session:
         else:
             check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
+            checkpoint = self._adopt(seen, checkpoint, tables, mends)
             checkpoint = self.tidy(checkpoint, recovered.history, tables, mends)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         self.observer.left_out(tables.take_left_out())
@@ -136,6 +137,32 @@ class Session:
         elif self.mode == "never":
             mends.snapshots.partial.update(schema.table_id for schema in change.schemas)
         return self.commit(checkpoint, mends)
+
+    def _adopt(self, seen: Seen, checkpoint: Checkpoint, tables: Tables, mends: Rounds) -> Checkpoint:
+        """Take what a server shows of its tables whose log would tell it with their next rows only.
+
+        Another table under the name of one that was captured is read: what the log told of the old one is gone.
+        """
+        known, shown = tables.catalog.tables, seen.catalog.tables
+        names = [name for name in shown if tables.captured(*name) and known.get(name) != shown[name]]
+        if not seen.decides or not names:
+            return checkpoint
+        number = checkpoint.position.sequence + 1
+        checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
+        anew = [name for name in names if name in known and known[name].identity != shown[name].identity]
+        catalog = tables.catalog
+        for name in names:
+            catalog = catalog.with_table(name, shown[name])
+        change = tables.adopt(catalog, checkpoint.position)
+        for why in (change.refused or {}).values():
+            raise UsageError(why)
+        self.log.extend(self.recorder.history(change.history))
+        self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
+        for name in anew:
+            table = tables.named(".".join(name))
+            self.observer.phase("another table under the name: it is read again", table=str(table))
+            mends.snapshots.start(table, where=tables.where(table), marker=number)
+        return self.commit(checkpoint, mends, checkpoint.state.get("signals"))
 
     def _add_tables(
         self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots
@@ -203,6 +230,7 @@ class Session:
         self.log.extend(self.recorder.history(self.marks.due(checkpoint, self.clock())))
         self.log.commit(checkpoint)
         self.committed[:] = [checkpoint]
+        self.source.release(checkpoint.position)
         mends.committed()
         self.observer.committed(checkpoint)
         return checkpoint

@@ -70,12 +70,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
-    """A table's columns in order, its keys, and the character set and collation of new columns (None: not known)."""
+    """A table's columns in order, its keys, and the character set and collation of new columns (None: not known).
+
+    `identity` tells it from a table of its name that was there before it, where the server has such a number.
+    """
 
     columns: tuple[ColumnDefinition, ...]
     keys: tuple[Key, ...] = ()
     charset: str | None = None
     collation: str | None = None
+    identity: str = ""
 
     def column(self, name: str) -> ColumnDefinition | None:
         """The column of that name in any case, or None."""
@@ -111,6 +115,7 @@ class TableDefinition:
             "keys": [{"name": key.name, "kind": key.kind, "columns": list(key.columns)} for key in self.keys],
             "charset": self.charset,
             "collation": self.collation,
+            **({"identity": self.identity} if self.identity else {}),
         }
 
 
@@ -121,6 +126,7 @@ def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
         keys=tuple(Key(name=k["name"], kind=k["kind"], columns=tuple(k["columns"])) for k in value["keys"]),
         charset=value["charset"],
         collation=value.get("collation"),
+        identity=value.get("identity", ""),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 from cdc.words.errors import UsageError
 
-ServerName = Literal["mysql", "mariadb"]
+# Of PostgreSQL and topics no statement is read: their logs have none.
+ServerName = Literal["mysql", "mariadb", "postgresql", "kafka"]
 
 # What `tailorbird ddl` assumes when it is told no version.
 NEWEST = {"mysql": 90700, "mariadb": 101100}

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from cdc.words.schema import Column, TableId
 from cdc.words.types import Canonical
+from ingest.ddl.catalog import TableDefinition
 
 Row = dict[str, Canonical]
 
@@ -61,10 +62,26 @@ class TableDescribed(NamedTuple):
     primary_key: tuple[str, ...]
 
 
+class TableAltered(NamedTuple):
+    """The table is this from here on, as its server tells it: where statements are not logged."""
+
+    table: TableId
+    definition: TableDefinition
+
+
+class TableEmptied(NamedTuple):
+    """All rows of a table are gone; it counts as a row of its transaction, of which a part may have been published."""
+
+    table: TableId
+    file: str
+    pos: int
+
+
 class RowsLogged(NamedTuple):
     """Rows of one table that one event changed: images, or (before, after) pairs for an update.
 
-    `plain` says that none of them is refused. `file` and `pos` are where the event begins in the source's log.
+    A `before` of an update that is None was not logged, and that of a delete may be the key alone. `plain` says that
+    none of them is refused. `file` and `pos` are where the event begins in the source's log.
     """
 
     table: TableId
@@ -128,6 +145,8 @@ Fact = (
     TransactionBegan
     | StatementLogged
     | TableDescribed
+    | TableAltered
+    | TableEmptied
     | RowsLogged
     | RowsKept
     | RowsPartial

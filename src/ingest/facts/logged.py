@@ -80,6 +80,11 @@ class LoggedFacts:
         """Where the next event begins."""
         return self._stream.progress.file, self._stream.progress.position
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """See `seams.Stream`."""
+        return {}
+
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
         progress = self._stream.progress

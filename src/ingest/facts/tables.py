@@ -23,7 +23,7 @@ from ingest.ddl.catalog import Catalog, Key
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.follow import Followed, adopted, begun, catalog_at, follow, told
 from ingest.facts.columns import same_columns
-from ingest.facts.facts import Row, StatementLogged, TableDescribed
+from ingest.facts.facts import Row, StatementLogged, TableAltered, TableDescribed
 from ingest.facts.published import not_captured, published
 
 _WORD = re.compile(r"[\w$]+")
@@ -201,6 +201,13 @@ class Tables:
         return self._took(
             told(self.history, self.catalog, fact.table, fact.columns, fact.primary_key, position=position)
         )
+
+    def altered(self, fact: TableAltered, position: Position) -> TablesChanged:
+        """Fold what a server says a table is from a position on; it changes nothing where that is known."""
+        name = (fact.table.database, fact.table.table)
+        if self.catalog.tables.get(name) == fact.definition:
+            return TablesChanged()
+        return self.adopt(self.catalog.with_table(name, fact.definition), position)
 
     def _ours(self, effect: TableEffect, known: set[tuple[str, str]]) -> bool:
         return (effect.database, effect.table) in known or (effect.to is not None and self.captured(*effect.to))

@@ -18,10 +18,10 @@ from ingest.facts.facts import (
 )
 from ingest.facts.tables import Tables
 from ingest.mend.mends import Mends
+from ingest.records.altered import AlteringTransactions
 from ingest.records.records import Recorder
 from ingest.records.seams import Checkpoint, Record
 from ingest.records.snapshots import Snapshots
-from ingest.records.transactions import Transactions
 
 # What may make, change or drop a foreign key.
 _DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
@@ -55,7 +55,7 @@ class Watching:
         self._snapshots.gone(table)
 
 
-class MendingTransactions(Transactions):
+class MendingTransactions(AlteringTransactions):
     """Transactions whose untold rows are mended."""
 
     def __init__(
@@ -65,12 +65,14 @@ class MendingTransactions(Transactions):
         self._mends, self._parents, self._mended = mends, mends.parents, mends.open
         mends.number = self.number
 
-    def _other(self, fact: Fact) -> list[Record]:
+    def _other(self, fact: Fact, now_ms: int) -> list[Record]:
         if isinstance(fact, RowsPartial):
             self._told_in_part(fact)
         elif isinstance(fact, RowsUntold):
             self._touched = True
             self._mends.untold(self._named(fact.tables), "statement", self.number())
+        else:
+            return super()._other(fact, now_ms)
         return []
 
     def _tend(self, fact: RowsLogged, now_ms: int) -> list[Record]:

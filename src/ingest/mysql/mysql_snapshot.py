@@ -8,11 +8,10 @@ for: its file and position include transactions that a SELECT cannot see yet, so
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from cdc.words.schema import TableSchema
 from cdc.words.types import Canonical
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.gtid import MariaGtidSet
+from ingest.capture.proc_chunks import ChunkThreads
 from ingest.facts.facts import Image, RefusedImage
 from ingest.facts.values import FromText, from_text
 from ingest.mysql import mysql_schema
@@ -37,74 +37,49 @@ KEYS = 500  # rows that one SELECT asks for by their keys
 _PATIENCE = 60.0  # seconds that a replica may need to execute what the stream has read
 
 
-class MySqlChunks:
+class MySqlChunks(ChunkThreads):
     """Implements `snapshots.ChunkReader`; `close` ends its threads."""
 
     def __init__(self, source: Source, *, rows: int = CHUNK, lock: bool = False) -> None:
-        self._source, self._rows, self._lock = source, rows, lock
-        self._workers: dict[Any, _Worker] = {}
-        self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
+        super().__init__(lambda: _reading(source, rows, lock))
+        self._source = source
 
     def request(self, request: ChunkRequest) -> None:
         """See `snapshots.ChunkReader`; Fatal where the host's owner lets no table be read whole."""
-        table: Any = request.schema.table_id
+        table = request.schema.table_id
         if not self._source.dumps and not request.keys:
             raise Fatal(
                 f"table {table} would have to be read whole", "the policy of its host forbids it (dumps: false)"
             )
         if request.where and self._source.conditions is not None:
             request = replace(request, where=self._source.conditions(table, request.where))
-        if request.keys:
-            table = (table, "keys")
-        worker = self._workers.get(table)
-        if worker is not None and request.after is None:
-            worker.asked.put(None)
-        if worker is None or worker.ended or request.after is None:
-            worker = self._workers[table] = _Worker(self._source, self._rows, self._lock, self._done)
-        worker.asked.put(request)
-
-    def ready(self) -> list[Chunk]:
-        """See `snapshots.ChunkReader`."""
-        found: list[Chunk] = []
-        while not self._done.empty():
-            one = self._done.get()
-            if isinstance(one, BaseException):
-                raise one
-            found.append(one)
-        return found
-
-    def close(self) -> None:
-        """End the threads; one that waits for its server ends when that answers."""
-        for worker in self._workers.values():
-            worker.asked.put(None)
+        super().request(request)
 
 
-class _Worker:
-    """Reads one table's chunks, one after the other, until it is at its end or asked to end."""
+@contextmanager
+def _reading(source: Source, rows: int, lock: bool) -> Iterator[_Reading]:
+    with connected(source, read_timeout=3600.0) as connection:
+        reading = _Reading(connection, source, rows, lock)
+        try:
+            yield reading
+        finally:
+            if reading.passes:
+                connection._force_close()  # type: ignore[attr-defined]  # a polite close would read the rest
 
-    def __init__(self, source: Source, rows: int, lock: bool, done: queue.SimpleQueue[Chunk | BaseException]) -> None:
-        self._source, self._rows, self._lock, self._done = source, rows, lock, done
-        self.asked: queue.SimpleQueue[ChunkRequest | None] = queue.SimpleQueue()
+
+class _Reading:
+    """Reads one table's chunks, one after the other."""
+
+    def __init__(self, connection: Connection, source: Source, rows: int, lock: bool) -> None:
+        self._connection, self._source, self._rows, self._lock = connection, source, rows, lock
         self._pass: Iterator[list[Image]] | None = None
         self._high: Position | None = None
-        self.ended = False
-        threading.Thread(target=self._run, name="snapshot", daemon=True).start()
+        self._set_up(connection)
 
-    def _run(self) -> None:
-        try:
-            with connected(self._source, read_timeout=3600.0) as connection:
-                self._set_up(connection)
-                while (request := self.asked.get()) is not None:
-                    chunk = self._read(connection, request)
-                    self.ended = chunk.after is None
-                    self._done.put(chunk)
-                    if self.ended:
-                        break
-                if self._pass is not None:
-                    connection._force_close()  # type: ignore[attr-defined]  # a polite close would read the rest
-        except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's own thread
-            self.ended = True
-            self._done.put(error)
+    @property
+    def passes(self) -> bool:
+        """Whether a pass over the table has begun."""
+        return self._pass is not None
 
     def _set_up(self, connection: Connection) -> None:
         with translated(self._source, "set up a snapshot"):
@@ -114,7 +89,9 @@ class _Worker:
             self._maria = "mariadb" in version.lower()
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
-    def _read(self, connection: Connection, request: ChunkRequest) -> Chunk:
+    def read(self, request: ChunkRequest) -> Chunk:
+        """See `proc_chunks.TableReading`."""
+        connection = self._connection
         if request.keys:
             return self._keyed(connection, request)
         if not (self._maria or self._gtids) or not (request.unique and chunks.walkable(request.schema)):

@@ -55,6 +55,9 @@ class MySqlSource:
         with connected(self._settings) as connection:
             return foreign_keys(connection, self._settings)
 
+    def release(self, position: Position) -> None:
+        """See `seams.Source`: the server keeps its log as long as it is told to, whoever reads it."""
+
     @contextmanager
     def chunks(self) -> Iterator[MySqlChunks]:
         """The reader of snapshots' chunks."""

@@ -39,6 +39,8 @@ def shaped(shape: Callable[[Row], None], fact: RowsLogged) -> None:
     """Take away and mask columns of all images, before anything else sees them."""
     for change in fact.rows:
         for image in change if fact.operation == "update" else (change,):
+            if image is None:  # it was not logged
+                continue
             shape(image.values if isinstance(image, RefusedImage) else image)
 
 
@@ -53,10 +55,13 @@ def tellable(image: Image) -> Image:
     return RefusedImage(values=shown, why=f"the row takes {size} bytes, a record holds {MAX_IMAGE}")
 
 
-def events(writer: TableWriter, before: Row | None, after: Row | None) -> list[tuple[bytes, Row | None, Row | None]]:
-    """The events of one changed row; none when both of its images are refused."""
+def events(
+    writer: TableWriter, before: Row | None, after: Row | None, *, untold: bool = False
+) -> list[tuple[bytes, Row | None, Row | None]]:
+    """The events of one changed row; none when both of its images are refused. `untold`: it was there before, though
+    the log does not tell it."""
     if before is None:
-        return [] if after is None else [(b"c", None, after)]
+        return [] if after is None else [(b"u" if untold else b"c", None, after)]
     if after is None:
         return [(b"d", before, None)]
     if writer.key(before) != writer.key(after):

@@ -67,10 +67,14 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a server shows at a moment: its tables, and what its statements mean."""
+    """What a server shows at a moment: its tables, and what its statements mean.
+
+    `decides`: its log has no statements, so what it shows holds where a session begins.
+    """
 
     catalog: Catalog
     dialect: Dialect
+    decides: bool = False
 
 
 class PositionLost(Fatal):
@@ -88,6 +92,10 @@ class Stream(Protocol):
     @property
     def place(self) -> tuple[str, int]:
         """File and position behind what was read, to be asked between transactions; a file's end may be passed."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What else a checkpoint must remember of how far it was read, to be asked between transactions."""
 
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
@@ -107,6 +115,9 @@ class SourceServer(Protocol):
 
     def foreign_keys(self) -> ForeignKeys:
         """The foreign keys to or from tables of the captured databases now."""
+
+    def release(self, position: Position) -> None:
+        """The log holds all up to here: a server that keeps its own for us alone may let it go."""
 
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> AbstractContextManager[Stream]:
         """Facts from a checkpoint's position on; `tables` tells, and is told by the reader of the facts, what the

@@ -93,7 +93,8 @@ class Transactions:
                 "total_order": self._total,
                 "orders": [[t.database, t.table, n] for t, n in self._orders.items()],
             }
-        return replace(self._start, position=self.place(stream, row), ts_ms=self._ts_ms, open=counted)
+        state, place = {**self._start.state, **stream.state}, self.place(stream, row)
+        return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
 
     def rest(self, stream: Stream) -> None:
         """Nothing happens: stand where the log ends, so that the files before may be purged."""
@@ -129,11 +130,11 @@ class Transactions:
             case RowsKept():
                 return self._kept(fact)
             case _:
-                return self._other(fact)
+                return self._other(fact, now_ms)
         return []
 
-    def _other(self, fact: Fact) -> list[Record]:
-        """Facts that tell no whole rows are nothing to who mends none (`ingest.mend.mending`)."""
+    def _other(self, fact: Fact, now_ms: int) -> list[Record]:
+        """Facts that only `ingest.records.altered` and `ingest.mend.mending` know."""
         return []
 
     def _changes(self, fact: RowsLogged, now_ms: int) -> list[Record]:
@@ -320,8 +321,9 @@ class Transactions:
             elif operation == "delete":
                 op, old, new = b"d", image, NULL
             else:
-                op, old, new, old_key = b"u", _dumps(before), image, key_of(before)
-                if old_key != key:  # another row, to whoever reads by key: the old one goes, the new one comes
+                op, old, new = b"u", NULL if before is None else _dumps(before), image
+                # another row, to whoever reads by key: the old one goes, the new one comes
+                if before is not None and (old_key := key_of(before)) != key:
                     value = write(b"d", old, NULL, source, row, sequence, now_ms, name, total, order)
                     out.append(_new(Record, (topic, old_key, value, None)))
                     out.append(_new(Record, (topic, old_key, None, None)))
@@ -360,7 +362,8 @@ class Transactions:
                     self.refused += 1
                     info = self._info(fact.table, fact.file, fact.pos)
                     records.append(self._recorder.dead_letter(image, info, now_ms))
-            for op, old, new in events(writer, *(None if isinstance(i, RefusedImage) else i for i in images)):
+            shown = (None if isinstance(image, RefusedImage) else image for image in images)
+            for op, old, new in events(writer, *shown, untold=fact.operation == "update" and images[0] is None):
                 order = self._counted(fact.table)
                 key = writer.key(new or old or {})
                 place = source, self._row, self._sequence, now_ms, self._id, self._total, order

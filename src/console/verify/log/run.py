@@ -76,7 +76,12 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
                 for table in {*source.tables, *ledger.books.tables, *ledger.books.without}
                 if table.source == source.name and (tables is None or table in tables)
             )
-            if source.poll is not None:
+            if source.mirror is not None or source.type == "postgresql":
+                why = (
+                    "topics of others" if source.mirror is not None else "PostgreSQL, which computes no digests of ours"
+                )
+                yield from (_untold(table, f"its source is {why}") for table in wanted)
+            elif source.poll is not None:
                 yield from (_untold(table, "its source is polled: no log says where a row stood") for table in wanted)
             elif wanted:
                 yield from _source(topology, source, wanted, ledger, ways)

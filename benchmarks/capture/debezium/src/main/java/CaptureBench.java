@@ -108,6 +108,12 @@ public final class CaptureBench implements DebeziumEngine.ChangeConsumer<ChangeE
         values.put("time.precision.mode", "isostring");
         values.put("binary.handling.mode", "base64");
         values.put("provide.transaction.metadata", "false");
+        // whatever else somebody wants: --set.snapshot.mode initial
+        given.forEach((name, value) -> {
+            if (name.startsWith("set.")) {
+                values.put(name.substring("set.".length()), value);
+            }
+        });
         Properties properties = new Properties();
         values.forEach(properties::setProperty);
         return properties;

@@ -1,0 +1,237 @@
+"""Captures the same log of PostgreSQL into Kafka with our process and with Debezium's engine, both by pgoutput.
+
+    make bench-capture-postgres
+    make bench-capture-postgres ARGS="--rounds 1 --task oltp --json"
+
+Each side reads a copy of one slot, made where the changes begin, writes to topics of its own on one broker, and is
+stopped when a read_committed consumer can see all of them; every change must then be there exactly once. Timed by the
+broker's clock, as `bench_capture`. Exit code 1 when changes are missing or a figure that must be reached is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from benchmarks.capture.kafka_topics import count, make_topic, stamp_by_broker, wait_for_records
+from benchmarks.capture.postgres_load import SHAPES, ShapeName, expected, load, preparation
+from benchmarks.capture.proc_captures import debezium_command, our_command, running
+from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, table
+from benchmarks.decode.proc_peers import check_tools, runtimes
+from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
+from cdc.topology.reader import read_topology
+from cdc.words.artefacts import VERSIONS, cache_folder
+from cdc.words.errors import TailorbirdError
+from cdc.words.event import Position
+from cdc.words.naming import change_topic
+from cdc.words.schema import TableId
+from console.stack.proc_stack import Stack
+from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics
+from ingest.postgres.messages import lsn_of
+from ingest.records.seams import Checkpoint
+
+MUST, AIM = 1.3, 2.0  # times Debezium
+NOTES = (
+    "One PostgreSQL 18 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve"
+    " columns, replica identity DEFAULT, and two shapes as for MySQL.",
+    "Ours: `python -m ingest`, exactly once (Kafka transactions, acks=all, lz4), as deployed.",
+    "Debezium 3.6.1: its embedded engine, set as for MySQL (capture.md), at least once.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every pass of a run needs; `changes` by shape."""
+
+    port: int
+    brokers: str
+    java: list[str]
+    changes: Mapping[ShapeName, int]
+    folder: Path
+
+    def one(self, task: ShapeName, side: Side, turn: int) -> Pass:
+        """One pass: a slot and a topic of its own, run the capture until all is there, count."""
+        wanted = expected(task, self.changes[task])
+        slot = f"{side.lower()}_{task}_{turn}"
+        with connected(self.port) as connection:
+            copy = "SELECT pg_copy_logical_replication_slot(%s, %s)"
+            connection.execute(copy, (f"base_{task}", slot))
+        prepare = self._ours if side == "tailorbird" else self._debezium
+        command, topic = prepare(task, slot)
+        records = sum(wanted.values()) + wanted["d"]
+        try:
+            with running(side, command, self.folder / f"{side}-{task}.log") as watched:
+                wait_for_records(self.brokers, topic, records, watched.alive, 300 + records / 200)
+        finally:
+            drop_slot(self.port, slot)
+        found = count(self.brokers, topic)
+        done = Pass(task=task, side=side, counted=found, memory=watched.memory, cpu=watched.cpu, idle=None)
+        if fault := missing(done, wanted):
+            raise TailorbirdError(fault)
+        return done
+
+    def _ours(self, task: ShapeName, slot: str) -> tuple[list[str], str]:
+        name = f"bench_{slot}"
+        file = self.folder / f"{name}.yml"
+        file.write_text(
+            f"name: {name}\nlog: {{bootstrap_servers: '{self.brokers}'}}\nsources:\n"
+            f"  bench: {{type: postgresql, hostname: 127.0.0.1, port: {self.port}, username: {CAPTURE_LOGIN.user}, "
+            f"password: {CAPTURE_LOGIN.password}, dbname: billing, tables: [{task}], snapshot_mode: never, "
+            f"slot_name: {slot}, publication_name: bench_{task}, ssl_mode: disabled}}\n"
+            f"tables:\n  t: {{query: SELECT t.id FROM bench.{task} t, row_key: [id]}}\n"
+        )
+        topology = read_topology(file.read_text(), file=str(file), environ={})
+        source = topology.sources["bench"]
+        with connected(self.port) as connection:
+            system, lsn = connection.execute(
+                "SELECT system_identifier || '/1', (SELECT confirmed_flush_lsn::text FROM pg_replication_slots "
+                "WHERE slot_name = %s) FROM pg_control_system()",
+                (slot,),
+            ).fetchone()  # type: ignore[misc]  # there is one row
+        log = KafkaLog(topology, source, make_topics(topology, source))
+        try:
+            log.recover()
+            place = Position(file=system, pos=lsn_of(lsn), gtid_set="", sequence=0)
+            log.commit(Checkpoint(position=place, snapshot="done", ts_ms=0))
+        finally:
+            log.close()
+        topic = change_topic(name, TableId(source="bench", database="public", table=task))
+        stamp_by_broker(self.brokers, topic)
+        return our_command(file), topic
+
+    def _debezium(self, task: ShapeName, slot: str) -> tuple[list[str], str]:
+        topic = f"{slot}.public.{task}"
+        make_topic(self.brokers, topic)
+        settings = {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.dbname": "billing",
+            "plugin.name": "pgoutput", "slot.name": slot, "publication.name": f"bench_{task}", "topic.prefix": slot,
+            "publication.autocreate.mode": "disabled", "table.include.list": f"public.{task}",
+            "snapshot.mode": "no_data", "database.sslmode": "disable",
+        }  # fmt: skip
+        given = {
+            "brokers": self.brokers, "port": str(self.port), "user": CAPTURE_LOGIN.user,
+            "password": CAPTURE_LOGIN.password, "table": task, **{f"set.{name}": one for name, one in settings.items()},
+        }  # fmt: skip
+        return [*self.java, *(word for name, one in given.items() for word in (f"--{name}", one))], topic
+
+
+@contextmanager
+def connected(port: int) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of whoever owns the tables."""
+    login = LOAD_LOGIN
+    with psycopg.connect(
+        host="127.0.0.1", port=port, user=login.user, password=login.password, dbname="billing", autocommit=True
+    ) as connection:
+        yield connection
+
+
+def drop_slot(port: int, slot: str) -> None:
+    """Its reader has ended, or does so now."""
+    with connected(port) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active", (slot,)
+        )
+        for _ in range(50):
+            try:
+                connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+                return
+            except psycopg.errors.ObjectInUse:
+                connection.execute("SELECT pg_sleep(0.1)")
+
+
+def filled(port: int, changes: Mapping[ShapeName, int]) -> str:
+    """The logs of both shapes, each behind a slot of its own; the server's version."""
+    with connected(port) as connection:
+        for shape in SHAPES:
+            connection.execute(preparation(shape).encode())
+            connection.execute(f"CREATE PUBLICATION bench_{shape} FOR TABLE {shape}".encode())
+            connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (f"base_{shape}",))
+            tell(f"making the log of {shape}")
+            connection.execute("SET synchronous_commit = off")
+            connection.execute(load(shape, changes[shape]).encode())
+        return connection.info.parameter_status("server_version") or ""
+
+
+def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
+    """A line for each shape, and whether it breaks the must."""
+    lines = []
+    for task in SHAPES:
+        ours, theirs = rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")
+        if ours is not None and theirs is not None:
+            ratio = ours / theirs
+            said = [f"{word} ≥ {asked:g}: {'reached' if ratio >= asked else 'missed'}" for word, asked in
+                    (("must", MUST), ("aim", AIM))]  # fmt: skip
+            lines.append((f"{task}: {ratio:.2f}× Debezium ({', '.join(said)})", ratio < MUST))
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = options_of("bench-capture-postgres", __doc__, 2)
+    parser.add_argument("--task", action="append", choices=SHAPES, help="only this; may be repeated")
+    parser.add_argument("--side", action="append", choices=SIDES, help="only this side; may be repeated")
+    parser.add_argument("--port", type=int, default=13520, help="of the private server; Kafka takes the next (13520)")
+    return sit(parser, arguments, _run)
+
+
+def _run(options: argparse.Namespace, given: str) -> int:
+    sides: list[Side] = [side for side in SIDES if not options.side or side in options.side]
+    tasks: list[ShapeName] = [task for task in SHAPES if not options.task or task in options.task]
+    cache = cache_folder(os.environ).absolute()
+    java: list[str] = []
+    if "Debezium" in sides:
+        check_tools(["Debezium"])
+        tell("building Debezium's side")
+        java = debezium_command(cache)
+    warn_if_busy()
+    changes: dict[ShapeName, int] = {"bulk": options.bulk, "oltp": options.oltp}
+    passes: list[Pass] = []
+    port = options.port
+    home = cache / "bench-capture" / "postgres"
+    ports = Ports(postgres=port, kafka=port + 1, kafka_controller=port + 2)
+    stack = Stack(StackSettings(home=home, cache=cache, ports=ports))
+    stack.down(purge=True)
+    try:
+        stack.up(services=["postgres", "kafka"])
+        version = filled(port, changes)
+        folder = home / "passes"
+        folder.mkdir(parents=True, exist_ok=True)
+        versions = f"PostgreSQL {version}, Kafka {VERSIONS['kafka']}, Debezium 3.6.1, {runtimes(['Debezium'])}"
+        facts = facts_of("bench-capture-postgres", given, versions)
+        bench = Bench(port=port, brokers=f"127.0.0.1:{port + 1}", java=java, changes=changes, folder=folder)
+        for turn in range(options.rounds):
+            for task in tasks:
+                for side in sides:
+                    passes.append(bench.one(task, side, turn))
+                    rate = passes[-1].counted.rate
+                    tell(f"{task}: round {turn + 1} of {options.rounds}, {side}: {rate:,.0f} changes/s")
+    finally:
+        stack.down(purge=True)
+    complete = (tasks, sides) == (list(SHAPES), list(SIDES)) and options.rounds >= 2
+    if output := output_of(options, "capture-postgres.md", full=complete):
+        lines = ["# PostgreSQL's log to Kafka, acknowledged, beside Debezium", ""]
+        lines += [f"- {name}: {value}" for name, value in facts.items()]
+        lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), ""]
+        output.write_text("\n".join([*lines, *(f"- {note}" for note in NOTES)]) + "\n")
+    if options.json:
+        told = {**as_json(passes, [], facts), "verdicts": [{"text": t, "failed": f} for t, f in verdicts(passes)]}
+        print(json.dumps(told, ensure_ascii=False, indent=2))
+    else:
+        print(*(f"{name}: {value}" for name, value in facts.items()), *table(passes), sep="\n")
+        print(*(line for line, _ in verdicts(passes)), sep="\n")
+    return int(any(failed for _, failed in verdicts(passes)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Reads what a topology says of topics that others write; part of `cdc.topology.reader`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cdc.topology.reader_servers import read_security
+from cdc.topology.topology import Decimals, Mirror, TopicForm, Topology
+from cdc.topology.values import Section, Value
+from cdc.words.brokers import Brokers
+from cdc.words.schema import TableId
+from cdc.words.types import from_mysql
+
+
+class MirrorReader:
+    """Reads a source of type kafka: `table` what is said of each table, `read` the rest."""
+
+    def __init__(self, s: Section) -> None:
+        self._section = s
+        self._form: TopicForm = s.take("format", lambda v: v.one_of("debezium", "maxwell", "upsert"))
+        self._topics: dict[TableId, str] = {}
+        self._columns: dict[TableId, Mapping[str, str]] = {}
+
+    def table(self, table: TableId, s: Section) -> None:
+        """The keys of a table that only such a source has."""
+        self._topics[table] = s.take("topic", Value.text)
+        nothing: Mapping[str, str] = {}
+        columns = s.take("columns", _columns, nothing)
+        if columns:
+            self._columns[table] = columns
+
+    def listed(self, item: Value) -> None:
+        """A table without a word has no topic."""
+        item.fail("a table without its topic", "a mapping `table: {topic: …}`")
+
+    def read(self) -> dict[str, Any]:
+        """The keys of the source, by the names of `Source`'s fields."""
+        s = self._section
+        brokers = Brokers(s.take("bootstrap_servers", Value.text), s.take("security", read_security, None))
+        decimals: Decimals = s.take("decimals", lambda v: v.one_of("string", "precise"), "string")
+        return {
+            "mirror": Mirror(
+                brokers=brokers, form=self._form, topics=self._topics, columns=self._columns, decimals=decimals
+            ),
+        }
+
+
+def check_mirrors(topology: Topology) -> None:
+    """TopologyError where rows of an upsert topic, which tells none before, should be exactly once by themselves."""
+    for source in topology.sources.values():
+        if source.mirror is not None and source.mirror.form == "upsert" and source.delivery == "exactly_once":
+            path = f"sources.{source.name}.delivery"
+            raise topology.error(path, "exactly_once of upserts, which tell no rows before", "at_least_once")
+
+
+def _columns(value: Value) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name, kind in value.pairs().items():
+        try:
+            from_mysql(kind.text())
+        except ValueError as error:
+            kind.fail(str(error), "a type as MySQL writes it, such as bigint, varchar(20), decimal(10,2), datetime(3)")
+        found[name] = kind.text()
+    return found or value.fail("no column", "name: type, for each")

@@ -1,0 +1,46 @@
+"""Reads what a topology says of a PostgreSQL source alone; part of `cdc.topology.reader`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cdc.topology.topology import Topology
+from cdc.topology.values import Section, Value
+
+
+def read_postgres(s: Section) -> dict[str, Any]:
+    """The keys that only a source of type postgresql has, by the names of `Source`'s fields."""
+    return {
+        "dbname": s.take("dbname", Value.text),
+        "slot_name": s.take("slot_name", _slot, ""),
+        "publication_name": s.take("publication_name", _publication, ""),
+        "replica_identity": s.take("replica_identity", lambda v: v.one_of("default", "full"), "default"),
+    }
+
+
+def check_slots(topology: Topology) -> None:
+    """TopologyError for two sources that would read one slot, of which each would get a part."""
+    seen: dict[tuple[str, int, str], str] = {}
+    for source in topology.sources.values():
+        if not source.slot_name:
+            continue
+        key = (source.hostname, source.port, source.slot_name)
+        if key in seen:
+            path = f"sources.{source.name}.slot_name"
+            raise topology.error(path, f"slot {source.slot_name} is read by {seen[key]}", "another name")
+        seen[key] = source.name
+
+
+def _slot(value: Value) -> str:
+    text = value.text()
+    if not re.fullmatch(r"[a-z0-9_]{1,63}", text):
+        value.fail(repr(text), "small letters, digits and _ (63 at most)")
+    return text
+
+
+def _publication(value: Value) -> str:
+    text = value.text()
+    if not 0 < len(text.encode()) < 64:
+        value.fail(repr(text), "a name of at most 63 bytes")
+    return text

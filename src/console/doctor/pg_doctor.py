@@ -1,0 +1,128 @@
+"""Asks a PostgreSQL server what `doctor` judges; changes nothing there."""
+
+from __future__ import annotations
+
+from cdc.topology.topology import Source
+from cdc.words.errors import TailorbirdError, UsageError
+from cdc.words.schema import TableId
+from console.doctor.doctor import TableFacts, Unreached
+from console.doctor.postgres import PgServerFacts, PgTableFacts
+from ingest.postgres import pg_schema, pg_slot
+from ingest.postgres.pg_connection import PgConnection, PgError, connected, grants, translated
+from ingest.postgres.relations import TableShown
+from ingest.postgres.selects import literal, named, quoted
+
+_SETTINGS = ("wal_level", "max_slot_wal_keep_size", "max_replication_slots")
+# Columns that may be stored apart, of a table of which values are.
+_LARGE = """SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+WHERE a.attrelid = {} AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attstorage IN ('x', 'e')
+AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > 0 ORDER BY a.attnum"""
+
+
+def postgres_facts(topology: str, source: Source) -> PgServerFacts | Unreached:
+    """What the server says; or, when it cannot be reached or refuses the login, why."""
+    try:
+        with connected(source) as connection:
+            return _facts(connection, topology, source)
+    except TailorbirdError as error:
+        return Unreached(problem=error.message, refused=isinstance(error, UsageError))
+
+
+def grants_of(source: Source) -> list[str]:
+    """What its user needs, as statements."""
+    return grants(source)
+
+
+def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerFacts:
+    names = pg_slot.names_of(topology, source)
+    with translated(source, "ask the server"):
+        which = ", ".join(map(literal, _SETTINGS))
+        rows = connection.texts(f"SELECT name, setting FROM pg_settings WHERE name IN ({which})")
+        settings = {row[0]: row[1] for row in rows}
+        ((standby, replication, slots, may_create),) = connection.texts(
+            "SELECT pg_is_in_recovery(), rolreplication OR rolsuper, (SELECT count(*) FROM pg_replication_slots), "
+            "has_database_privilege(current_database(), 'CREATE') FROM pg_roles WHERE rolname = current_user"
+        )
+        told = set(
+            connection.texts(
+                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = $1", names.publication
+            )
+        )
+        (known,) = connection.texts(
+            "SELECT count(*), coalesce(bool_and(pg_has_role(pubowner, 'USAGE')), true) FROM pg_publication "
+            "WHERE pubname = $1",
+            names.publication,
+        )
+    slot = pg_slot.slot_of(connection, source, names)
+    schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
+    found = pg_schema.shown(connection, source, f"n.nspname IN ({schemas})", pg_schema.types_of(connection, source))
+    tables, owned = [], True
+    for table in source.tables:
+        one = found.get((table.database, table.table))
+        facts, owns = _table(connection, source, table, one)
+        owned &= owns
+        tables.append(
+            PgTableFacts(
+                table=facts,
+                identity=one.identity if one else "d",
+                refused=_refused(source, table, one),
+                published=(table.database, table.table) in told,
+                large=_large(connection, source, one) if one else (),
+            )
+        )
+    missing = [one.table for one in tables if not one.published]
+    listed = ", ".join(
+        f"{quoted(t.database)}.{quoted(t.table)}"
+        for t in source.tables
+        if f"{t.database}.{t.table}" in {m.name for m in missing}
+    )
+    new = known[0] == "0"
+    statement = (
+        f"CREATE PUBLICATION {quoted(names.publication)} FOR TABLE {listed} WITH (publish_via_partition_root = true)"
+        if new
+        else f"ALTER PUBLICATION {quoted(names.publication)} ADD TABLE {listed}"
+    )
+    return PgServerFacts(
+        version=connection.version,
+        settings=settings,
+        standby=standby == "t",
+        replication=replication == "t",
+        slot="" if slot is None else slot.status or "lost",
+        kept=0 if slot is None else slot.kept,
+        free_slots=int(settings.get("max_replication_slots", "0")) - int(slots),
+        may_publish=owned and (may_create == "t" if new else known[1] == "t"),
+        publish=[statement],
+        tables=tables,
+    )
+
+
+def _table(connection: PgConnection, source: Source, table: TableId, one: TableShown | None) -> tuple[TableFacts, bool]:
+    """The table, and whether the user has its owner's rights, which publishing takes."""
+    name = f"{table.database}.{table.table}"
+    if one is None:
+        return TableFacts(name=name, readable="it is not there", engine="", absent=True), True
+    refused = None
+    try:
+        connection.query(f"SELECT FROM {named(table)} LIMIT 0")
+    except PgError as error:
+        refused = error.said
+    with translated(source, "ask for the owners"):
+        ((owns,),) = connection.texts(f"SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = {one.oid}")
+    schema = one.definition.schema(table, 1)
+    facts = TableFacts(name=name, readable=refused, engine="heap", schema=schema, keys=one.definition.keys)
+    return facts, owns == "t"
+
+
+def _refused(source: Source, table: TableId, one: TableShown | None) -> tuple[str, str] | None:
+    if one is None:
+        return None
+    try:
+        pg_schema.check_identity(source, table, one)
+    except UsageError as error:
+        return error.message, error.hint
+    return None
+
+
+def _large(connection: PgConnection, source: Source, one: TableShown) -> tuple[str, ...]:
+    with translated(source, "look for large columns"):
+        return tuple(name for (name,) in connection.texts(_LARGE.format(one.oid)))

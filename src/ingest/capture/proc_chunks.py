@@ -1,0 +1,80 @@
+"""Chunks of tables, read beside the log: one thread, with a connection of its own, a table."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from ingest.records.snapshots import Chunk, ChunkRequest
+
+
+class TableReading(Protocol):
+    """Reads chunks of one table over a connection."""
+
+    def read(self, request: ChunkRequest) -> Chunk:
+        """The chunk that is asked for; takes as long as the server does."""
+
+
+Opened = Callable[[], AbstractContextManager[TableReading]]
+
+
+class ChunkThreads:
+    """Implements `snapshots.ChunkReader` over connections that `opened` makes; `close` ends its threads."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._workers: dict[Any, _Worker] = {}
+        self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
+
+    def request(self, request: ChunkRequest) -> None:
+        """See `snapshots.ChunkReader`."""
+        table: Any = request.schema.table_id
+        if request.keys:
+            table = (table, "keys")
+        worker = self._workers.get(table)
+        if worker is not None and request.after is None:
+            worker.asked.put(None)
+        if worker is None or worker.ended or request.after is None:
+            worker = self._workers[table] = _Worker(self._opened, self._done)
+        worker.asked.put(request)
+
+    def ready(self) -> list[Chunk]:
+        """See `snapshots.ChunkReader`."""
+        found: list[Chunk] = []
+        while not self._done.empty():
+            one = self._done.get()
+            if isinstance(one, BaseException):
+                raise one
+            found.append(one)
+        return found
+
+    def close(self) -> None:
+        """End the threads; one that waits for its server ends when that answers."""
+        for worker in self._workers.values():
+            worker.asked.put(None)
+
+
+class _Worker:
+    """Reads one table's chunks, one after the other, until it is at its end or asked to end."""
+
+    def __init__(self, opened: Opened, done: queue.SimpleQueue[Chunk | BaseException]) -> None:
+        self._opened, self._done = opened, done
+        self.asked: queue.SimpleQueue[ChunkRequest | None] = queue.SimpleQueue()
+        self.ended = False
+        threading.Thread(target=self._run, name="snapshot", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            with self._opened() as table:
+                while (request := self.asked.get()) is not None:
+                    chunk = table.read(request)
+                    self.ended = chunk.after is None
+                    self._done.put(chunk)
+                    if self.ended:
+                        break
+        except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's own thread
+            self.ended = True
+            self._done.put(error)

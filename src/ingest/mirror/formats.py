@@ -1,0 +1,158 @@
+"""Records of others → what they tell of a row; pure. One function a format, each from a record's key and value.
+
+ValueError, KeyError or TypeError, with what is wrong, for a record that is none of its format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+Op = Literal["c", "u", "d", "r", "t"]
+Image = Mapping[str, Any]
+
+
+class UpstreamPlace(NamedTuple):
+    """Where a change stood in the database's own log: a name of that log, then numbers that grow; `own` says that no
+    other change stands there.
+    """
+
+    log: str
+    numbers: tuple[int, ...]
+    own: bool
+
+    def repeats(self, log: str, numbers: Sequence[int]) -> bool:
+        """Whether what stands here was told when all up to there was."""
+        if log != self.log:
+            return False
+        last = tuple(numbers)
+        return last >= self.numbers if self.own else last > self.numbers
+
+
+class Told(NamedTuple):
+    """One change as its writer has it: images of JSON values. `key` are the columns that name the row.
+
+    `place` is None where it is not told. `schema` are the fields of the row's inline schema. `table` is (database,
+    table), empty where not told.
+    """
+
+    op: Op
+    before: Image | None
+    after: Image | None
+    key: Image
+    table: tuple[str, str] = ("", "")
+    ts_ms: int = 0
+    place: UpstreamPlace | None = None
+    schema: list[dict[str, Any]] | None = None
+
+
+Format = Callable[[bytes | None, bytes | None], "Told | None"]
+
+
+def debezium(key: bytes | None, value: bytes | None) -> Told | None:
+    """Debezium's envelope, with its inline schema or without; None for a tombstone, a heartbeat, a message."""
+    if value is None:
+        return None
+    envelope, schema = _payload(_object(value))
+    op = envelope.get("op")
+    if op in (None, "m"):
+        return None
+    if op not in ("c", "u", "d", "r", "t"):
+        raise ValueError(f"op {op!r} in it")
+    source = envelope.get("source") or {}
+    named = {} if key is None else _payload(_object(key))[0]
+    before, after = envelope.get("before"), envelope.get("after")
+    if op in ("c", "u", "r") and not isinstance(after, dict):
+        raise ValueError(f"op {op} without its after image")
+    return Told(
+        op,
+        before,
+        after if op in ("c", "u", "r") else None,
+        named,
+        (str(source.get("schema") or source.get("db") or ""), str(source.get("table") or "")),
+        int(source.get("ts_ms") or 0),
+        None if str(source.get("snapshot", "false")) not in ("false", "None") else _place(source, op),
+        _row_fields(schema),
+    )
+
+
+def _place(source: Mapping[str, Any], op: str) -> UpstreamPlace | None:
+    if source.get("file"):
+        digits = str(source["file"]).rpartition(".")[2]
+        if digits.isdecimal():
+            # a changed key is a delete and a create of one place, in this order
+            place = int(digits), int(source.get("pos") or 0), int(source.get("row") or 0), int(op != "d")
+            return UpstreamPlace(f"{source.get('server_id', '')}", place, True)
+    if source.get("lsn") is not None:  # which all rows of one COPY may share
+        return UpstreamPlace("lsn", (int(source["lsn"]),), False)
+    return None
+
+
+def _payload(found: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    if isinstance(found.get("payload"), dict) and "schema" in found:
+        return found["payload"], found["schema"]
+    if "payload" in found and found["payload"] is None:
+        return {}, None
+    return found, None
+
+
+def _row_fields(schema: dict[str, Any] | None) -> list[dict[str, Any]] | None:
+    for field in (schema or {}).get("fields", ()):
+        if field.get("field") == "after":
+            fields: list[dict[str, Any]] = field["fields"]
+            return fields
+    return None
+
+
+def maxwell(key: bytes | None, value: bytes | None) -> Told | None:
+    """Maxwell's JSON; None for what tells no row: the bounds of a bootstrap, statements."""
+    if value is None:
+        return None
+    found = _object(value)
+    kind, table = found["type"], (str(found["database"]), str(found["table"]))
+    if kind not in ("insert", "update", "delete", "bootstrap-insert"):
+        return None
+    data, ts_ms = found["data"], int(found.get("ts") or 0) * 1000
+    if not isinstance(data, dict):
+        raise ValueError("data is no object")
+    named: dict[str, Any] = {}
+    if key is not None:
+        told = {name.removeprefix("pk."): one for name, one in _object(key).items() if name.startswith("pk.")}
+        named = {name: data.get(name, one) for name, one in told.items()}
+    place = None
+    if found.get("position") and kind != "bootstrap-insert":
+        file, _, pos = str(found["position"]).rpartition(":")
+        digits = file.rpartition(".")[2]
+        if digits.isdecimal() and pos.isdecimal():
+            # of one transaction all changes may have one place, told apart by their number in it
+            numbers = int(digits), int(pos), int(found.get("xoffset") or 1 << 40)
+            place = UpstreamPlace(str(found.get("server_id", "")), numbers, True)
+    if kind == "delete":
+        return Told("d", data, None, named, table, ts_ms, place)
+    before = {**data, **found.get("old", {})} if kind == "update" else None
+    op: Op = "r" if kind == "bootstrap-insert" else "u" if kind == "update" else "c"
+    return Told(op, before, data, named, table, ts_ms, place)
+
+
+def upsert(key: bytes | None, value: bytes | None) -> Told | None:
+    """A row under its key; no value: the row is gone. As `upsert-kafka` and compacted topics have it."""
+    if key is None:
+        raise ValueError("a row without a key")
+    named = _payload(_object(key))[0]
+    if value is None:
+        return Told("d", named, None, named)
+    row, schema = _payload(_object(value))
+    fields = (schema or {}).get("fields")
+    return Told("u", None, {**named, **row}, named, schema=fields)
+
+
+FORMATS: Mapping[str, Format] = {"debezium": debezium, "maxwell": maxwell, "upsert": upsert}
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    found = orjson.loads(data)
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found

@@ -1,0 +1,215 @@
+"""Topics of a Kafka cluster as a source: their records from some offsets on; nothing is read beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.topology.topology import Mirror, Source
+from cdc.words.errors import Retriable, UsageError
+from cdc.words.event import Position
+from ingest.ddl.catalog import Catalog, TableDefinition
+from ingest.ddl.dialect import Dialect
+from ingest.facts.foreign_keys import ForeignKeys
+from ingest.facts.tables import Tables
+from ingest.mirror.formats import FORMATS
+from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
+from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
+from ingest.records.snapshots import Chunk, ChunkRequest
+
+_PATIENCE = 10.0  # seconds that brokers have to answer
+_LOOK = 5.0  # seconds in which a topic's first record must come, where nothing else tells its columns
+_IDLE = 1.0  # seconds without a record after which nothing is said to be waiting, again
+_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+
+
+class NoChunks:
+    """Implements `snapshots.ChunkReader`: there is nothing to read beside a topic, so each table is at its end."""
+
+    def __init__(self) -> None:
+        self._done: list[Chunk] = []
+
+    def request(self, request: ChunkRequest) -> None:
+        """See `snapshots.ChunkReader`."""
+        self._done.append(Chunk(request=request, images=[], after=None, last=None, high=request.position))
+
+    def ready(self) -> list[Chunk]:
+        """See `snapshots.ChunkReader`."""
+        found, self._done = self._done, []
+        return found
+
+
+class TopicsSource:
+    """Implements `seams.SourceServer` over topics that others write."""
+
+    def __init__(self, settings: Source, mirror: Mirror) -> None:
+        self._settings, self._mirror = settings, mirror
+        self._mirrored = tuple(
+            Mirrored(
+                table=table,
+                topic=mirror.topics[table],
+                columns=tuple(mirror.columns.get(table, {}).items()),
+                key=settings.rules[table].message_key_columns if table in settings.rules else (),
+            )
+            for table in settings.tables
+        )
+
+    def head(self) -> Position:
+        """The topics' beginning: who begins here reads all that they hold."""
+        return Position(file=LOG, pos=0, gtid_set="", sequence=0)
+
+    def end(self) -> Position:
+        """What comes next at the topics' ends, added up."""
+        with self._consumer() as consumer:
+            ends = [self._marks(consumer, part)[1] for part in self._parts(consumer)]
+        return Position(file=LOG, pos=sum(ends), gtid_set="", sequence=0)
+
+    def seen(self) -> Seen:
+        """See `seams.SourceServer`: tables by the topology, else by the inline schema of a first record."""
+        tables: dict[tuple[str, str], TableDefinition] = {}
+        for one in self._mirrored:
+            told = None
+            if not one.columns or not one.key:
+                told = self._first(one)
+            found = reads_of(one, told, self._mirror.decimals)
+            where = f"source {self._settings.name}: table {one.table.database}.{one.table.table} of topic {one.topic}"
+            if found is None:
+                raise UsageError(
+                    f"{where} has no inline schema",
+                    f"name its columns: `{one.table.table}: {{columns: {{id: bigint}}}}`",
+                )
+            if not found.definition.primary_key:
+                raise UsageError(f"{where} has no key in its records", "message_key_columns: […]")
+            tables[one.table.database, one.table.table] = found.definition
+        return Seen(catalog=Catalog(tables=tables), dialect=Dialect(server="kafka", version=0))
+
+    def _first(self, one: Mirrored) -> Any:
+        """What a table's first record tells; Retriable while there is none."""
+        with self._consumer() as consumer:
+            parts = [part for part in self._parts(consumer) if part.topic == one.topic]
+            consumer.assign([TopicPartition(p.topic, p.partition, self._marks(consumer, p)[0]) for p in parts])
+            deadline = time.monotonic() + _LOOK
+            while time.monotonic() < deadline:
+                for message in consumer.consume(100, 0.2):
+                    if message.error() is not None:
+                        continue
+                    try:
+                        told = FORMATS[self._mirror.form](message.key(), message.value())
+                    except (ValueError, KeyError, TypeError):
+                        continue  # it becomes a dead letter when its turn comes
+                    if told is None or told.op in ("d", "t"):
+                        continue
+                    if told.table[1] in ("", one.table.table) and (one.columns or told.schema is not None or told.key):
+                        return told
+        if one.columns:
+            return None
+        raise Retriable(f"source {self._settings.name}: topic {one.topic} holds no record that tells its columns")
+
+    def holds(self, position: Position) -> bool:
+        """See `seams.SourceServer`: what was compacted away since is told by what stayed."""
+        return True
+
+    def foreign_keys(self) -> ForeignKeys:
+        """None: whoever wrote the topics has told what they change, or not."""
+        return ForeignKeys()
+
+    def release(self, position: Position) -> None:
+        """See `seams.SourceServer`: topics keep what they keep."""
+
+    @contextmanager
+    def chunks(self) -> Iterator[NoChunks]:
+        """Nothing to read."""
+        yield NoChunks()
+
+    @contextmanager
+    def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
+        """See `seams.SourceServer`; PositionLost where a topic lacks what comes next."""
+        known = checkpoint.state.get(OFFSETS, {}) if checkpoint.position.pos else {}
+        with self._consumer() as consumer:
+            starts = []
+            for part in self._parts(consumer):
+                low, high = self._marks(consumer, part)
+                entry = known.get(f"{part.topic}:{part.partition}")
+                start = low if entry is None else int(entry[0])
+                if entry is not None and not low <= start <= high:
+                    raise PositionLost(
+                        f"source {self._settings.name}: offset {start} of {part.topic}:{part.partition} comes next, "
+                        f"the topic holds {low} to {high}",
+                        "raise its retention, and set `position_lost: resnapshot` to begin anew with what it holds",
+                    )
+                starts.append(TopicPartition(part.topic, part.partition, start))
+            consumer.assign(starts)
+            yield TopicFacts(
+                _Feed(consumer, self._settings, busy=busy), tables, self._mirrored, checkpoint,
+                starts={f"{part.topic}:{part.partition}": part.offset for part in starts},
+                form=self._mirror.form, decimals=self._mirror.decimals,
+            )  # fmt: skip
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        consumer = Consumer(
+            {
+                **self._mirror.brokers.librdkafka(),
+                "group.id": f"tailorbird-{self._settings.name}",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 20,
+            }
+        )
+        try:
+            yield consumer
+        except KafkaException as error:
+            what = f"source {self._settings.name}: Kafka at {self._mirror.brokers}: {error.args[0].str()}"
+            raise Retriable(what) from error
+        finally:
+            consumer.close()
+
+    def _parts(self, consumer: Any) -> list[TopicPartition]:
+        found = []
+        for topic in sorted({one.topic for one in self._mirrored}):
+            told = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic]
+            if told.error is not None:
+                raise Retriable(f"source {self._settings.name}: topic {topic}: {told.error.str()}")
+            found += [TopicPartition(topic, number) for number in sorted(told.partitions)]
+        return found
+
+    @staticmethod
+    def _marks(consumer: Any, part: TopicPartition) -> tuple[int, int]:
+        low, high = consumer.get_watermark_offsets(part, timeout=_PATIENCE)
+        return int(low), int(high)
+
+
+class _Feed:
+    """Implements `topics.TopicFeed` over a consumer that is assigned."""
+
+    def __init__(self, consumer: Any, source: Source, *, busy: bool) -> None:
+        self._consumer, self._source, self._idle = consumer, source, 0.02 if busy else _IDLE
+
+    def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]:
+        while True:
+            messages = self._consumer.consume(500, 0.05)
+            if not messages:
+                yield None
+                messages = self._consumer.consume(500, self._idle)
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield InputRecord(
+                        message.topic(), message.partition(), message.offset(), message.key(), message.value(),
+                        message.timestamp()[1],
+                    )  # fmt: skip
+                elif error.code() in _LOST:
+                    raise PositionLost(
+                        f"source {self._source.name}: {message.topic()}:{message.partition()}: {error.str()}",
+                        "raise its retention, and set `position_lost: resnapshot` to begin anew with what it holds",
+                    )
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    yield PartitionEnd(message.topic(), message.partition(), message.offset())
+                elif not error.retriable():
+                    raise KafkaException(error)

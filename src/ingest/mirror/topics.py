@@ -1,0 +1,258 @@
+"""Records of topics → facts, each a transaction of its own; pure. A feed brings the records.
+
+What its database's log had told before is told once: a connector that was restarted publishes again what it had, and a
+record whose place in that log is not behind the last one of its partition is such a one. Rows that a snapshot reads
+have no place, and are told as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
+from ingest.facts.facts import (
+    CAUGHT_UP,
+    Fact,
+    Image,
+    Operation,
+    RefusedImage,
+    RowsLogged,
+    TableAltered,
+    TableEmptied,
+    TransactionBegan,
+    TransactionEnded,
+)
+from ingest.facts.tables import Tables
+from ingest.mirror.connect import columns_of
+from ingest.mirror.formats import FORMATS, Told
+from ingest.mirror.values import Read, reader_of
+from ingest.records.seams import Checkpoint
+
+LOG = "topics"  # instead of a log's file
+OFFSETS = "offsets"  # in a checkpoint's state: what comes next, and the last place, by `topic:partition`
+_OPERATIONS: Mapping[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
+
+
+class InputRecord(NamedTuple):
+    """One record of a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    ts_ms: int
+
+
+class PartitionEnd(NamedTuple):
+    """So far a partition was read: behind its last record there may be offsets that hold none."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class TopicFeed(Protocol):
+    """Records of topics from some offsets on, never ending; None where nothing is waiting."""
+
+    def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """How a table is told: by which topic, under which columns (none: those of the inline schema) and key."""
+
+    table: TableId
+    topic: str
+    columns: tuple[tuple[str, str], ...] = ()
+    key: tuple[str, ...] = ()
+
+
+class TableReads(NamedTuple):
+    """A table's columns as one schema has them, and how values are read."""
+
+    definition: TableDefinition
+    reads: tuple[tuple[str, Read], ...]
+
+
+def reads_of(one: Mirrored, told: Told | None, decimals: str) -> TableReads | None:
+    """What a table looks like by the topology, else by a record's inline schema; None where neither tells."""
+    if one.columns:
+        columns = tuple(
+            ColumnDefinition(name=name, column_type=kind, nullable=True, charset=None) for name, kind in one.columns
+        )
+        reads = tuple((name, reader_of(kind, decimals=decimals)) for name, kind in one.columns)
+    elif told is not None and told.schema is not None:
+        columns, reads = columns_of(told.schema)
+    else:
+        return None
+    key = one.key or tuple(told.key if told is not None else ())
+    keys = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
+    return TableReads(TableDefinition(columns=columns, keys=keys), reads)
+
+
+class TopicFacts:
+    """The facts of one feed from a checkpoint on; iterate it once. `starts`: the first offset of each partition, by
+    `topic:partition`.
+    """
+
+    gtid_set = ""
+
+    def __init__(
+        self, feed: TopicFeed, tables: Tables, mirrored: tuple[Mirrored, ...], start: Checkpoint, *,
+        starts: Mapping[str, int], form: str, decimals: str,
+    ) -> None:  # fmt: skip
+        self._feed, self._tables, self._format, self._decimals = feed, tables, FORMATS[form], decimals
+        self._by_topic: dict[str, list[Mirrored]] = {}
+        for one in mirrored:
+            self._by_topic.setdefault(one.topic, []).append(one)
+        known = start.state.get(OFFSETS, {}) if start.position.pos else {}
+        self._offsets: dict[str, list[Any]] = {
+            name: [offset, known[name][1] if name in known else None] for name, offset in starts.items()
+        }
+        self._read = sum(starts.values())
+        self._known: dict[TableId, TableReads] = {}
+        self._schemas: dict[TableId, bytes] = {}
+        self.repeated = 0
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What comes next of all partitions, added up."""
+        return LOG, self._read
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """See `seams.Stream`."""
+        return {OFFSETS: {name: list(entry) for name, entry in self._offsets.items()}}
+
+    def reached(self, position: Position) -> bool:
+        """Whether all up to a position has been read."""
+        return self._read >= position.pos
+
+    def __iter__(self) -> Iterator[Fact]:
+        for record in self._feed:
+            if record is None:
+                yield CAUGHT_UP
+                continue
+            entry = self._offsets[f"{record.topic}:{record.partition}"]
+            if isinstance(record, PartitionEnd):
+                self._goes_on(entry, record.offset)
+                continue
+            facts = list(self._facts(record, entry))
+            self._goes_on(entry, record.offset + 1)
+            if facts:
+                file, pos = f"{record.topic}/{record.partition}", record.offset
+                yield TransactionBegan("", (self._ts_ms or record.ts_ms) * 1000, 0, file, pos)
+                yield from facts
+                yield TransactionEnded(LOG, self._read)
+
+    def _goes_on(self, entry: list[Any], offset: int) -> None:
+        self._read += offset - entry[0]
+        entry[0] = offset
+
+    def _facts(self, record: InputRecord, entry: list[Any]) -> Iterator[Fact]:
+        """What a record tells; where it stood is put down in its partition's entry."""
+        self._ts_ms = 0
+        candidates = self._by_topic.get(record.topic, [])
+        file, pos = f"{record.topic}/{record.partition}", record.offset
+        try:
+            told = self._format(record.key, record.value)
+        except (ValueError, KeyError, TypeError) as error:
+            if candidates:
+                yield self._refused(candidates[0].table, record, f"not what the topic should hold: {error}")
+            return
+        if told is None:
+            return
+        one = self._named(candidates, told)
+        if one is None:
+            return
+        if told.place is not None:
+            if entry[1] is not None and told.place.repeats(*entry[1]):
+                self.repeated += 1
+                return
+            entry[1] = [told.place.log, list(told.place.numbers)]
+        self._ts_ms = told.ts_ms
+        if told.op == "t":
+            yield TableEmptied(one.table, file, pos)
+            return
+        reads = self._reads(one, told)
+        if reads is None:
+            yield self._refused(one.table, record, "no inline schema, and no `columns:` in the topology")
+            return
+        if self._tables.catalog.tables.get((one.table.database, one.table.table)) != reads.definition:
+            yield TableAltered(one.table, reads.definition)
+        yield self._change(one.table, told, reads, file, pos)
+
+    @staticmethod
+    def _named(candidates: list[Mirrored], told: Told) -> Mirrored | None:
+        """The table of a record: a topic of one table has no other, of several each record names its own."""
+        if len(candidates) == 1 and not (told.table[1] and told.table[1] != candidates[0].table.table):
+            return candidates[0]
+        return next((one for one in candidates if (one.table.database, one.table.table) == told.table), None)
+
+    def _reads(self, one: Mirrored, told: Told) -> TableReads | None:
+        known = self._known.get(one.table)
+        if told.schema is None or one.columns:
+            if known is None and (known := reads_of(one, told, self._decimals)) is not None:
+                self._known[one.table] = known
+            return known
+        schema = orjson.dumps(told.schema)
+        if known is None or self._schemas.get(one.table) != schema:
+            known = reads_of(one, told, self._decimals)
+            assert known is not None, "it has a schema"
+            self._known[one.table], self._schemas[one.table] = known, schema
+        return known
+
+    def _change(self, table: TableId, told: Told, reads: TableReads, file: str, pos: int) -> RowsLogged:
+        operation = _OPERATIONS[told.op]
+        key = reads.definition.primary_key
+        if operation == "delete":
+            values = told.before if told.before is not None else told.key
+            before = _image(reads, values, key)
+            return RowsLogged(table, operation, [before], not isinstance(before, RefusedImage), file, pos)
+        after = _image(reads, told.after or {}, None)
+        if operation == "insert":
+            return RowsLogged(table, operation, [after], not isinstance(after, RefusedImage), file, pos)
+        old = None if told.before is None else _image(reads, told.before, key)
+        if old is not None and not isinstance(old, RefusedImage) and any(old.get(name) is None for name in key):
+            old = None  # Debezium's of a table that tells no rows before: nothing, or nothing of the key
+        plain = not isinstance(after, RefusedImage) and not isinstance(old, RefusedImage)
+        if isinstance(after, RefusedImage) and old is None:
+            old = {name: after.values.get(name) for name in key}
+        return RowsLogged(table, operation, [(old, after)], plain, file, pos)
+
+    @staticmethod
+    def _refused(table: TableId, record: InputRecord, why: str) -> RowsLogged:
+        shown = {
+            name: None if data is None else data[:2000].decode(errors="replace")
+            for name, data in (("key", record.key), ("value", record.value))
+        }
+        image = RefusedImage(values=shown, why=why)
+        return RowsLogged(table, "insert", [image], False, f"{record.topic}/{record.partition}", record.offset)
+
+
+def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | None) -> Image:
+    """A row's image; of one before a change (`key`) columns that are not told are left out, else they are refused."""
+    row: dict[str, Any] = {}
+    why: list[str] = []
+    for name, read in reads.reads:
+        if name not in values:
+            if key is None:
+                why.append(f"column {name}: it is not told")
+            continue
+        value = values[name]
+        if value is None:
+            row[name] = None
+            continue
+        try:
+            row[name] = read(value)
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+            row[name] = value if isinstance(value, str | int | float | bool) else str(value)
+            why.append(f"column {name}: {error}")
+    return RefusedImage(values=row, why="; ".join(why)) if why else row

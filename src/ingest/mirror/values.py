@@ -1,0 +1,167 @@
+"""Values in records of others → canonical form, by a column's type as MySQL writes it; pure.
+
+How a type is told depends on the writer's settings, and nearly all of these can be told apart by what stands there: a
+number is days, milliseconds or microseconds by the column's digits, a text is a time or a decimal as it is written.
+A value that is neither raises Unrepresentable.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from cdc.words.types import Canonical, from_mysql
+from ingest.binlog.format.canonical import Unrepresentable
+
+Read = Callable[[Any], Canonical]
+_EPOCH = dt.datetime(1970, 1, 1)
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+_CLOCK = re.compile(r"-?\d{2,3}:\d\d:\d\d(\.\d+)?")
+_DIGITS = re.compile(r"\((\d)\)")
+
+
+def reader_of(column_type: str, *, decimals: str = "string") -> Read:
+    """How JSON values of a column are read, never None; ValueError for a type that has no canonical form.
+
+    `decimals` is `precise` where they are bytes in base64, Connect's own form.
+    """
+    kind = from_mysql(column_type)
+    match kind.kind:
+        case "bool":
+            return flag
+        case "decimal":
+            return precise(kind.scale) if decimals == "precise" else decimal_of(kind.scale)
+        case "float32" | "float64":
+            return number
+        case "date":
+            return day
+        case "datetime" | "timestamp":
+            digits = _DIGITS.search(column_type)
+            return moment(1000 if digits and int(digits[1]) > 3 else 1)
+        case "time":
+            return clock
+        case "json":
+            return json_text
+        case "string" | "bytes":
+            return text
+        case _:
+            return whole
+
+
+def whole(value: Any) -> int:
+    """A whole number; texts of one, too."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise Unrepresentable(f"{value!r} is no whole number")
+    return int(value)
+
+
+def flag(value: Any) -> bool:
+    """A truth value, or 0 and 1."""
+    if value in (True, False, 0, 1):
+        return bool(value)
+    raise Unrepresentable(f"{value!r} is no truth value")
+
+
+def number(value: Any) -> float:
+    """A finite floating-point number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or not math.isfinite(float(value)):
+        raise Unrepresentable(f"{value!r} is no number")
+    return float(value)
+
+
+def text(value: Any) -> str:
+    """A text as it is: texts, and bytes in base64."""
+    if not isinstance(value, str):
+        raise Unrepresentable(f"{value!r} is no text")
+    return value
+
+
+def json_text(value: Any) -> str:
+    """JSON as a text, or as it stands in the record."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def decimal_of(scale: int) -> Read:
+    """A decimal as a text or a number."""
+
+    def read(value: Any) -> str:
+        if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)):
+            raise Unrepresentable(f"{value!r} is no decimal")
+        return fixed(decimal.Decimal(str(value)), scale)
+
+    return read
+
+
+def precise(scale: int) -> Read:
+    """A decimal as Connect's bytes: the unscaled number, the highest byte first, in base64."""
+
+    def read(value: Any) -> str:
+        unscaled = int.from_bytes(base64.b64decode(text(value), validate=True), "big", signed=True)
+        return fixed(decimal.Decimal(unscaled).scaleb(-scale), scale)
+
+    return read
+
+
+def fixed(value: decimal.Decimal, scale: int) -> str:
+    """A decimal with exactly so many digits behind the point; Unrepresentable where that would round it."""
+    context = decimal.Context(prec=100, traps=[decimal.InvalidOperation, decimal.Inexact])
+    try:
+        return f"{value.quantize(decimal.Decimal(1).scaleb(-scale), context=context):f}"
+    except decimal.DecimalException as error:
+        raise Unrepresentable(f"{value} has more than {scale} digits behind the point") from error
+
+
+def day(value: Any) -> str:
+    """A date: days since 1970, or a text."""
+    try:
+        if isinstance(value, int):
+            return f"{(_EPOCH + dt.timedelta(days=value)).date().isoformat()}Z"
+        return f"{dt.date.fromisoformat(text(value).removesuffix('Z')).isoformat()}Z"
+    except (ValueError, OverflowError) as error:
+        raise Unrepresentable(f"{value!r} is no day") from error
+
+
+def moment(scale: int) -> Read:
+    """A moment: a number of 1/(1000 · scale) seconds since 1970, or a text; one without a zone is in UTC."""
+
+    def read(value: Any) -> str:
+        try:
+            if isinstance(value, int) and not isinstance(value, bool):
+                at = _EPOCH + dt.timedelta(microseconds=value * 1000 // scale)
+            else:
+                at = dt.datetime.fromisoformat(_micros(text(value)).replace("Z", "+00:00"))
+                at = at.astimezone(dt.UTC).replace(tzinfo=None) if at.tzinfo else at
+        except (ValueError, OverflowError) as error:
+            raise Unrepresentable(f"{value!r} is no moment") from error
+        return _short(at.isoformat(timespec="microseconds")) + "Z"
+
+    return read
+
+
+def clock(value: Any, scale: int = 1) -> str:
+    """A time: so many times a microsecond, or a text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        micros = abs(value) * scale
+        seconds, fraction = divmod(micros, 1_000_000)
+        shown = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
+        return ("-" if value < 0 else "") + _short(shown)
+    found = text(value).removesuffix("Z")
+    if not _CLOCK.fullmatch(found):
+        raise Unrepresentable(f"{value!r} is no time")
+    return _short(found) if "." in found else found
+
+
+def _short(shown: str) -> str:
+    return shown.rstrip("0").rstrip(".")
+
+
+def _micros(shown: str) -> str:
+    """A text of a moment with at most six digits behind the point: what is finer is cut off."""
+    return re.sub(r"(\.\d{6})\d+", r"\1", shown)

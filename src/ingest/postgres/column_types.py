@@ -1,0 +1,242 @@
+"""Types and values of PostgreSQL in our terms: column types as MySQL writes them, values from the server's text; pure.
+
+The session is in ISO dates, UTC, ISO 8601 intervals, hexadecimal bytea and shortest floating-point numbers, so the text
+of a value tells it whole; the log and a SELECT print it alike. What has no type of its own here keeps that text, so no
+column is left out. A value without canonical form (infinity, NaN in a number, a year BC) raises Unrepresentable.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from cdc.words.types import Canonical
+from ingest.binlog.format.canonical import Unrepresentable
+
+Read = Callable[[bytes], Canonical]
+_MOST_DIGITS, _MOST_SCALE = 65, 30  # MySQL's, which every later stage keeps exactly
+_DAY = re.compile(rb"\d{4}-\d\d-\d\d")
+_MOMENT = re.compile(rb"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(?:\+00)?")
+_CLOCK = re.compile(rb"\d\d:\d\d:\d\d(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PgType:
+    """One type of a server: `kind` as pg_type.typtype, `element` of an array, `base` of a domain with its modifier."""
+
+    oid: int
+    name: str
+    kind: str = "b"
+    element: int = 0
+    base: int = 0
+    base_modifier: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PgTyped:
+    """A column's type as every stage knows it, and how its values are read."""
+
+    column_type: str
+    read: Read
+
+
+def text(value: bytes) -> str:
+    """Text as it is; UnicodeDecodeError (a ValueError) where a database without encoding holds other bytes."""
+    return value.decode()
+
+
+def _flag(value: bytes) -> bool:
+    return value in (b"t", b"1")
+
+
+def _single(value: bytes) -> float:
+    # the very number that four bytes hold, as the binlog tells it
+    found: float = struct.unpack("f", struct.pack("f", _double(value)))[0]
+    return found
+
+
+def _double(value: bytes) -> float:
+    found = float(value)
+    if not math.isfinite(found):
+        raise Unrepresentable(f"{value.decode()} is no number")
+    return found
+
+
+def _decimal(value: bytes) -> str:
+    if value[-1:] in (b"N", b"y"):  # NaN, Infinity
+        raise Unrepresentable(f"{value.decode()} is no number")
+    return value.decode()
+
+
+def _date(value: bytes) -> str:
+    if not _DAY.fullmatch(value):
+        raise Unrepresentable(f"{value.decode()} is no day of the years 1 to 9999")
+    return value.decode() + "Z"
+
+
+def _moment(value: bytes) -> str:
+    match = _MOMENT.fullmatch(value)
+    if match is None:
+        raise Unrepresentable(f"{value.decode()} is no moment of the years 1 to 9999")
+    return f"{match[1].decode()}T{match[2].decode()}Z"
+
+
+def _clock(value: bytes) -> str:
+    if not _CLOCK.fullmatch(value):
+        raise Unrepresentable(f"{value.decode()} is no time of day")
+    return value.decode()
+
+
+def _bytes(value: bytes) -> str:
+    if value[:2] != b"\\x":
+        raise Unrepresentable("bytes that are not in hexadecimal")
+    return base64.b64encode(bytes.fromhex(value[2:].decode())).decode()
+
+
+# By the type's name in pg_catalog: the column type, and how values are read. Every other type is `longtext`.
+PLAIN: Mapping[str, tuple[str, Read]] = {
+    "bool": ("bit(1)", _flag),
+    "int2": ("smallint", int),
+    "int4": ("int", int),
+    "int8": ("bigint", int),
+    "oid": ("bigint", int),
+    "float4": ("float", _single),
+    "float8": ("double", _double),
+    "date": ("date", _date),
+    "timestamp": ("datetime(6)", _moment),
+    "timestamptz": ("timestamp(6)", _moment),
+    "time": ("time(6)", _clock),
+    "json": ("json", text),
+    "jsonb": ("json", text),
+    "bytea": ("longblob", _bytes),
+    "uuid": ("char(36)", text),
+    "name": ("varchar(63)", text),
+}
+TEXTS = PgTyped(column_type="longtext", read=text)
+_ENUM = PgTyped(column_type="varchar(63)", read=text)  # no label is longer
+
+
+class PgTypes:
+    """The types of one database by their numbers. A number that is not there yet is looked for by `load`."""
+
+    def __init__(self, load: Callable[[], Iterable[PgType]]) -> None:
+        self._load = load
+        self._known: dict[int, PgType] = {}
+
+    def typed(self, oid: int, modifier: int) -> PgTyped:
+        """A column's type; one that the server does not know any more keeps its text."""
+        found = self._known.get(oid)
+        if found is None:
+            self._known = {one.oid: one for one in self._load()}
+            found = self._known.get(oid)
+        if found is None:
+            return TEXTS
+        if found.kind == "d":
+            return self.typed(found.base, found.base_modifier if modifier < 0 else modifier)
+        if found.kind == "e":
+            return _ENUM
+        if found.element and found.name.startswith("_"):
+            sign = ";" if found.name == "_box" else ","
+            return PgTyped(column_type="json", read=array_reader(self.typed(found.element, modifier), sign))
+        return _plain(found.name, modifier)
+
+
+def _plain(name: str, modifier: int) -> PgTyped:
+    if name in PLAIN:
+        column_type, read = PLAIN[name]
+        return PgTyped(column_type=column_type, read=read)
+    if name == "numeric" and modifier >= 4:
+        precision, scale = modifier - 4 >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
+        if precision <= _MOST_DIGITS and 0 <= scale <= min(precision, _MOST_SCALE):
+            return PgTyped(column_type=f"decimal({precision},{scale})", read=_decimal)
+    if name in ("varchar", "bpchar") and modifier >= 4:
+        return PgTyped(column_type=f"{'var' if name == 'varchar' else ''}char({modifier - 4})", read=text)
+    if name == "bit" and modifier == 1:
+        return PgTyped(column_type="bit(1)", read=_flag)
+    return TEXTS
+
+
+def array_reader(element: PgTyped, sign: str) -> Read:
+    """An array, parted by a `sign`, as a JSON text: nested as its dimensions are, elements in canonical form.
+    Lower bounds other than 1 are not told.
+    """
+
+    def read(value: bytes) -> str:
+        return orjson.dumps(_elements(value.decode(), element, sign)).decode()
+
+    return read
+
+
+def first_of(array: str) -> bytes | None:
+    """The only element of an array of one, as text: what `attmissingval` holds; None for NULL."""
+    found: list[bytes | None] = []
+    _members(array, ",", found.append)
+    return found[0]
+
+
+def _elements(array: str, element: PgTyped, sign: str) -> list[object]:
+    if array.startswith("["):  # [0:2]={1,2,3}
+        array = array[array.index("{") :]
+    json = element.column_type == "json"
+
+    def member(one: bytes | None) -> object:
+        if one is None:
+            return None
+        told = element.read(one)
+        return orjson.Fragment(told) if json and isinstance(told, str) else told
+
+    stack: list[list[object]] = [[]]
+    _members(array, sign, lambda one: stack[-1].append(member(one)), lambda: stack.append([]), lambda: _close(stack))
+    return stack[0]
+
+
+def _close(stack: list[list[object]]) -> None:
+    closed = stack.pop()
+    stack[-1].append(closed)
+
+
+def _nothing() -> None:
+    """Of one dimension there is nothing to open within."""
+
+
+def _members(
+    array: str,
+    sign: str,
+    tell: Callable[[bytes | None], object],
+    opened: Callable[[], object] = _nothing,
+    closed: Callable[[], object] = _nothing,
+) -> None:
+    """Tell the elements of an array's text in order, and where inner arrays open and close."""
+    depth, at, size = 0, 0, len(array)
+    while at < size:
+        char = array[at]
+        if char == "{":
+            depth += 1
+            if depth > 1:
+                opened()
+            at += 1
+        elif char == "}":
+            depth -= 1
+            if depth:
+                closed()
+            at += 1
+        elif char == '"':
+            chars, at = [], at + 1
+            while array[at] != '"':
+                at += array[at] == "\\"
+                chars.append(array[at])
+                at += 1
+            at += 1
+            tell("".join(chars).encode())
+        elif char == sign:
+            at += 1
+        else:
+            end = min(place for place in (array.find(sign, at), array.find("}", at), size) if place >= 0)
+            word, at = array[at:end], end
+            tell(None if word == "NULL" else word.encode())

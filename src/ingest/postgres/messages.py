@@ -1,0 +1,123 @@
+"""Messages of pgoutput, protocol 1: bytes → what the server says of its log; pure.
+
+Source: PostgreSQL's manual, "Logical Replication Message Formats". Tuples are left as bytes: `relations` reads them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from cdc.words.errors import Fatal
+
+EPOCH_US = 946_684_800_000_000  # 2000-01-01, from which the server counts
+_BEGIN, _COMMIT, _RELATION, _COLUMN = Struct(">QqI"), Struct(">BQQq"), Struct(">I"), Struct(">Ii")
+_PAGE, _HEADERS = 8192, (24, 40)
+U16, U32, U64 = Struct(">H").unpack_from, Struct(">I").unpack_from, Struct(">Q").unpack_from
+OLD_KEY, OLD_ROW, NEW_ROW = ord("K"), ord("O"), ord("N")
+NULL, UNCHANGED, TEXT = ord("n"), ord("u"), ord("t")
+
+
+class Begin(NamedTuple):
+    """A transaction begins; `lsn` is where its commit stands, `commit_us` when it was (UTC)."""
+
+    lsn: int
+    commit_us: int
+    xid: int
+
+
+class Commit(NamedTuple):
+    """It ends; `end` is behind its commit, where the next one may stand."""
+
+    lsn: int
+    end: int
+
+
+class RelationColumn(NamedTuple):
+    """One column as the log states it; `key`: it belongs to the replica identity."""
+
+    name: str
+    oid: int
+    modifier: int
+    key: bool
+
+
+class LoggedRelation(NamedTuple):
+    """What the rows of a table look like from here on; `identity`: d(efault), n(othing), f(ull) or i(ndex)."""
+
+    oid: int
+    schema: str
+    table: str
+    identity: str
+    columns: tuple[RelationColumn, ...]
+
+
+class Emptied(NamedTuple):
+    """TRUNCATE of tables, by their numbers."""
+
+    oids: tuple[int, ...]
+
+
+def begin(data: bytes) -> Begin:
+    """`B`."""
+    lsn, at, xid = _BEGIN.unpack_from(data, 1)
+    return Begin(lsn, at + EPOCH_US, xid)
+
+
+def commit(data: bytes) -> Commit:
+    """`C`."""
+    _, lsn, end, _ = _COMMIT.unpack_from(data, 1)
+    return Commit(lsn, end)
+
+
+def relation(data: bytes) -> LoggedRelation:
+    """`R`."""
+    (oid,) = _RELATION.unpack_from(data, 1)
+    schema, at = _text(data, 5)
+    table, at = _text(data, at)
+    identity = chr(data[at])
+    (count,) = U16(data, at + 1)
+    at += 3
+    columns = []
+    for _ in range(count):
+        key = bool(data[at] & 1)
+        name, at = _text(data, at + 1)
+        kind, modifier = _COLUMN.unpack_from(data, at)
+        at += 8
+        columns.append(RelationColumn(name, kind, modifier, key))
+    # the empty text stands for pg_catalog
+    return LoggedRelation(oid, schema or "pg_catalog", table, identity, tuple(columns))
+
+
+def emptied(data: bytes) -> Emptied:
+    """`T`."""
+    (count,) = U32(data, 1)
+    return Emptied(tuple(U32(data, 6 + 4 * n)[0] for n in range(count)))
+
+
+def unknown(data: bytes, lsn: int) -> Fatal:
+    """A message that this protocol does not have: it might hide a change."""
+    return Fatal(f"pgoutput says {data[:1]!r} in the transaction at {lsn_text(lsn)}, which is not known", "report it")
+
+
+def lsn_text(lsn: int) -> str:
+    """A place in the log as the server writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def record_end(lsn: int) -> int:
+    """The end of the last record, where the next one would begin here: a page begins with a header, behind which no
+    reader of the log comes as long as nothing stands there.
+    """
+    return lsn - lsn % _PAGE if lsn % _PAGE in _HEADERS else lsn
+
+
+def lsn_of(text: str) -> int:
+    """Inverse of `lsn_text`; ValueError for anything else."""
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    end = data.index(0, at)
+    return data[at:end].decode(), end + 1

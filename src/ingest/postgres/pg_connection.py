@@ -1,0 +1,178 @@
+"""Connections to a PostgreSQL server by libpq, whose errors come out grouped by what may be done about them.
+
+Results are the server's texts, untouched: what a SELECT returns and what the log tells are read by the same functions.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
+
+Rows = list[tuple[bytes | None, ...]]
+_SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
+# Texts that tell values whole, and alike for everybody; a table's own settings and the user's must not change them.
+_SESSION = (
+    "datestyle=ISO", "intervalstyle=iso_8601", "timezone=UTC", "extra_float_digits=1", "bytea_output=hex",
+    "client_encoding=UTF8", "idle_in_transaction_session_timeout=0", "lock_timeout=0", "statement_timeout=0",
+)  # fmt: skip
+# By the SQLSTATE's class, or all of it: the login is refused, or lacks a right.
+_DENIED = ("28", "42501")
+# The server is away or busy, or a table was altered or dropped since its columns were read.
+_AWAY = ("08", "40", "53", "55006", "55P03", "57", "42P01", "42703", "72")
+_OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+class PgError(Exception):
+    """What a server said; `state` is its SQLSTATE, empty where the connection itself failed."""
+
+    def __init__(self, state: str, said: str) -> None:
+        super().__init__(said)
+        self.state, self.said = state, said
+
+
+def conninfo(source: Source, *, replication: bool = False) -> str:
+    """How libpq reaches a source."""
+    return make_conninfo(
+        host=source.hostname,
+        port=source.port,
+        user=source.username,
+        password=source.password,
+        dbname=source.dbname,
+        sslmode=_SSL[source.ssl_mode],
+        connect_timeout=10,
+        application_name=f"tailorbird {source.name}",
+        options=" ".join(f"-c {setting}" for setting in _SESSION),
+        **({"replication": "database"} if replication else {}),
+    )
+
+
+@contextmanager
+def translated(source: Source, doing: str) -> Iterator[None]:
+    """Turns what a server said into Retriable, UsageError or Fatal, naming the source and what was being done."""
+    try:
+        yield
+    except TailorbirdError:
+        raise
+    except PgError as error:
+        raise _translate(error, source, doing) from error
+    except (psycopg.Error, OSError) as error:
+        raise Retriable(f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error}") from error
+
+
+@contextmanager
+def connected(source: Source, *, replication: bool = False) -> Iterator[PgConnection]:
+    """A connection, closed at the end; as `replication` it speaks of slots, too."""
+    with translated(source, "connect"):
+        connection = PgConnection(conninfo(source, replication=replication))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+class PgConnection:
+    """One connection; PgError for what its server refuses."""
+
+    def __init__(self, info: str) -> None:
+        self.pg = pq.PGconn.connect(info.encode())
+        if self.pg.status != pq.ConnStatus.OK:
+            said = self.pg.error_message.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            self.pg.finish()
+            refused = any(sign in said[-1] for sign in ("password", "authentication", "pg_hba.conf", "does not exist"))
+            raise PgError("28000" if refused else "", said[-1])
+
+    @property
+    def version(self) -> int:
+        """The server's, as 150004 or 180001."""
+        return self.pg.server_version
+
+    def query(self, sql: str, arguments: Sequence[bytes | None] = ()) -> Rows:
+        """All rows of a statement, values as the server prints them."""
+        text = sql.encode()
+        # without arguments by the simple protocol, the only one that a connection for replication speaks
+        result = self.pg.exec_params(text, arguments) if arguments else self.pg.exec_(text)
+        if result.status not in _OK:
+            raise self._error(result)
+        width = range(result.nfields)
+        return [tuple(result.get_value(row, column) for column in width) for row in range(result.ntuples)]
+
+    def texts(self, sql: str, *arguments: str) -> list[tuple[str, ...]]:
+        """The same of a small query that is asked for texts: NULL is the empty one."""
+        rows = self.query(sql, [argument.encode() for argument in arguments])
+        return [tuple("" if value is None else value.decode() for value in row) for row in rows]
+
+    def _error(self, result: pq.abc.PGresult) -> PgError:
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        said = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or self.pg.error_message
+        return PgError(state, said.decode(errors="replace").strip())
+
+    def close(self) -> None:
+        """Safe to call at any time."""
+        self.pg.finish()
+
+    def begin_copy(self, command: str) -> None:
+        """START_REPLICATION: from here on both sides send, and `take` and `send` are what is left."""
+        result = self.pg.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise self._error(result)
+        self.pg.nonblocking = 1
+
+    def take(self) -> memoryview | None:
+        """The next message that has arrived, None where there is none; never waits. PgError where the server ends."""
+        size, data = self.pg.get_copy_data(1)
+        if size == 0:
+            self._consume()
+            size, data = self.pg.get_copy_data(1)
+        if size > 0:
+            return data
+        if size == 0:
+            return None
+        result = self.pg.get_result()
+        raise PgError("08006", "the server ended the stream") if result is None else self._error(result)
+
+    def _consume(self) -> None:
+        try:
+            self.pg.consume_input()
+        except psycopg.Error as error:
+            raise PgError("08006", str(error)) from error
+
+    def arrives(self, seconds: float) -> bool:
+        """Wait so long at most for anything to arrive."""
+        return bool(select.select([self.pg.socket], [], [], max(0.0, seconds))[0])
+
+    def send(self, data: bytes) -> None:
+        """A message of ours."""
+        while self.pg.put_copy_data(data) == 0:
+            select.select([], [self.pg.socket], [], 1.0)
+        while self.pg.flush():
+            select.select([], [self.pg.socket], [], 1.0)
+
+
+def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
+    message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error.said}"
+    if error.state.startswith(_DENIED):
+        return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
+    if not error.state or error.state.startswith(_AWAY):
+        return Retriable(message)
+    return Fatal(message)
+
+
+def grants(source: Source) -> list[str]:
+    """The least that the user of a source needs, as statements."""
+    who = f'"{source.username}"'
+    schemas = ", ".join(f'"{schema}"' for schema in sorted(source.databases))
+    tables = ", ".join(f'"{t.database}"."{t.table}"' for t in source.tables)
+    select_on = f"ALL TABLES IN SCHEMA {schemas}" if source.filter_policy == "accept" or not tables else tables
+    return [
+        f"ALTER ROLE {who} LOGIN REPLICATION",
+        f"GRANT USAGE ON SCHEMA {schemas} TO {who}",
+        f"GRANT SELECT ON {select_on} TO {who}",
+    ]

@@ -1,0 +1,196 @@
+"""What a PostgreSQL server must be for its log to be captured, and what its tables look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Fatal, UsageError
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition, TableName
+from ingest.ddl.dialect import Dialect
+from ingest.postgres.column_types import PgType, PgTypes, first_of
+from ingest.postgres.messages import lsn_of, record_end
+from ingest.postgres.pg_connection import PgConnection, connected, translated
+from ingest.postgres.relations import TableShown
+from ingest.postgres.selects import literal
+from ingest.records.seams import Seen
+
+OLDEST = 150_000
+_TYPES = "SELECT oid, typname, typtype, typelem, typbasetype, typtypmod FROM pg_type WHERE typtype <> 'c'"
+_TABLES = """SELECT n.nspname, c.relname, c.oid, c.relreplident FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition AND {}"""
+_COLUMNS = """SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, a.attnotnull, a.atthasmissing,
+a.attmissingval::text, a.atthasdef FROM pg_attribute a
+WHERE a.attrelid IN ({}) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+ORDER BY a.attrelid, a.attnum"""
+# Unique indexes over columns alone, all rows of a table in each.
+_KEYS = """SELECT i.indrelid, c.relname, i.indisprimary, i.indisreplident,
+(SELECT string_agg(coalesce(a.attname, ''), chr(1) ORDER BY k.place) FROM unnest(i.indkey[0:i.indnkeyatts - 1])
+WITH ORDINALITY k(number, place) LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid IN ({}) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
+AND i.indexprs IS NULL ORDER BY i.indrelid, NOT i.indisprimary, NOT i.indisreplident, c.relname"""
+REPLICA = "__replica__"  # what the key is called that REPLICA IDENTITY USING INDEX names
+
+
+def check_server(connection: PgConnection, source: Source) -> None:
+    """Fatal or UsageError unless the server's log can be decoded, each with what makes it so."""
+    with translated(source, "read the server's settings"):
+        ((level, standby),) = connection.texts("SELECT current_setting('wal_level'), pg_is_in_recovery()")
+    if connection.version < OLDEST:
+        raise UsageError(
+            f"source {source.name}: the server is PostgreSQL {connection.version // 10_000}, 15 is the oldest captured",
+            "poll it (type: sql), or upgrade it",
+        )
+    if level != "logical":
+        raise Fatal(
+            f"source {source.name}: wal_level is {level}, capture needs logical",
+            "ALTER SYSTEM SET wal_level = logical, and restart the server",
+        )
+    if standby == "t":
+        raise UsageError(
+            f"source {source.name}: the server is a standby, whose snapshots do not show what still runs",
+            "point the source at the primary",
+        )
+
+
+def log_of(connection: PgConnection, source: Source) -> str:
+    """What tells the server's log from every other: its system identifier, and the timeline."""
+    with translated(source, "identify the server"):
+        ((system, timeline),) = connection.texts(
+            "SELECT system_identifier, (SELECT timeline_id FROM pg_control_checkpoint()) FROM pg_control_system()"
+        )
+    return f"{system}/{timeline}"
+
+
+def end_of_log(connection: PgConnection, source: Source) -> Position:
+    """Where the log ends; what was committed before may be visible only when who commits has ended."""
+    file = log_of(connection, source)
+    with translated(source, "read the log's end"):
+        ((lsn,),) = connection.texts("SELECT pg_current_wal_insert_lsn()")
+    return Position(file=file, pos=record_end(lsn_of(lsn)), gtid_set="", sequence=0)
+
+
+def end_of(source: Source) -> Position:
+    """The same over a connection of its own."""
+    with connected(source) as connection:
+        return end_of_log(connection, source)
+
+
+def types_of(connection: PgConnection, source: Source) -> PgTypes:
+    """The types of the database, read when one is met that is not known."""
+
+    def load() -> Iterable[PgType]:
+        with translated(source, "read the types"):
+            rows = connection.texts(_TYPES)
+        for oid, name, kind, element, base, modifier in rows:
+            yield PgType(
+                oid=int(oid), name=name, kind=kind, element=int(element), base=int(base), base_modifier=int(modifier)
+            )
+
+    return PgTypes(load)
+
+
+def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) -> dict[TableName, TableShown]:
+    """The tables for which a condition over pg_class and pg_namespace holds, as the catalogue shows them now."""
+    with translated(source, "read the tables' columns"):
+        tables = connection.texts(_TABLES.format(which))
+        if not tables:
+            return {}
+        numbers = ", ".join(oid for _, _, oid, _ in tables)
+        columns, keys = connection.texts(_COLUMNS.format(numbers)), connection.texts(_KEYS.format(numbers))
+    found: dict[TableName, TableShown] = {}
+    for schema, table, oid, identity in tables:
+        own = [key for key in keys if key[0] == oid]
+        marked = [Key(name=REPLICA, kind="plain", columns=(*key[4].split("\1"),)) for key in own if key[3] == "t"]
+        definition = TableDefinition(
+            columns=tuple(_column(types, column) for column in columns if column[0] == oid),
+            keys=(*(_key(key) for key in own), *(marked if identity == "i" else ())),
+            identity=oid,
+        )
+        reads = {column[1]: types.typed(int(column[2]), int(column[3])).read for column in columns if column[0] == oid}
+        found[schema, table] = TableShown(int(oid), identity, definition, reads)
+    return found
+
+
+def _key(row: tuple[str, ...]) -> Key:
+    _, name, primary, _, columns = row
+    kind = ("PRIMARY", "primary") if primary == "t" else (name, "unique")
+    return Key(name=kind[0], kind="primary" if primary == "t" else "unique", columns=(*columns.split("\1"),))
+
+
+def _column(types: PgTypes, row: tuple[str, ...]) -> ColumnDefinition:
+    _, name, oid, modifier, required, filled, missing, default = row
+    typed = types.typed(int(oid), int(modifier))
+    initial, known = None, default == "f" and required == "f"
+    if filled == "t":
+        try:
+            value = first_of(missing)
+            initial, known = None if value is None else typed.read(value), True
+        except (ValueError, ArithmeticError):  # no canonical form: what older rows read in it nobody can be told
+            initial, known = None, False
+    return ColumnDefinition(
+        name=name,
+        column_type=typed.column_type,
+        nullable=required == "f",
+        charset=None,
+        initial=initial,
+        initial_known=known,
+    )
+
+
+def table_by_oid(connection: PgConnection, source: Source, oid: int, types: PgTypes) -> TableShown | None:
+    """A table by its number, None where it is gone."""
+    return next(iter(shown(connection, source, f"c.oid = {oid}", types).values()), None)
+
+
+def tables_of(connection: PgConnection, source: Source) -> dict[TableName, TableShown]:
+    """All tables of the captured schemas; UsageError for a listed one that is not there or cannot be captured."""
+    schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
+    found = shown(connection, source, f"n.nspname IN ({schemas})", types_of(connection, source))
+    for table in source.tables:
+        if (table.database, table.table) not in found:
+            raise UsageError(
+                f"source {source.name}: no table {table.database}.{table.table} in database {source.dbname}",
+                "correct `tables:`, `database:` (the schema) or `dbname:`; views, partitions by themselves, temporary "
+                "and unlogged tables are not captured",
+            )
+    for (schema, name), one in found.items():
+        table = TableId(source=source.name, database=schema, table=name)
+        if source.captures(table):
+            check_identity(source, table, one)
+    return found
+
+
+def check_identity(source: Source, table: TableId, one: TableShown) -> None:
+    """UsageError for a table whose log does not name its rows: publishing it would make its UPDATEs fail."""
+    keys = {key.name: key.columns for key in one.definition.keys}
+    rule = source.rules.get(table)
+    key = (rule.message_key_columns if rule else ()) or keys.get("PRIMARY", ())
+    alter = f'ALTER TABLE "{table.database}"."{table.table}" REPLICA IDENTITY FULL'
+    named = {"f": None, "d": keys.get("PRIMARY", ()), "i": keys.get(REPLICA, ()), "n": ()}[one.identity]
+    if named is not None and not named:
+        raise UsageError(
+            f"table {table} has no replica identity: publishing it would make its UPDATE and DELETE fail",
+            f"ADD PRIMARY KEY (…), or {alter}",
+        )
+    if named is not None and key and not set(key) <= set(named):
+        raise UsageError(
+            f"table {table} is captured under {', '.join(key)}, and its replica identity tells {', '.join(named)}",
+            f"message_key_columns: [{', '.join(named)}], or {alter}",
+        )
+    if source.replica_identity == "full" and one.identity != "f":
+        raise UsageError(f"table {table}: the topology says replica_identity full, and it has not", alter)
+
+
+def seen_of(connection: PgConnection, tables: dict[TableName, TableShown]) -> Seen:
+    """The catalogue in the words of capture."""
+    catalog = Catalog(
+        databases={schema: None for schema, _ in tables},
+        tables={name: one.definition for name, one in tables.items()},
+    )
+    dialect = Dialect(server="postgresql", version=connection.version)
+    return Seen(catalog=catalog, dialect=dialect, decides=True)

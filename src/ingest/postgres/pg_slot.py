@@ -1,0 +1,222 @@
+"""The publication and the replication slot of a source: made where they are missing, looked at before the log is read.
+
+The slot keeps the server's log from where the log here ends, so its place and ours must agree. START_REPLICATION would
+skip what lies between them without a word: it is looked for first, and is a lost position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Retriable, UsageError
+from cdc.words.event import Position
+from ingest.ddl.catalog import TableName
+from ingest.postgres.messages import lsn_of, lsn_text
+from ingest.postgres.pg_connection import PgConnection, PgError, translated
+from ingest.postgres.pg_schema import log_of
+from ingest.postgres.selects import literal, quoted
+from ingest.records.seams import PositionLost
+
+_SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_lsn, restart_lsn, active_pid,
+pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_slots WHERE slot_name = {}"""
+_OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
+PATIENCE = 60.0  # seconds that transactions may take to end which ran when a slot, or a table's first chunk, began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotShown:
+    """A slot as its server shows it; places in the log in bytes, `kept` how many bytes it makes the server keep."""
+
+    plugin: str
+    database: str
+    status: str
+    confirmed: int
+    active_pid: str
+    kept: int
+
+    @property
+    def usable(self) -> bool:
+        """Whether the log from its place on is still there."""
+        return self.status not in ("lost", "") and self.plugin == "pgoutput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a source's slot and publication are called."""
+
+    slot: str
+    publication: str
+
+
+def names_of(topology: str, source: Source) -> Names:
+    """Those that the topology names, else both after topology and source; 63 bytes are what the server takes."""
+    own = f"tailorbird_{topology}_{source.name}"[:63]
+    return Names(slot=source.slot_name or own, publication=source.publication_name or own)
+
+
+def slot_of(connection: PgConnection, source: Source, names: Names) -> SlotShown | None:
+    """The slot, None where there is none."""
+    with translated(source, "look at the replication slot"):
+        rows = connection.texts(_SLOT.format(literal(names.slot)))
+    if not rows:
+        return None
+    plugin, database, status, confirmed, _, pid, kept = rows[0]
+    return SlotShown(
+        plugin=plugin,
+        database=database,
+        status=status,
+        confirmed=lsn_of(confirmed) if confirmed else 0,
+        active_pid=pid,
+        kept=int(kept or 0),
+    )
+
+
+def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
+    """Make the slot where there is none that could be read; Retriable while open transactions hold it up."""
+    found = slot_of(connection, source, names)
+    if found is not None and found.database not in ("", source.dbname):
+        raise UsageError(
+            f"source {source.name}: slot {names.slot} belongs to database {found.database}", "slot_name: another"
+        )
+    if found is not None and found.usable:
+        return
+    with translated(source, f"make the replication slot {names.slot}"):
+        if found is not None:
+            connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
+        # it would wait for whatever is open, without a word
+        connection.query(f"SET statement_timeout = {int(PATIENCE * 1000)}")
+        more = ", failover => true" if connection.version >= 170_000 else ""
+        make = f"SELECT pg_create_logical_replication_slot({literal(names.slot)}, 'pgoutput'{more})"
+        try:
+            connection.query(make)
+        except PgError as error:
+            if error.state == "57014":
+                raise held_up(connection, source, f"the slot {names.slot} cannot be made") from error
+            if error.state == "53400":  # all slots are in use
+                remedy = "raise max_replication_slots, or drop slots that nobody reads (pg_replication_slots)"
+                raise UsageError(f"source {source.name}: {error.said}", remedy) from error
+            raise
+        finally:
+            connection.query("SET statement_timeout = 0")
+
+
+def displace(connection: PgConnection, source: Source, names: Names) -> None:
+    """End who reads the slot."""
+    ended = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = {} AND active"
+    with translated(source, f"end who reads the slot {names.slot}"):
+        connection.query(ended.format(literal(names.slot)))
+
+
+def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
+    """What to say where a transaction stays open for too long."""
+    rows = connection.texts(_OLDEST)
+    who = f"the oldest: pid {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended meanwhile"
+    return Retriable(
+        f"source {source.name}: {what} while transactions are open that began before ({who})",
+        "end them, or wait for them",
+    )
+
+
+def have_publication(connection: PgConnection, source: Source, names: Names, wanted: Iterable[TableName]) -> None:
+    """Have these tables published; what else is published stays, whoever has need of it.
+
+    UsageError, with the statements, where the user of the source may not do it.
+    """
+    with translated(source, "look at the publication"):
+        rows = connection.texts(
+            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot, puballtables "
+            "FROM pg_publication WHERE pubname = $1",
+            names.publication,
+        )
+        told = connection.texts(
+            "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = $1", names.publication
+        )
+    missing = sorted(set(wanted) - {(schema, table) for schema, table in told})
+    listed = ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table in missing)
+    name = quoted(names.publication)
+    statements = []
+    if not rows:
+        tables = f" FOR TABLE {listed}" if missing else ""
+        statements.append(f"CREATE PUBLICATION {name}{tables} WITH (publish_via_partition_root = true)")
+    else:
+        if rows[0][:2] != ("t", "t"):
+            every = "publish = 'insert, update, delete, truncate', publish_via_partition_root = true"
+            statements.append(f"ALTER PUBLICATION {name} SET ({every})")
+        if missing:
+            statements.append(f"ALTER PUBLICATION {name} ADD TABLE {listed}")
+    for statement in statements:
+        try:
+            connection.query(statement)
+        except PgError as error:
+            if error.state not in ("42501", "42704"):
+                with translated(source, "publish its tables"):
+                    raise
+            remedy = f"as the owner of the tables: {'; '.join(statements)}"
+            raise UsageError(f"source {source.name}: {error.said}", remedy) from error
+
+
+def unpublished(connection: PgConnection, source: Source, names: Names) -> list[str]:
+    """Captured tables that are there and are not published: they were made anew since, under their names."""
+    with translated(source, "look at the publication"):
+        listed = ", ".join(literal(schema) for schema in sorted(source.databases))
+        rows = connection.texts(
+            "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            f"WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition "
+            f"AND n.nspname IN ({listed}) AND NOT EXISTS (SELECT FROM pg_publication_tables p "
+            "WHERE p.pubname = $1 AND p.schemaname = n.nspname AND p.tablename = c.relname)",
+            names.publication,
+        )
+    wanted = {(table.database, table.table) for table in source.tables}
+    return [f"{schema}.{table}" for schema, table in rows if (schema, table) in wanted]
+
+
+def check_position(connection: PgConnection, source: Source, names: Names, position: Position) -> None:
+    """PositionLost when the slot does not continue a position, or it is another server's log."""
+    over = f"set `position_lost: resnapshot` at source {source.name}: its capture then reads all tables again by itself"
+    now = log_of(connection, source)
+    system, _, timeline = position.file.partition("/")
+    if now.partition("/")[0] != system:
+        raise PositionLost(
+            f"source {source.name}: the log of server {system} was read, this is server {now.partition('/')[0]}",
+            f"point the source at the right server, or {over}",
+        )
+    found = slot_of(connection, source, names)
+    if found is None:
+        raise PositionLost(f"source {source.name}: the replication slot {names.slot} is gone", over)
+    if not found.usable:
+        what = f"was made for {found.plugin}" if found.plugin != "pgoutput" else "lost its log (max_slot_wal_keep_size)"
+        raise PositionLost(f"source {source.name}: the replication slot {names.slot} {what}", over)
+    if found.confirmed > position.pos:
+        raise PositionLost(
+            f"source {source.name}: the replication slot {names.slot} was moved on to {lsn_text(found.confirmed)}, "
+            f"{lsn_text(position.pos)} was read",
+            f"let nobody else read it, or {over}",
+        )
+    if timeline != now.partition("/")[2]:
+        _check_timeline(connection, source, position, over)
+
+
+def _check_timeline(connection: PgConnection, source: Source, position: Position, over: str) -> None:
+    """After a fail-over: what was read must be part of the new server's past."""
+    timeline, now = position.file.partition("/")[2], log_of(connection, source).partition("/")[2]
+    with translated(source, "read the timeline's history"):
+        rows = connection.texts(f"TIMELINE_HISTORY {now}")
+    switches = {line.split()[0]: line.split()[1] for line in rows[0][1].splitlines() if line.strip()[:1].isdigit()}
+    if timeline not in switches or lsn_of(switches[timeline]) < position.pos:
+        raise PositionLost(
+            f"source {source.name}: what was read up to {lsn_text(position.pos)} of timeline {timeline} is not part of "
+            f"timeline {now}, which this server is on",
+            over,
+        )
+
+
+def holds(connection: PgConnection, source: Source, names: Names, position: Position) -> bool:
+    """Whether the log can be read from a position on."""
+    try:
+        check_position(connection, source, names, position)
+    except PositionLost:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""Chunks of tables, read beside the log: no locks, one connection and one thread a table.
+
+What a chunk shows holds everything that was streamed when it was asked for, and nothing behind its `high`. The first
+takes care: a commit stands in the log, and may be streamed, before other sessions can see it (by seconds where it waits
+for a standby). So the snapshot is taken again until it shows all that was streamed lately and nobody waits for a
+standby. `high` is where the log ended when the rows were read: what they show was logged before.
+
+A table's first chunk waits until all transactions have ended that ran when it was asked for: what they changed before
+the table was published is in no stream.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Retriable
+from cdc.words.event import Position
+from cdc.words.schema import TableSchema
+from ingest.capture.proc_chunks import ChunkThreads
+from ingest.facts.facts import Image
+from ingest.postgres import selects
+from ingest.postgres.column_types import PgTypes
+from ingest.postgres.messages import lsn_of
+from ingest.postgres.pg_connection import PgConnection, connected, translated
+from ingest.postgres.pg_schema import shown, types_of
+from ingest.postgres.pg_slot import PATIENCE, held_up
+from ingest.postgres.relations import image_of
+from ingest.postgres.visible import Visible, visible_of
+from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+
+CHUNK = 4096  # rows held at a time, per table
+KEYS = 500  # rows that one SELECT asks for by their keys
+_WAITS = "SELECT backend_xid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_xid IS NOT NULL"
+_BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
+
+
+@dataclass(slots=True)
+class Streamed:
+    """Transactions that the stream told lately, by the numbers that it gives them (32 bits)."""
+
+    xids: deque[int] = field(default_factory=lambda: deque(maxlen=10_000))
+
+    def add(self, xid: int) -> None:
+        """One more; called by the stream's thread while others read."""
+        self.xids.append(xid)
+
+    def unseen(self, visible: Visible) -> bool:
+        """Whether a snapshot does not show one of them."""
+        return not all(map(visible.shows, tuple(self.xids)))
+
+
+class PgChunks(ChunkThreads):
+    """Implements `snapshots.ChunkReader`; `close` ends its threads."""
+
+    def __init__(self, source: Source, streamed: Streamed, *, rows: int = CHUNK) -> None:
+        super().__init__(lambda: _reading(source, streamed, rows))
+
+
+@contextmanager
+def _reading(source: Source, streamed: Streamed, rows: int) -> Iterator[_Reading]:
+    with connected(source) as connection:
+        yield _Reading(connection, source, streamed, rows)
+
+
+class _Reading:
+    """Reads one table's chunks, one after the other."""
+
+    def __init__(self, connection: PgConnection, source: Source, streamed: Streamed, rows: int) -> None:
+        self._connection, self._source, self._streamed, self._rows = connection, source, streamed, rows
+        self._types: PgTypes = types_of(connection, source)
+        self._passed = False
+        self._high: Position | None = None
+
+    def read(self, request: ChunkRequest) -> Chunk:
+        """See `proc_chunks.TableReading`."""
+        with translated(self._source, f"read {request.schema.table_id}"):
+            if request.keys:
+                return self._within(lambda: self._keyed(request))
+            if request.after is None and not self._passed:
+                self._wait_for_older()
+            if not request.unique:
+                return self._page(request)
+            return self._within(lambda: self._walk(request))
+
+    def _within(self, read: Callable[[], Chunk]) -> Chunk:
+        """Read in one snapshot that shows enough; then see to it that the log goes past its end."""
+        self._begin()
+        chunk = read()
+        high = self._end_of_log()
+        self._connection.query("COMMIT")
+        self._connection.query(_NUDGE)
+        return replace(chunk, high=high)
+
+    def _walk(self, request: ChunkRequest) -> Chunk:
+        schema, last = request.schema, request.last
+        if last is None:
+            found = self._connection.texts(selects.select_last(schema, request.where))
+            last = list(found[0]) if found else None
+        rows: list[tuple[bytes | None, ...]] = []
+        if last is not None:
+            sql, arguments = selects.select_rows(schema, request.after, last, request.where, self._rows)
+            rows = self._connection.query(sql, arguments)
+        width = len(schema.columns)
+        after = [(value or b"").decode() for value in rows[-1][width:]] if len(rows) == self._rows else None
+        return Chunk(
+            request=request,
+            images=list(self._images(schema, rows)),
+            after=after,
+            last=last,
+            high=request.position,
+            total=self._about(request) if request.after is None else None,
+        )
+
+    def _keyed(self, request: ChunkRequest) -> Chunk:
+        images: list[Image] = []
+        for at in range(0, len(request.keys), KEYS):
+            sql, arguments = selects.select_keys(request.schema, request.keys[at : at + KEYS])
+            images += self._images(request.schema, self._connection.query(sql, arguments))
+        return Chunk(request=request, images=images, after=None, last=None, high=request.position)
+
+    def _page(self, request: ChunkRequest) -> Chunk:
+        """The next page of one pass over the table, all as of the pass's beginning."""
+        total = None
+        if not self._passed:
+            self._begin()
+            total = self._about(request)
+            every = selects.select_all(request.schema, request.where)
+            self._connection.query(f"DECLARE pass NO SCROLL CURSOR FOR {every}")
+            self._high, self._passed = self._end_of_log(), True
+            with connected(self._source) as other:
+                other.query(_NUDGE)
+        assert self._high is not None, "it was noted when the pass began"
+        rows = self._connection.query(f"FETCH {self._rows} FROM pass")
+        after: list[Any] | None = PASS if rows else None
+        images = list(self._images(request.schema, rows))
+        return Chunk(request=request, images=images, after=after, last=None, high=self._high, total=total)
+
+    def _images(self, schema: TableSchema, rows: list[tuple[bytes | None, ...]]) -> Iterator[Image]:
+        """The rows' images, read by the columns' types as this snapshot shows them.
+
+        Retriable where the table was altered since the schema was known: the log tells that with the table's next row
+        only, a session that begins anew at once.
+        """
+        table = schema.table_id
+        which = f"n.nspname = {selects.literal(table.database)} AND c.relname = {selects.literal(table.table)}"
+        found = shown(self._connection, self._source, which, self._types).get((table.database, table.table))
+        columns = {column.name: column.column_type for column in found.definition.columns} if found else {}
+        if found is None or any(columns.get(column.name) != column.column_type for column in schema.columns):
+            raise Retriable(f"source {self._source.name}: table {table} was altered while it was read", retry_after=0.1)
+        reads = tuple((column.name, found.reads[column.name]) for column in schema.columns)
+        for row in rows:
+            yield image_of(reads, iter(row[: len(reads)]))
+
+    def _about(self, request: ChunkRequest) -> int | None:
+        """About how many rows there are, as the server estimates it; None where a condition leaves some out."""
+        if request.where:
+            return None
+        name = selects.literal(selects.named(request.schema.table_id))
+        ((rows,),) = self._connection.texts(f"SELECT reltuples::bigint FROM pg_class WHERE oid = {name}::regclass")
+        return int(rows) if int(rows) >= 0 else None
+
+    def _begin(self) -> None:
+        """Begin a snapshot that shows all that was streamed."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            self._connection.query(_BEGIN)
+            visible = self._visible()
+            hanging = [int(xid) for (xid,) in self._connection.texts(_WAITS)]
+            if not self._streamed.unseen(visible) and all(map(visible.shows, hanging)):
+                return
+            self._connection.query("ROLLBACK")
+            if time.monotonic() > deadline:
+                raise Retriable(
+                    f"source {self._source.name}: commits that the log tells stay invisible",
+                    "see whether a synchronous standby is away (synchronous_standby_names)",
+                )
+            time.sleep(0.02)
+
+    def _wait_for_older(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        newest = self._visible().xmax
+        while self._visible().xmin < newest:
+            if time.monotonic() > deadline:
+                raise held_up(self._connection, self._source, "a table cannot be read for the first time")
+            time.sleep(0.02)
+
+    def _visible(self) -> Visible:
+        ((text,),) = self._connection.texts("SELECT pg_current_snapshot()")
+        return visible_of(text)
+
+    def _end_of_log(self) -> Position:
+        ((lsn,),) = self._connection.texts("SELECT pg_current_wal_insert_lsn()")
+        return Position(file="", pos=lsn_of(lsn), gtid_set="", sequence=0)

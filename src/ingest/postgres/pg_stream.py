@@ -1,0 +1,105 @@
+"""The log of a PostgreSQL server: START_REPLICATION, and the messages of both sides until it ends.
+
+Only what the log here has committed is confirmed: libraries confirm what they have read, and the server would forget
+what a crash had still to publish.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Retriable
+from ingest.postgres.messages import EPOCH_US, U64, lsn_text
+from ingest.postgres.pg_connection import PgConnection, PgError, translated
+from ingest.postgres.pg_slot import Names
+from ingest.postgres.selects import quoted
+
+_STATUS = Struct(">cQQQqB")
+_DATA, _KEEPALIVE = ord("w"), ord("k")
+_PAYLOAD = 25  # where the payload of a `w` begins
+_SPEAK_EVERY = 5.0  # seconds without a word of ours at most: the server ends a stream after wal_sender_timeout
+_POLITE, _TAKE_OVER = 1.0, 10.0  # seconds that the reader before has to go by itself, and in all
+_LOOK_EVERY = 5.0  # seconds between looks at what the log does not tell
+
+
+class PgFeed:
+    """Implements `pgoutput.Feed`. Where nothing arrives for `heartbeat` seconds the server is asked how far it has read
+    its log. `look` is called now and then, between messages.
+    """
+
+    def __init__(
+        self, connection: PgConnection, source: Source, names: Names, start: int, *, heartbeat: float,
+        look: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._connection, self._source, self._names = connection, source, names
+        self._confirmed, self._heartbeat, self._look = start, heartbeat, look
+        self._spoke = self._looked = time.monotonic()
+
+    def begin(self, displace: Callable[[], None]) -> None:
+        """Have the server send from the confirmed place on. `displace` ends who reads the slot still: a predecessor
+        that the log has locked out, and that may not know it yet.
+        """
+        options = f"proto_version '1', publication_names '{quoted(self._names.publication)}'"
+        command = f'START_REPLICATION SLOT "{self._names.slot}" LOGICAL {lsn_text(self._confirmed)} ({options})'
+        began = time.monotonic()
+        with translated(self._source, "read the log"):
+            while True:
+                try:
+                    self._connection.begin_copy(command)
+                    return
+                except PgError as error:
+                    # the stream before this one ends in a moment, at the server's side
+                    waited = time.monotonic() - began
+                    if error.state != "55006" or waited > _TAKE_OVER:
+                        raise
+                    if waited > _POLITE:
+                        displace()
+                time.sleep(0.02)
+
+    def __iter__(self) -> Iterator[bytes | int | None]:
+        take = self._connection.take
+        with translated(self._source, "read the log"):
+            while True:
+                data = take()
+                if data is None:
+                    yield None
+                    if not self._connection.arrives(self._heartbeat):
+                        self._say(ask=True)
+                        self._connection.arrives(self._heartbeat)
+                elif data[0] == _DATA:
+                    yield bytes(data[_PAYLOAD:])
+                elif data[0] == _KEEPALIVE:
+                    yield U64(data, 1)[0]
+                    if data[17]:
+                        self._say()
+                else:
+                    raise Retriable(f"source {self._source.name}: the server sent {bytes(data[:1])!r} in its stream")
+                self._turn()
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        if now - self._spoke > _SPEAK_EVERY:
+            self._say()
+        if now - self._looked > _LOOK_EVERY:
+            self._look()
+            self._looked = now
+
+    def nothing_within(self, seconds: float) -> bool:
+        """Whether nothing arrives for so long."""
+        return not self._connection.arrives(seconds)
+
+    def confirm(self, lsn: int) -> None:
+        """The log here holds all up to this place: the server may forget it."""
+        if lsn > self._confirmed:
+            self._confirmed = lsn
+            with translated(self._source, "confirm what was read"):
+                self._say()
+
+    def _say(self, *, ask: bool = False) -> None:
+        self._spoke = time.monotonic()
+        now = int(time.time() * 1_000_000) - EPOCH_US
+        place = self._confirmed
+        self._connection.send(_STATUS.pack(b"r", place, place, place, now, int(ask)))

@@ -1,0 +1,282 @@
+"""What pgoutput says → facts; pure: a feed brings the messages, wherever it has them from.
+
+Rows of one table that follow each other are told together. A change that does not tell the whole row is told in part:
+a large value that an UPDATE left alone stands in no message, and is in the old row only under REPLICA IDENTITY FULL.
+Without that an UPDATE has no old row at all: its before image is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from cdc.words.errors import Fatal, Skippable
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+from ingest.facts.facts import (
+    CAUGHT_UP,
+    Fact,
+    Image,
+    Operation,
+    RefusedImage,
+    Row,
+    RowsLogged,
+    RowsPartial,
+    TableAltered,
+    TableEmptied,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+)
+from ingest.facts.tables import Tables
+from ingest.postgres import messages
+from ingest.postgres.column_types import PgTypes
+from ingest.postgres.messages import NEW_ROW, OLD_KEY, OLD_ROW, U32
+from ingest.postgres.relations import Describe, RelationRows, definition_of_relation, unlike
+from ingest.records.seams import Checkpoint
+
+MOST = 500  # rows that one fact holds
+_BEGIN, _COMMIT, _RELATION, _INSERT, _UPDATE, _DELETE, _EMPTIED = b"BCRIUDT"
+_IGNORED = frozenset(b"OYM")  # where a transaction came from, names of types, messages of others
+
+
+class Feed(Protocol):
+    """The messages of one slot, never ending: a payload of pgoutput, the place up to which the server has read its log
+    (an int), or None where nothing is waiting.
+    """
+
+    def __iter__(self) -> Iterator[bytes | int | None]: ...
+
+
+class PgFacts:
+    """The facts of one feed from a checkpoint on; iterate it once. `log` names the server's log, `idle` says whether
+    the next message would have to be waited for, `describe` what the catalogue shows of a table now, by its number.
+    """
+
+    gtid_set = ""
+
+    def __init__(
+        self,
+        feed: Feed,
+        tables: Tables,
+        types: PgTypes,
+        describe: Describe,
+        start: Checkpoint,
+        *,
+        log: str,
+        idle: Callable[[], bool],
+        streamed: Callable[[int], None],
+    ) -> None:
+        self._feed, self._tables, self._types, self._describe = feed, tables, types, describe
+        self._log, self._idle, self._streamed = log, idle, streamed
+        self._place = start.position.pos
+        # rows of the transaction that was published in part: its relations were followed then
+        self._published = start.position.row if start.open is not None else 0
+        self._relations: dict[int, RelationRows | None] = {}
+        self._fresh: set[int] = set()
+        self._keys: dict[int, tuple[TableId, tuple[str, ...]]] = {}
+        self._lsn = 0
+        self._began: TransactionBegan | None = None
+        self._table: TableId | None = None
+        self._operation: Operation = "insert"
+        self._whole = self._plain = True
+        self._rows: list[Any] = []
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The server's log, and how far it was read."""
+        return self._log, self._place
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """See `seams.Stream`."""
+        return {}
+
+    def reached(self, position: Position) -> bool:
+        """Whether all up to a position has been read."""
+        return self._place >= position.pos
+
+    def __iter__(self) -> Iterator[Fact]:
+        inside = False
+        for data in self._feed:
+            if data is None:
+                if not inside and self._idle():
+                    yield CAUGHT_UP
+                continue
+            if isinstance(data, int):
+                if not inside and data > self._place:
+                    self._place = data
+                continue
+            kind = data[0]
+            if kind in (_INSERT, _UPDATE, _DELETE):
+                yield from self._changed(kind, data)
+            elif kind == _BEGIN:
+                began = messages.begin(data)
+                inside, self._lsn = True, began.lsn
+                self._streamed(began.xid)
+                self._began = TransactionBegan("", began.commit_us, 0, self._log, began.lsn)
+            elif kind == _COMMIT:
+                inside, self._published = False, 0
+                yield from self._ended(messages.commit(data).end)
+            elif kind == _RELATION:
+                self._met(messages.relation(data))
+            elif kind == _EMPTIED:
+                yield from self._flushed()
+                yield from self._truncated(messages.emptied(data).oids)
+            elif kind not in _IGNORED:
+                raise messages.unknown(data, self._lsn)
+
+    def _ended(self, place: int) -> Iterator[Fact]:
+        """A transaction of which one list of rows is all is told as a whole, and much sooner."""
+        ended = TransactionEnded(self._log, place)
+        if self._began is not None and self._rows and self._whole and self._table is not None:
+            began, rows, self._began, self._rows = self._began, self._rows, None, []
+            logged = RowsLogged(self._table, self._operation, rows, self._plain, self._log, self._lsn)
+            self._table, self._place = None, place
+            yield TransactionLogged(began, logged, ended)
+            return
+        yield from self._flushed()
+        yield from self._opened()
+        self._place = place
+        yield ended
+
+    def _opened(self) -> Iterator[Fact]:
+        """The transaction's beginning, if it was not told yet."""
+        if self._began is not None:
+            began, self._began = self._began, None
+            yield began
+
+    def _met(self, relation: messages.LoggedRelation) -> None:
+        wanted = self._tables.captured(relation.schema, relation.table)
+        self._relations[relation.oid] = RelationRows(relation, self._types) if wanted else None
+        self._fresh.add(relation.oid)
+        self._keys.pop(relation.oid, None)
+
+    def _described(self, oid: int, rows: RelationRows, table: TableId) -> Iterator[Fact]:
+        """Told before the first row behind it, not where it stands: a transaction that was published in part tells its
+        relations again, older ones too.
+        """
+        self._fresh.discard(oid)
+        known = self._tables.catalog.tables.get((table.database, table.table))
+        definition = definition_of_relation(rows, self._describe(oid), known)
+        if unlike(definition, known):
+            yield from self._flushed()
+            yield from self._opened()
+            yield TableAltered(table, definition)
+
+    def _changed(self, kind: int, data: bytes) -> Iterator[Fact]:
+        oid = U32(data, 1)[0]
+        rows = self._relations.get(oid)
+        if rows is None:
+            if oid not in self._relations:
+                raise Fatal(f"pgoutput tells rows of a relation {oid} that it never named", "report it")
+            return
+        last = False
+        if self._published:
+            self._published -= 1
+            last = not self._published
+        elif oid in self._fresh:
+            yield from self._described(oid, rows, self._id(rows))
+        known = self._keys.get(oid)
+        table, key = known if known is not None else self._key(oid, rows)
+        if kind == _INSERT:
+            change, whole, plain = self._inserted(rows, data)
+            operation: Operation = "insert"
+        elif kind == _UPDATE:
+            change, whole, plain = self._updated(rows, data, key)
+            operation = "update"
+        else:
+            change, plain = self._deleted(rows, data)
+            whole, operation = True, "delete"
+        if (
+            table != self._table or operation != self._operation or whole != self._whole or plain != self._plain
+            or len(self._rows) >= MOST
+        ):  # fmt: skip
+            yield from self._flushed()
+            self._table, self._operation, self._whole, self._plain = table, operation, whole, plain
+        self._rows.append(change)
+        if last:
+            yield from self._flushed()
+
+    def _flushed(self) -> Iterator[Fact]:
+        """What was gathered."""
+        if self._rows and self._table is not None:
+            yield from self._opened()
+            rows, self._rows = self._rows, []
+            if self._whole:
+                yield RowsLogged(self._table, self._operation, rows, self._plain, self._log, self._lsn)
+            else:
+                yield RowsPartial(self._table, self._operation, rows, self._log, self._lsn)
+        self._table = None
+
+    def _inserted(self, rows: RelationRows, data: bytes) -> tuple[Any, bool, bool]:
+        try:
+            return rows.row(data, 6)[0], True, True
+        except (ValueError, ArithmeticError):
+            return rows.judged(data, 6)[0], True, False
+
+    def _updated(self, rows: RelationRows, data: bytes, key: tuple[str, ...]) -> tuple[Any, bool, bool]:
+        before: Image | None = None
+        at, plain, kind = 6, True, data[5]
+        if kind != NEW_ROW:
+            before, at = rows.keyed(data, at) if kind == OLD_KEY else self._image(rows, data, at)
+            plain = not isinstance(before, RefusedImage)
+            at += 1
+        after, _ = self._image(rows, data, at)
+        old, new = _values(before), _values(after)
+        if kind == OLD_ROW and len(new) < rows.width:
+            untold = {name: value for name, value in old.items() if name not in new}
+            if isinstance(after, RefusedImage) or not isinstance(before, RefusedImage):
+                new.update(untold)
+            else:  # what the old row could not tell, the new one cannot either
+                after = RefusedImage(values={**untold, **new}, why=before.why)
+        whole = len(_values(after)) >= rows.width
+        plain = plain and not isinstance(after, RefusedImage)
+        named = {name: (old if name in old else new).get(name) for name in key}
+        if kind != OLD_ROW and named == {name: new.get(name) for name in key}:
+            # the old row is not told but for its key, which who takes the row away or reads it again has need of
+            before = None if whole and plain else named
+        return (before, after), whole or not plain, plain
+
+    def _deleted(self, rows: RelationRows, data: bytes) -> tuple[Any, bool]:
+        image, _ = rows.keyed(data, 6) if data[5] == OLD_KEY else self._image(rows, data, 6)
+        return image, not isinstance(image, RefusedImage)
+
+    def _image(self, rows: RelationRows, data: bytes, at: int) -> tuple[Image, int]:
+        try:
+            return rows.row(data, at)
+        except (ValueError, ArithmeticError):
+            return rows.judged(data, at)
+
+    def _id(self, rows: RelationRows) -> TableId:
+        return TableId(source=self._tables.source, database=rows.relation.schema, table=rows.relation.table)
+
+    def _key(self, oid: int, rows: RelationRows) -> tuple[TableId, tuple[str, ...]]:
+        """The table, and the columns that its rows are captured under."""
+        table = self._id(rows)
+        try:
+            found = table, self._tables.schema(table).primary_key
+        except Skippable as error:
+            raise Fatal(error.message, error.hint) from error
+        if oid not in self._fresh:
+            self._keys[oid] = found
+        return found
+
+    def _truncated(self, oids: tuple[int, ...]) -> Iterator[Fact]:
+        for oid in oids:
+            rows = self._relations.get(oid)
+            if rows is None:
+                continue
+            table = self._id(rows)
+            if self._published:
+                self._published -= 1
+            elif oid in self._fresh:
+                yield from self._described(oid, rows, table)
+            yield from self._opened()
+            yield TableEmptied(table, self._log, self._lsn)
+
+
+def _values(image: Image | None) -> Row:
+    if image is None:
+        return {}
+    return image.values if isinstance(image, RefusedImage) else image

@@ -1,0 +1,138 @@
+"""One relation of the log: tuples → row images, and what it says of its table's columns; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from cdc.words.types import Canonical
+from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
+from ingest.facts.facts import Image, RefusedImage, Row
+from ingest.postgres.column_types import PgTypes, Read
+from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
+
+
+class TableShown(NamedTuple):
+    """A table as the catalogue shows it now: its replica identity as the log has it, and how its columns are read."""
+
+    oid: int
+    identity: str
+    definition: TableDefinition
+    reads: Mapping[str, Read]
+
+
+class RelationRows:
+    """Reads the tuples of one relation, as long as it stays as it is."""
+
+    def __init__(self, relation: LoggedRelation, types: PgTypes) -> None:
+        self.relation = relation
+        self.types = tuple(types.typed(column.oid, column.modifier) for column in relation.columns)
+        self._reads: tuple[tuple[str, Read], ...] = tuple(
+            (column.name, typed.read) for column, typed in zip(relation.columns, self.types, strict=True)
+        )
+        self.key = frozenset(column.name for column in relation.columns if column.key)
+        self.width = len(self._reads)
+
+    def row(self, data: bytes, at: int) -> tuple[Row, int]:
+        """The row of a tuple, and where it ends; columns that it does not tell are not in it.
+
+        ValueError where a value has no canonical form: `judged` reads the tuple then.
+        """
+        row: dict[str, Canonical] = {}
+        at += 2
+        for name, read in self._reads:
+            kind = data[at]
+            if kind == TEXT:
+                start = at + 5
+                at = start + U32(data, at + 1)[0]
+                row[name] = read(data[start:at])
+            else:
+                at += 1
+                if kind == NULL:
+                    row[name] = None
+        return row, at
+
+    def judged(self, data: bytes, at: int) -> tuple[Image, int]:
+        """The same where a value may have no canonical form: refused then, with the values as the server prints them
+        where they cannot be told.
+        """
+        row: dict[str, Canonical] = {}
+        why: list[str] = []
+        at += 2
+        for name, read in self._reads:
+            kind = data[at]
+            if kind == TEXT:
+                start = at + 5
+                at = start + U32(data, at + 1)[0]
+                row[name] = value_of(name, read, data[start:at], why)
+            else:
+                at += 1
+                if kind == NULL:
+                    row[name] = None
+        return (RefusedImage(values=row, why="; ".join(why)) if why else row), at
+
+    def keyed(self, data: bytes, at: int) -> tuple[Image, int]:
+        """The columns of the replica identity alone, which is all that an old key tells."""
+        image, at = self.judged(data, at)
+        values = image.values if isinstance(image, RefusedImage) else image
+        kept = {name: value for name, value in values.items() if name in self.key}
+        return (RefusedImage(values=kept, why=image.why) if isinstance(image, RefusedImage) else kept), at
+
+
+def value_of(name: str, read: Read, value: bytes, why: list[str]) -> Canonical:
+    """A value in canonical form, or its text, with the reason in `why`."""
+    try:
+        return read(value)
+    except (ValueError, ArithmeticError) as error:
+        why.append(f"column {name}: {error}")
+        return value.decode(errors="replace")
+
+
+def image_of(reads: tuple[tuple[str, Read], ...], values: Iterator[bytes | None]) -> Image:
+    """A row that a SELECT returned as texts → its image, or its refusal naming the columns."""
+    row: dict[str, Canonical] = {}
+    why: list[str] = []
+    for (name, read), value in zip(reads, values, strict=True):
+        row[name] = None if value is None else value_of(name, read, value, why)
+    return RefusedImage(values=row, why="; ".join(why)) if why else row
+
+
+def definition_of_relation(
+    rows: RelationRows, shown: TableShown | None, known: TableDefinition | None
+) -> TableDefinition:
+    """What a relation makes of its table. Columns and their types are the log's own; whether they may be NULL, what
+    older rows read in them, and the keys, the log does not state: the catalogue's (`shown`) where it still shows the
+    same columns, else what was `known`.
+    """
+    names = {column.name for column in rows.relation.columns}
+    now = shown.definition if shown is not None else known
+    told = {column.name: column for column in (known.columns if known else ())}
+    told |= {column.name: column for column in (now.columns if now else ()) if column.name in names}
+    columns = tuple(
+        _column(column.name, typed.column_type, told.get(column.name))
+        for column, typed in zip(rows.relation.columns, rows.types, strict=True)
+    )
+    keys = tuple(key for key in (now.keys if now else ()) if set(key.columns) <= names)
+    primary = next((key.columns for key in keys if key.kind == "primary"), ())
+    if rows.relation.identity == "d" and rows.key and set(primary) != rows.key:
+        ordered = tuple(column.name for column in rows.relation.columns if column.key)
+        others = (key for key in keys if key.kind != "primary")
+        keys = (Key(name="PRIMARY", kind="primary", columns=ordered), *others)
+    return TableDefinition(columns=columns, keys=keys, identity=str(rows.relation.oid))
+
+
+def _column(name: str, column_type: str, told: ColumnDefinition | None) -> ColumnDefinition:
+    if told is None:
+        return ColumnDefinition(name=name, column_type=column_type, nullable=True, charset=None)
+    if told.column_type == column_type:
+        return told
+    return replace(told, column_type=column_type, initial=None, initial_known=False)
+
+
+def unlike(definition: TableDefinition, known: TableDefinition | None) -> bool:
+    """Whether rows mean something else than under what was known: other columns, another key."""
+    return known is None or definition.shown() != known.shown() or definition.identity != known.identity
+
+
+Describe = Callable[[int], TableShown | None]

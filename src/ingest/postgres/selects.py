@@ -1,0 +1,96 @@
+"""The SELECTs of a chunked snapshot in PostgreSQL's words; pure. Values are arguments, as the server prints them.
+
+Every key can be walked: an index orders it as `>` compares it, and a value's text tells it whole.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cdc.words.schema import TableId, TableSchema
+from ingest.facts.facts import Row
+
+Argument = bytes
+
+
+def quoted(name: str) -> str:
+    """An identifier as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as SQL, where no argument can stand."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def named(table: TableId) -> str:
+    """A table as SQL."""
+    return f"{quoted(table.database)}.{quoted(table.table)}"
+
+
+def select_rows(
+    schema: TableSchema, after: Sequence[Any] | None, last: Sequence[Any] | None, where: str, limit: int
+) -> tuple[str, list[Argument]]:
+    """The next rows behind one key and up to another: the columns, then the key."""
+    keys = [quoted(name) for name in schema.primary_key]
+    conditions, arguments = [f"({where})"] if where else [], list[Argument]()
+    for sign, place in ((">", after), ("<=", last)):
+        if place is not None:
+            marks = ", ".join(f"${len(arguments) + n}" for n in range(1, len(keys) + 1))
+            conditions.append(f"({', '.join(keys)}) {sign} ({marks})")
+            arguments += [str(value).encode() for value in place]
+    columns = [*(quoted(column.name) for column in schema.columns), *keys]
+    condition = " WHERE " + " AND ".join(conditions) if conditions else ""
+    order = ", ".join(keys)
+    return f"SELECT {', '.join(columns)} FROM {named(schema.table_id)}{condition} ORDER BY {order} LIMIT {limit}", (
+        arguments
+    )
+
+
+def select_last(schema: TableSchema, where: str) -> str:
+    """The greatest key."""
+    keys = [quoted(name) for name in schema.primary_key]
+    condition = f" WHERE ({where})" if where else ""
+    order = ", ".join(f"{key} DESC" for key in keys)
+    return f"SELECT {', '.join(keys)} FROM {named(schema.table_id)}{condition} ORDER BY {order} LIMIT 1"
+
+
+def select_keys(schema: TableSchema, keys: Iterable[Row]) -> tuple[str, list[Argument]]:
+    """The rows of some keys, each named by its columns' canonical values."""
+    names = ", ".join(quoted(name) for name in schema.primary_key)
+    rows, arguments = list[str](), list[Argument]()
+    for key in keys:
+        marks = []
+        for name in schema.primary_key:
+            arguments.append(told(schema, name, key[name]).encode())
+            marks.append(f"${len(arguments)}")
+        rows.append(f"({', '.join(marks)})")
+    columns = ", ".join(quoted(column.name) for column in schema.columns)
+    return f"SELECT {columns} FROM {named(schema.table_id)} WHERE ({names}) IN ({', '.join(rows)})", arguments
+
+
+def select_all(schema: TableSchema, where: str) -> str:
+    """All rows in one pass, in no order that matters."""
+    columns = ", ".join(quoted(column.name) for column in schema.columns)
+    return f"SELECT {columns} FROM {named(schema.table_id)}" + (f" WHERE ({where})" if where else "")
+
+
+def told(schema: TableSchema, name: str, value: Any) -> str:
+    """A canonical value as the server reads it."""
+    column = schema.column(name)
+    assert column is not None, "a key's columns are columns"
+    match column.type.kind:
+        case "bool":
+            return "t" if value else "f"
+        case "bytes":
+            return "\\x" + base64.b64decode(str(value)).hex()
+        case "date":
+            return str(value).removesuffix("Z")
+        case "datetime":
+            return str(value).removesuffix("Z").replace("T", " ")
+        case "timestamp":
+            return str(value).removesuffix("Z").replace("T", " ") + "+00"
+        case _:
+            return str(value)

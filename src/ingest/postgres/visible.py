@@ -1,0 +1,32 @@
+"""Which transactions a snapshot of PostgreSQL shows; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_EPOCH, _HALF = 1 << 32, 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visible:
+    """`pg_current_snapshot()`: all below `xmin` have ended, none from `xmax` on has, and in between `running` have not.
+
+    Numbers of 64 bits.
+    """
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    def shows(self, xid: int) -> bool:
+        """Whether a transaction has ended here, by its number of 32 bits, which counts as the one nearest to `xmax`."""
+        wide = self.xmax - (self.xmax - xid) % _EPOCH
+        if self.xmax - wide > _HALF:
+            wide += _EPOCH
+        return wide < self.xmax and wide not in self.running
+
+
+def visible_of(text: str) -> Visible:
+    """What the server prints, `xmin:xmax:xid,xid`; ValueError for anything else."""
+    xmin, xmax, running = text.split(":")
+    return Visible(xmin=int(xmin), xmax=int(xmax), running=frozenset(int(xid) for xid in running.split(",") if xid))

@@ -1,0 +1,39 @@
+"""Which server a source of a topology is: how its log is read, and where that ends. Each brings its own client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cdc.topology.topology import Source
+from cdc.words.event import Position
+from ingest.capture.session import Snapshotted
+
+
+def server_of(topology: str, source: Source) -> Snapshotted:
+    """The server of a source whose log is captured; `topology` is its name."""
+    if source.type == "postgresql":
+        from ingest.postgres.pg_source import PgSource
+
+        return PgSource(source, topology)
+    if source.mirror is not None:
+        from ingest.mirror.kafka_topics_source import TopicsSource
+
+        return TopicsSource(source, source.mirror)
+    from ingest.mysql.mysql_source import MySqlSource
+
+    return MySqlSource(source)
+
+
+def log_end(source: Source) -> Callable[[], Position]:
+    """What asks a server where its log ends, and changes nothing there."""
+    if source.type == "postgresql":
+        from ingest.postgres.pg_schema import end_of
+
+        return lambda: end_of(source)
+    if source.mirror is not None:
+        from ingest.mirror.kafka_topics_source import TopicsSource
+
+        return TopicsSource(source, source.mirror).end
+    from ingest.mysql.mysql_source import MySqlSource
+
+    return MySqlSource(source).head

@@ -1,0 +1,550 @@
+"""What a capture of PostgreSQL keeps of MySQL's contract, on a real server and a log in memory."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from random import Random
+from typing import Any
+
+import pytest
+
+from cdc.topology.reader import read_topology
+from cdc.words.errors import UsageError
+from ingest.capture.groups import Limits
+from ingest.postgres.pg_connection import PgConnection, PgError, connected
+from ingest.records.seams import PositionLost
+from tests.support.pg_captured import Capture, KilledError, PgCaptured, Row, topology_text
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+FULL = ", replica_identity: full"
+
+
+def told(event: Row) -> tuple[str, int, Any]:
+    return event["op"], (event["after"] or event["before"])["id"], event["after"] and event["after"]["v"]
+
+
+def in_server(captured: PgCaptured, columns: str = "id, v") -> dict[int, Any]:
+    return {row[0]: row[1] for row in captured.sql(f"SELECT {columns} FROM t")}
+
+
+def in_log(captured: PgCaptured) -> dict[int, Any]:
+    return {row["id"]: row["v"] for row in captured.state("t").values()}
+
+
+class Writer(threading.Thread):
+    """Transactions of every kind, among them large ones, some rolled back, several at a time."""
+
+    def __init__(self, captured: PgCaptured, seed: int, keys: range) -> None:
+        super().__init__(name="writer")
+        self.captured, self.random, self.keys = captured, Random(seed), keys
+        self.enough = threading.Event()
+        self.failed: BaseException | None = None
+        self.committed = 0
+
+    def run(self) -> None:
+        try:
+            serial = self.keys.start * 1000
+            with self.captured.connect(autocommit=False) as connection:
+                while not self.enough.is_set():
+                    for _ in range(self.random.choice((1, 1, 1, 5, 200))):
+                        serial += 1
+                        key, kind = self.random.choice(self.keys), self.random.random()
+                        if kind < 0.5:
+                            sql = "INSERT INTO t VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v"
+                            connection.execute(sql, (key, serial))
+                        elif kind < 0.7:
+                            connection.execute("UPDATE t SET v = %s WHERE id = %s", (serial, key))
+                        elif kind < 0.85:
+                            connection.execute("DELETE FROM t WHERE id = %s", (key,))
+                        else:
+                            connection.execute(
+                                "UPDATE t SET id = %s WHERE id = %s AND NOT EXISTS (SELECT FROM t WHERE id = %s)",
+                                (key + 1 if key + 1 in self.keys else key, key, key + 1),
+                            )
+                    if self.random.random() < 0.1:
+                        connection.rollback()
+                    else:
+                        connection.commit()
+                        self.committed += 1
+        except BaseException as error:  # looked at by the test's own thread
+            self.failed = error
+            raise
+
+
+@pytest.mark.parametrize("identity", ["default", "full"])
+def test_a_snapshot_under_traffic_loses_and_repeats_nothing(capture: Capture, identity: str) -> None:
+    """Rows read in chunks and rows that the log tells meet without a gap, while the process dies again and again."""
+    captured = capture(extra=f", replica_identity: {identity}")
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v BIGINT)",
+        f"ALTER TABLE t REPLICA IDENTITY {identity}",
+        "INSERT INTO t SELECT g, g FROM generate_series(1, 30000) g",
+    )
+    writers = [Writer(captured, seed, range(seed * 10_000 + 1, seed * 10_000 + 10_000)) for seed in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        for dies_at in (2, 3, 5, 8, 13):
+            captured.start(dies_at=dies_at, limits=Limits(largest=50))
+            assert isinstance(captured.ended(), KilledError)
+        captured.start(limits=Limits(largest=50))
+        time.sleep(1.0)
+    finally:
+        for writer in writers:
+            writer.enough.set()
+            writer.join()
+    assert [writer.failed for writer in writers] == [None, None, None]
+    assert sum(writer.committed for writer in writers) > 50
+    captured.caught_up()
+    captured.stop()
+    assert in_log(captured) == in_server(captured)
+    events = captured.events("t")
+    numbers = [event["source"]["sequence"] for event in events]
+    assert numbers == list(range(1, len(events) + 1))
+    assert {event["op"] for event in events} == {"c", "u", "d"}
+    if identity == "full":
+        updates = [event for event in events if event["op"] == "u"]
+        assert all(event["before"]["id"] == event["after"]["id"] for event in updates)
+
+
+def test_each_change_is_told_once_and_in_order(capture: Capture) -> None:
+    """Insert, update, delete and a changed key under the default identity: before images are the key, or none."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'old')")
+    captured.start()
+    captured.caught_up()
+    captured.sql(
+        "INSERT INTO t VALUES (2, 'a'), (3, NULL)",
+        "UPDATE t SET v = 'b' WHERE id = 2",
+        "UPDATE t SET id = 4 WHERE id = 2",
+        "DELETE FROM t WHERE id = 3",
+        "BEGIN; INSERT INTO t VALUES (9, 'never'); ROLLBACK",
+    )
+    captured.caught_up()
+    captured.stop()
+    events = captured.events("t")
+    assert [(e["op"], e["before"], e["after"]) for e in events] == [
+        ("c", None, {"id": 2, "v": "a"}),
+        ("c", None, {"id": 3, "v": None}),
+        ("u", None, {"id": 2, "v": "b"}),
+        ("d", {"id": 2}, None),
+        ("c", None, {"id": 4, "v": "b"}),
+        ("d", {"id": 3}, None),
+    ]
+    assert [e["transaction"]["total_order"] for e in events] == [1, 2, 1, 1, 2, 1]
+    assert [r.value for r in captured.records("t") if r.key == b'{"id":3}'][-1] is None
+
+
+def test_full_identity_tells_rows_before(capture: Capture) -> None:
+    """With REPLICA IDENTITY FULL joins need no memory of what rows were: every change tells it."""
+    captured = capture(extra=FULL)
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "ALTER TABLE t REPLICA IDENTITY FULL",
+        "INSERT INTO t VALUES (1, 'old')",
+    )  # fmt: skip
+    captured.start()
+    captured.caught_up()
+    captured.sql("UPDATE t SET v = 'new'", "UPDATE t SET id = 2", "DELETE FROM t")
+    captured.caught_up()
+    captured.stop()
+    assert [(e["op"], e["before"], e["after"]) for e in captured.events("t")] == [
+        ("u", {"id": 1, "v": "old"}, {"id": 1, "v": "new"}),
+        ("d", {"id": 1, "v": "new"}, None),
+        ("c", None, {"id": 2, "v": "new"}),
+        ("d", {"id": 2, "v": "new"}, None),
+    ]
+    assert not captured.topology.sources["shop"].needs_latest
+
+
+def test_a_table_without_the_identity_that_is_promised_is_refused(capture: Capture) -> None:
+    """Joins that were told of before images would go wrong without a word."""
+    captured = capture(extra=FULL)
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
+    captured.start()
+    failed = captured.ended()
+    assert isinstance(failed, UsageError)
+    assert 'ALTER TABLE "public"."t" REPLICA IDENTITY FULL' in failed.hint
+
+
+def test_publishing_never_makes_updates_of_the_application_fail(capture: Capture) -> None:
+    """A table without a replica identity is refused before it is published."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT, v TEXT)")
+    captured.start()
+    failed = captured.ended()
+    assert isinstance(failed, UsageError)
+    assert "no replica identity" in failed.message
+    captured.sql("INSERT INTO t VALUES (1, 'a')", "UPDATE t SET v = 'b'")
+
+
+@pytest.mark.parametrize("identity", ["default", "full"])
+def test_large_values_that_an_update_leaves_alone_stay(capture: Capture, identity: str) -> None:
+    """TOASTed values stand in no message of such an update: they come from the old row, or the row is read again."""
+    captured = capture(extra=f", replica_identity: {identity}")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, big TEXT)", f"ALTER TABLE t REPLICA IDENTITY {identity}")
+    big = "".join(Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=20_000))
+    captured.start()
+    captured.caught_up()
+    captured.sql("INSERT INTO t VALUES (%s, 1, %s)", values=(1, big))
+    captured.sql("INSERT INTO t VALUES (%s, 1, %s)", values=(2, big[::-1]))
+    captured.sql(
+        "UPDATE t SET v = 2 WHERE id = 1", "UPDATE t SET id = 3 WHERE id = 2", "UPDATE t SET v = 3 WHERE id = 1"
+    )
+    captured.caught_up()
+    captured.sql(
+        "UPDATE t SET v = 4 WHERE id = 3", "UPDATE t SET big = 'small' WHERE id = 3", "DELETE FROM t WHERE id = 1"
+    )
+    captured.caught_up()
+    captured.sql("INSERT INTO t VALUES (%s, 5, %s)", values=(5, big))
+    captured.sql("UPDATE t SET v = 6 WHERE id = 5")
+    captured.caught_up()
+    captured.stop()
+    assert {row["id"]: row for row in captured.state("t").values()} == {
+        3: {"id": 3, "v": 4, "big": "small"},
+        5: {"id": 5, "v": 6, "big": big},
+    }
+    if identity == "full":
+        update = next(e for e in captured.events("t") if e["op"] == "u")
+        assert update["before"]["big"] == update["after"]["big"] == big
+
+
+def test_columns_come_and_go_in_mid_stream(capture: Capture) -> None:
+    """Each row is told with the columns that it had, those of one transaction that alters its own table included."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'a')")
+    captured.start()
+    captured.caught_up()
+    captured.sql(
+        "INSERT INTO t VALUES (2, 'b')",
+        "ALTER TABLE t ADD COLUMN n INT DEFAULT 7",
+        "INSERT INTO t VALUES (3, 'c', 3)",
+    )
+    captured.caught_up()  # what older rows read in a column only the catalogue tells, as long as it has it
+    captured.sql(
+        "BEGIN; INSERT INTO t VALUES (4, 'd', 4); ALTER TABLE t ADD COLUMN m NUMERIC(8,3); "
+        "INSERT INTO t VALUES (5, 'e', 5, 1.5); ALTER TABLE t DROP COLUMN n; "
+        "INSERT INTO t VALUES (6, 'f', 2.5); COMMIT",
+        "ALTER TABLE t ALTER COLUMN v TYPE VARCHAR(9)",
+        "ALTER TABLE t RENAME COLUMN v TO w",
+        "INSERT INTO t VALUES (7, 'g', NULL)",
+    )
+    captured.caught_up()
+    captured.stop()
+    assert [e["after"] for e in captured.events("t")] == [
+        {"id": 2, "v": "b"},
+        {"id": 3, "v": "c", "n": 3},
+        {"id": 4, "v": "d", "n": 4},
+        {"id": 5, "v": "e", "n": 5, "m": "1.500"},
+        {"id": 6, "v": "f", "m": "2.500"},
+        {"id": 7, "w": "g", "m": None},
+    ]
+    schemas = [
+        json.loads(r.value) for r in captured.broker.records if r.topic == f"{captured.name}.schemas" and r.value
+    ]
+    assert [[c["name"] for c in schema["columns"]] for schema in schemas] == [
+        ["id", "v"], ["id", "v", "n"], ["id", "v", "n", "m"], ["id", "v", "m"], ["id", "w", "m"],
+    ]  # fmt: skip
+    (added,) = [column for column in schemas[1]["columns"] if column["name"] == "n"]
+    assert added["default"] == 7
+    assert schemas[-1]["columns"][1]["column_type"] == "varchar(9)"
+
+
+def test_a_table_may_be_altered_while_nobody_captures(capture: Capture) -> None:
+    """The rows of before the change are told with the columns that they had, the later ones with the new."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    captured.sql(
+        "INSERT INTO t VALUES (1, 'a')", "ALTER TABLE t ADD COLUMN n INT", "ALTER TABLE t DROP COLUMN v",
+        "INSERT INTO t VALUES (2, 2)",
+    )  # fmt: skip
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    assert [e["after"] for e in captured.events("t")] == [{"id": 1, "v": "a"}, {"id": 2, "n": 2}]
+
+
+def test_another_primary_key_names_rows_anew(capture: Capture) -> None:
+    """Rows behind ALTER … PRIMARY KEY leave under the new key."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, k TEXT NOT NULL)", "INSERT INTO t VALUES (1, 'a')")
+    captured.start()
+    captured.caught_up()
+    captured.sql(
+        "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (k, id)", "INSERT INTO t VALUES (2, 'b')",
+        "UPDATE t SET k = 'c' WHERE id = 2",
+    )  # fmt: skip
+    captured.caught_up()
+    captured.stop()
+    keys = [json.loads(r.key) for r in captured.records("t") if r.value and json.loads(r.value)["op"] != "r"]
+    assert keys == [{"k": "b", "id": 2}, {"k": "b", "id": 2}, {"k": "c", "id": 2}]
+
+
+def test_truncate_ends_all_rows(capture: Capture) -> None:
+    """TRUNCATE, of several tables and by CASCADE too, in the middle of a transaction that goes on."""
+    captured = capture("[t, u]")
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "CREATE TABLE u (id INT PRIMARY KEY, t INT REFERENCES t)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "INSERT INTO u VALUES (1, 1)",
+    )  # fmt: skip
+    captured.start()
+    captured.caught_up()
+    captured.sql("BEGIN; INSERT INTO t VALUES (3, 'c'); TRUNCATE t CASCADE; INSERT INTO t VALUES (4, 'd'); COMMIT")
+    captured.caught_up()
+    captured.stop()
+    assert [e["op"] for e in captured.events("t")] == ["c", "t", "c"]
+    assert list(captured.state("t").values()) == [{"id": 4, "v": "d"}]
+    assert captured.state("u") == {}
+
+
+def test_a_large_transaction_is_told_in_parts_and_resumed(capture: Capture) -> None:
+    """It takes many commits; a process that dies between them goes on at the next row, behind TRUNCATE and ALTER."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    with captured.connect(autocommit=False) as connection:
+        connection.execute("INSERT INTO t SELECT g, g FROM generate_series(10, 3000) g")
+        connection.execute("TRUNCATE t")
+        connection.execute("INSERT INTO t SELECT g, g FROM generate_series(10, 6000) g")
+        connection.execute("ALTER TABLE t ADD COLUMN n INT DEFAULT 1")
+        connection.execute("UPDATE t SET v = -v")
+        connection.commit()
+    limits = Limits(largest=500)
+    for dies_at in (2, 3, 5, 8, 9, 2, 2):
+        captured.start(limits=limits, dies_at=dies_at)
+        assert isinstance(captured.ended(), KilledError)
+    captured.start(limits=limits)
+    captured.caught_up()
+    captured.stop()
+    events = captured.events("t")
+    assert len(events) == 2991 + 1 + 5991 + 5991
+    assert [e["transaction"]["total_order"] for e in events] == list(range(1, len(events) + 1))
+    assert {row["id"]: (row["v"], row["n"]) for row in captured.state("t").values()} == {
+        key: (-key, 1) for key in range(10, 6001)
+    }
+    assert len(captured.broker.checkpoints) > 20
+
+
+def test_a_slot_that_is_gone_is_named(capture: Capture) -> None:
+    """By default a capture stops and says so; nothing is skipped in silence."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    wait_for(
+        lambda: captured.sql("SELECT count(*) FROM pg_replication_slots WHERE active")[0][0] == 0, "it stays active"
+    )
+    captured.sql(f"SELECT pg_drop_replication_slot('{captured.slot()}')", "INSERT INTO t VALUES (2, 2)")
+    captured.start()
+    failed = captured.ended()
+    assert isinstance(failed, PositionLost)
+    assert f"the replication slot {captured.slot()} is gone" in failed.message
+    assert "position_lost: resnapshot" in failed.hint
+
+
+@pytest.mark.parametrize("how", ["dropped", "moved on"])
+def test_a_lost_position_is_begun_anew_where_that_is_said(capture: Capture, how: str) -> None:
+    """With `position_lost: resnapshot` all tables are read again, and what vanished meanwhile is taken away."""
+    captured = capture(extra=", position_lost: resnapshot")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    wait_for(
+        lambda: captured.sql("SELECT count(*) FROM pg_replication_slots WHERE active")[0][0] == 0, "it stays active"
+    )
+    captured.sql("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3, 3)")
+    if how == "dropped":
+        captured.sql(f"SELECT pg_drop_replication_slot('{captured.slot()}')")
+    else:
+        captured.sql(f"SELECT pg_replication_slot_advance('{captured.slot()}', pg_current_wal_lsn())")
+    captured.start()
+    captured.caught_up()
+    captured.sql("UPDATE t SET v = 4 WHERE id = 3")
+    captured.caught_up()
+    captured.stop()
+    assert in_log(captured) == {2: 2, 3: 4}
+    assert any(said.startswith("position lost") for said in captured.phases.said)
+
+
+def test_only_what_is_committed_is_confirmed(capture: Capture) -> None:
+    """The server forgets what is confirmed: a process that dies before its commit must be told all of it again."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    for number in range(5):
+        captured.sql(f"INSERT INTO t VALUES ({number}, {number})")
+        captured.start(dies_at=1)
+        assert isinstance(captured.ended(), KilledError)
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    assert [told(event) for event in captured.events("t")] == [("c", number, number) for number in range(5)]
+
+
+def test_an_idle_source_lets_the_log_go(capture: Capture) -> None:
+    """What others write must not fill the server's disk while nothing that is captured changes."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE other (id INT, v TEXT)")
+    captured.start()
+    captured.caught_up()
+    lag = (
+        "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint, "
+        "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint "
+        f"FROM pg_replication_slots WHERE slot_name = '{captured.slot()}'"
+    )
+    for _ in range(3):
+        captured.sql("INSERT INTO other SELECT g, repeat('x', 500) FROM generate_series(1, 20000) g", "CHECKPOINT")
+    wait_for(lambda: captured.sql(lag)[0][0] < 100_000, "the slot keeps what nobody waits for", seconds=30)
+    wait_for(lambda: captured.sql("CHECKPOINT", lag)[0][1] < 1_000_000, "the server keeps its log", seconds=60)
+    captured.stop()
+    assert captured.events("t") == []
+
+
+def test_a_table_that_is_made_anew_is_read_again(capture: Capture) -> None:
+    """DROP and CREATE leave the new table outside the publication: it is published, and the old rows are taken away."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    captured.start()
+    captured.caught_up()
+    captured.sql(
+        "BEGIN; DROP TABLE t; CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (2, 20); COMMIT"
+    )
+    wait_for(lambda: in_log(captured) == {2: 20}, f"{in_log(captured)}", seconds=30)
+    captured.sql("INSERT INTO t VALUES (3, 30)")
+    captured.caught_up()
+    captured.stop()
+    assert in_log(captured) == {2: 20, 3: 30}
+
+
+def test_a_table_that_is_added_waits_for_who_writes_it(capture: Capture) -> None:
+    """A transaction that wrote to it before it was published is in no stream: the first chunk waits for its end."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    with captured.connect(autocommit=False) as connection:
+        connection.execute("INSERT INTO u VALUES (1, 1)")
+        text = topology_text(captured.server, captured.name, "[t, u]")
+        captured.topology = read_topology(text, file="both.yml", environ={})
+        captured.start()
+        time.sleep(1.0)
+        assert captured.state("u") == {}
+        connection.commit()
+    captured.caught_up()
+    captured.stop()
+    assert list(captured.state("u").values()) == [{"id": 1, "v": 1}]
+
+
+def test_keys_of_every_kind_are_walked(capture: Capture) -> None:
+    """Chunks follow one another along keys of text, several columns, bytes and moments; without a key rows are read in
+    one pass.
+    """
+    captured = capture("{t: {}, u: {message_key_columns: [k]}}")
+    captured.sql(
+        "CREATE TABLE t (k TEXT, b BYTEA, at TIMESTAMPTZ, f FLOAT8, id INT, PRIMARY KEY (k, b, at, f))",
+        "INSERT INTO t SELECT chr(97 + g % 3), decode(lpad(to_hex(g % 7), 2, '0'), 'hex'), "
+        "timestamptz '2020-01-01' + g * interval '1 second', g / 3.0, g FROM generate_series(1, 9000) g",
+        "CREATE TABLE u (k INT, v TEXT)",
+        "ALTER TABLE u REPLICA IDENTITY FULL",
+        "INSERT INTO u SELECT g, g FROM generate_series(1, 9000) g",
+    )
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    assert {row["id"] for row in captured.state("t").values()} == set(range(1, 9001))
+    assert {row["k"] for row in captured.state("u").values()} == set(range(1, 9001))
+    assert len(captured.records("t")) == len(captured.records("u")) == 9000
+
+
+def test_partitions_are_told_as_their_table(capture: Capture) -> None:
+    """A partitioned table is one table, whatever its partitions are called."""
+    captured = capture()
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE high PARTITION OF t FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO t VALUES (1, 1), (11, 11)",
+    )
+    captured.start()
+    captured.caught_up()
+    captured.sql("UPDATE t SET id = 12 WHERE id = 1", "INSERT INTO t VALUES (2, 2)", "DELETE FROM t WHERE id = 11")
+    captured.caught_up()
+    captured.stop()
+    assert in_log(captured) == in_server(captured) == {12: 1, 2: 2}
+
+
+def test_who_may_not_publish_is_told_how(capture: Capture) -> None:
+    """The user of a capture seldom owns the tables: the owner is given the statement."""
+    captured = capture()
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "REVOKE app FROM cdc", "GRANT SELECT ON t TO cdc",
+    )  # fmt: skip
+    try:
+        captured.start()
+        failed = captured.ended()
+        assert isinstance(failed, UsageError)
+        statement = failed.hint.removeprefix("as the owner of the tables: ")
+        assert statement.startswith("CREATE PUBLICATION")
+        captured.sql(statement)
+        captured.start()
+        captured.caught_up()
+        captured.stop()
+    finally:
+        captured.sql("GRANT app TO cdc")
+
+
+def test_a_server_that_goes_away_is_waited_for(capture: Capture) -> None:
+    """A connection that ends in mid-stream is a reason to try again, and loses nothing."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    captured.start()
+    captured.caught_up()
+    captured.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender' "
+        f"AND datname = '{captured.name}'",
+        "INSERT INTO t VALUES (1, 1)",
+    )
+    captured.caught_up()
+    captured.stop()
+    assert captured.retried
+    assert [told(event) for event in captured.events("t")] == [("c", 1, 1)]
+
+
+def test_a_predecessor_that_hangs_is_displaced(capture: Capture) -> None:
+    """The log has locked it out; it would keep the slot for as long as it does not try to commit."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    with connected(captured.topology.sources["shop"], replication=True) as hung:
+        options = f"proto_version '1', publication_names '\"{captured.slot()}\"'"
+        take = f"START_REPLICATION SLOT {captured.slot()} LOGICAL 0/0 ({options})"
+        wait_for(lambda: _begun(hung, take), "the slot stays taken", seconds=10)
+        captured.sql("INSERT INTO t VALUES (1, 1)")
+        captured.start()
+        captured.caught_up()
+        captured.stop()
+    assert [told(event) for event in captured.events("t")] == [("c", 1, 1)]
+
+
+def _begun(connection: PgConnection, command: str) -> bool:
+    try:
+        connection.begin_copy(command)
+    except PgError as error:
+        if error.state != "55006":
+            raise
+        return False
+    return True

@@ -1,0 +1,283 @@
+"""What pgoutput says, byte by byte: facts that are told once, wherever a process ends and goes on."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from cdc.words.errors import Fatal
+from cdc.words.event import Position
+from cdc.words.history import Record as HistoryRecord
+from cdc.words.schema import TableId
+from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
+from ingest.ddl.dialect import Dialect
+from ingest.facts.facts import CaughtUp, RowsLogged, RowsPartial, TransactionEnded, TransactionLogged, one_by_one
+from ingest.facts.tables import Tables
+from ingest.postgres.column_types import PgType, PgTypes
+from ingest.postgres.messages import EPOCH_US, lsn_of, lsn_text, record_end
+from ingest.postgres.pgoutput import PgFacts
+from ingest.postgres.visible import visible_of
+from ingest.records.altered import AlteringTransactions
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record
+
+TYPES = PgTypes(lambda: [PgType(oid=20, name="int8"), PgType(oid=25, name="text")])
+START = Checkpoint(position=Position(file="1/1", pos=100, gtid_set="", sequence=0), snapshot="done", ts_ms=0)
+
+
+def begin(lsn: int, xid: int = 700) -> bytes:
+    return b"B" + struct.pack(">QqI", lsn, 5_000_000, xid)
+
+
+def commit(lsn: int) -> bytes:
+    return b"C" + struct.pack(">BQQq", 0, lsn, lsn + 8, 5_000_000)
+
+
+def relation(*columns: str, oid: int = 9, identity: str = "d", table: str = "t", key: str = "id") -> bytes:
+    said = b"R" + struct.pack(">I", oid) + b"public\0" + table.encode() + b"\0" + identity.encode()
+    said += struct.pack(">H", len(columns))
+    for name in columns:
+        said += bytes([name == key or identity == "f"]) + name.encode() + b"\0"
+        said += struct.pack(">Ii", 20 if name == "id" else 25, -1)
+    return said
+
+
+def tuple_of(*values: Any) -> bytes:
+    said = struct.pack(">H", len(values))
+    for value in values:
+        if value is None or value is ...:
+            said += b"n" if value is None else b"u"
+        else:
+            said += b"t" + struct.pack(">I", len(str(value))) + str(value).encode()
+    return said
+
+
+def insert(*values: Any) -> bytes:
+    return b"I" + struct.pack(">I", 9) + b"N" + tuple_of(*values)
+
+
+def update(*values: Any, old: bytes = b"") -> bytes:
+    return b"U" + struct.pack(">I", 9) + old + b"N" + tuple_of(*values)
+
+
+def delete(*values: Any, kind: bytes = b"K") -> bytes:
+    return b"D" + struct.pack(">I", 9) + kind + tuple_of(*values)
+
+
+TRUNCATE = b"T" + struct.pack(">IBI", 1, 0, 9)
+
+
+def definition(*names: str) -> TableDefinition:
+    columns = tuple(
+        ColumnDefinition(
+            name=name, column_type="bigint" if name == "id" else "longtext", nullable=name != "id", charset=None
+        )
+        for name in names
+    )
+    keys = (Key(name="PRIMARY", kind="primary", columns=("id",)),)
+    return TableDefinition(columns=columns, keys=keys, identity="9")
+
+
+@dataclass
+class Log:
+    """What is committed, and the history among it."""
+
+    checkpoint: Checkpoint = START
+    records: list[Record] = field(default_factory=list)
+    history: list[HistoryRecord] = field(default_factory=list)
+
+    def tables(self) -> Tables:
+        tables = Tables("s", {"public"}, lambda d, t: t == "t", Dialect(server="postgresql", version=180_000))
+        if not self.history:
+            change = tables.begin(Catalog(tables={("public", "t"): definition("id", "v")}))
+            self.history += change.history
+        else:
+            tables.restore(self.history, self.checkpoint.position)
+        return tables
+
+
+def session(log: Log, messages: list[bytes | int | None], ends_at: int, commit_every: int) -> bool:
+    """Read from what is committed; die behind so many commits. Whether the end was reached."""
+    tables = log.tables()
+    place = log.checkpoint.position.pos
+
+    def feed() -> Iterator[bytes | int | None]:
+        skipping = False
+        for message in messages:
+            if isinstance(message, bytes) and message[:1] == b"B":
+                skipping = struct.unpack_from(">Q", message, 1)[0] < place
+            if not skipping:
+                yield message
+        yield None
+
+    class Feed:
+        def __iter__(self) -> Iterator[bytes | int | None]:
+            return feed()
+
+    facts = PgFacts(
+        Feed(), tables, TYPES, lambda oid: None, log.checkpoint, log="1/1", idle=lambda: True, streamed=lambda xid: None
+    )
+    transactions = AlteringTransactions(Recorder("top", "postgresql"), tables, log.checkpoint)
+    waiting: list[Record] = []
+    commits = 0
+    for fact in facts:
+        for one in one_by_one(fact):
+            waiting += transactions.records(one, 7)
+        between = isinstance(fact, TransactionEnded | TransactionLogged | CaughtUp)
+        if len(waiting) >= commit_every or (between and waiting) or isinstance(fact, CaughtUp):
+            commits += 1
+            if commits > ends_at:
+                return False
+            log.checkpoint = transactions.checkpoint(facts)
+            log.records += waiting
+            topic = "top.history"
+            log.history += [(r.key.decode(), orjson.loads(r.value or b"null")) for r in waiting if r.topic == topic]
+            waiting = []
+    return True
+
+
+def random_messages(random: Random) -> list[bytes | int | None]:
+    """Transactions that insert, update, delete, empty and alter; relations are named before what needs them."""
+    columns, messages, lsn = ["id", "v"], list[bytes | int | None](), 100
+    living: set[int] = set()
+    for number in range(random.randrange(1, 6)):
+        lsn += 50
+        messages += [begin(lsn, 700 + number), relation(*columns)]
+        for _ in range(random.randrange(0, 14)):
+            dice, key = random.random(), random.randrange(20)
+            rest = ["x"] * (len(columns) - 1)
+            if dice < 0.1:
+                columns = ["id", "v"] if len(columns) > 2 else [*columns, f"c{random.randrange(3)}"]
+                messages.append(relation(*columns))
+            elif dice < 0.18:
+                messages.append(TRUNCATE)
+                living.clear()
+            elif key not in living:
+                messages.append(insert(key, *rest))
+                living.add(key)
+            elif dice < 0.5:
+                messages.append(update(key, *rest))
+            elif dice < 0.7 and key + 100 not in living:
+                messages.append(update(key + 100, *rest, old=b"K" + tuple_of(key, *[None] * len(rest))))
+                living ^= {key, key + 100}
+            else:
+                messages.append(delete(key, *[None] * len(rest)))
+                living.discard(key)
+        messages += [commit(lsn), *random.choice(([], [None], [lsn + 20]))]
+    return messages
+
+
+def told(log: Log) -> list[tuple[bytes, Any]]:
+    """The changes, without where they stand."""
+    found = []
+    for record in log.records:
+        if record.topic == "top.s.public.t" and record.value is not None:
+            event = orjson.loads(record.value)
+            place = event["transaction"]["id"], event["transaction"]["total_order"]
+            found.append((record.key, (event["op"], event["before"], event["after"], place)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_process_that_dies_anywhere_tells_each_change_once(seed: int) -> None:
+    """A law: whatever ends a session, inside a transaction too, the next one neither loses nor repeats."""
+    random = Random(seed)
+    messages = random_messages(random)
+    whole = Log()
+    assert session(whole, messages, 10_000, 10_000)
+    torn = Log()
+    for _ in range(200):
+        if session(torn, messages, random.randrange(0, 3), random.choice((1, 2, 5))):
+            break
+    else:
+        pytest.fail("it does not come to an end")
+    assert told(torn) == told(whole)
+    numbers = [
+        orjson.loads(r.value)["source"]["sequence"]
+        for r in torn.records
+        if r.topic == "top.s.public.t" and r.value is not None
+    ]
+    assert numbers == sorted(set(numbers))
+    assert torn.checkpoint.position.pos == whole.checkpoint.position.pos
+
+
+def facts_of(*messages: bytes | int | None) -> list[Any]:
+    log = Log()
+    tables = log.tables()
+
+    class Feed:
+        def __iter__(self) -> Iterator[bytes | int | None]:
+            return iter(messages)
+
+    return list(
+        PgFacts(Feed(), tables, TYPES, lambda oid: None, START, log="1/1", idle=lambda: True, streamed=lambda xid: None)
+    )
+
+
+def test_one_list_of_rows_is_told_with_its_transaction() -> None:
+    """What most transactions are costs one step of the loop."""
+    (fact,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), insert(2, None), commit(200))
+    assert isinstance(fact, TransactionLogged)
+    assert fact.rows.rows == [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
+    assert fact.began.commit_us == 5_000_000 + EPOCH_US
+    assert fact.ended.pos == 208
+
+
+def test_a_large_value_that_is_not_told() -> None:
+    """Under the default identity the row is told in part, under FULL from its old row."""
+    found = facts_of(begin(200), relation("id", "v"), update(1, ...), commit(200))
+    (partial,) = [fact for fact in found if isinstance(fact, RowsPartial)]
+    assert partial.rows == [({"id": 1}, {"id": 1})]
+    full = relation("id", "v", identity="f")
+    found = facts_of(begin(200), full, update(1, ..., old=b"O" + tuple_of(1, "big")), commit(200))
+    (logged,) = [fact.rows for fact in found if isinstance(fact, TransactionLogged)]
+    assert logged.rows == [({"id": 1, "v": "big"}, {"id": 1, "v": "big"})]
+
+
+def test_what_is_not_captured_is_passed_over() -> None:
+    """A publication may hold more than this source asks for."""
+    other = relation("id", "v", oid=9, table="other")
+    found = facts_of(begin(200), other, insert(1, "a"), TRUNCATE, commit(200), None, 300)
+    assert not [fact for fact in found if isinstance(fact, RowsLogged | TransactionLogged)]
+
+
+@pytest.mark.parametrize("message", [b"S\0", b"Z", insert(1, "a")])
+def test_what_might_hide_a_change_ends_the_capture(message: bytes) -> None:
+    """Messages of other protocols, rows of a relation that was never named."""
+    with pytest.raises(Fatal):
+        facts_of(begin(200), message, commit(200))
+
+
+def test_places_in_the_log() -> None:
+    """As the server writes them; a page's header is no place that anybody reaches."""
+    assert lsn_text(lsn_of("16/B374D848")) == "16/B374D848"
+    assert record_end(3 * 8192 + 24) == record_end(3 * 8192) == 3 * 8192
+    assert record_end(3 * 8192 + 48) == 3 * 8192 + 48
+
+
+@pytest.mark.parametrize(
+    ("text", "xid", "shown"),
+    [
+        ("10:20:12,15", 9, True),
+        ("10:20:12,15", 12, False),
+        ("10:20:12,15", 13, True),
+        ("10:20:12,15", 20, False),
+        (f"{2**32 + 5}:{2**32 + 9}:", 2**32 - 3, True),  # the numbers have come round
+        (f"{2**32 - 5}:{2**32 - 1}:", 3, False),
+    ],
+)
+def test_which_transactions_a_snapshot_shows(text: str, xid: int, shown: bool) -> None:
+    """The log has 32 bits of their numbers, a snapshot 64."""
+    assert visible_of(text).shows(xid) == shown
+
+
+def test_tables_are_named_by_their_ids() -> None:
+    """The source's name, the schema, the table."""
+    (fact,) = facts_of(begin(200), relation("id", "v"), insert(1, "a"), commit(200))
+    assert fact.rows.table == TableId(source="s", database="public", table="t")

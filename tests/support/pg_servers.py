@@ -1,0 +1,106 @@
+"""PostgreSQL servers of a test's own, which it may kill: the stack's version, and others from Maven."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from cdc.words.artefacts import VERSIONS, bundle_folder, cache_folder
+from console.probes.pg_probe import postgres_problem
+from console.stack.artefacts import MAVEN_GOAL
+from console.stack.postgres_service import postgres
+from console.stack.proc_stack import Stack
+from console.stack.proc_tools import find_java, find_tools, unpack_postgres
+from console.stack.progress import silent
+from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, StackSettings
+from tests.support.ports import free_port
+
+OTHERS: Mapping[str, str] = {"15": "15.15.0"}  # the oldest that is captured
+
+
+class PgServer:
+    """One server; its data outlives `kill` and `start`."""
+
+    def __init__(self, home: Path, version: str = "18", flags: Mapping[str, str] | None = None) -> None:
+        cache = cache_folder(os.environ).absolute()
+        settings = StackSettings(home=home, cache=cache)
+        Stack(settings).fetch(bundles=("postgres",))
+        self.port = free_port()
+        settings = replace(settings, ports=replace(settings.ports, postgres=self.port))
+        tools = find_tools(cache, find_java(cache, os.environ, silent), silent, with_mysql=False)
+        users = (files("console.stack") / "files" / "postgres" / "users.sql").read_text()
+        self._spec = postgres(settings, tools, {"postgres/users.sql": users})
+        self._folders = str(bundle_folder(cache, "postgres")), str(_fetched(cache, version))
+        self._flags = [word for name, value in (flags or {}).items() for word in ("-c", f"{name}={value}")]
+        self._process: subprocess.Popen[bytes] | None = None
+        for path, text in self._spec.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        for folder in (*self._spec.folders, self._spec.out.parent, home / "data"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def start(self) -> None:
+        """Have it running and answering."""
+        preparation = self._spec.preparation
+        assert preparation is not None
+        if not preparation.result.exists():
+            done = subprocess.run(self._command(preparation.argv), capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+            preparation.work.rename(preparation.result)
+        with self._spec.out.open("ab") as out:
+            command = [*self._command(self._spec.argv), *self._flags]
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while why := postgres_problem("127.0.0.1", self.port, CAPTURE_LOGIN):
+            assert self._process.poll() is None, self._spec.out.read_text()[-2000:]
+            assert time.monotonic() < deadline, why
+            time.sleep(0.05)
+
+    def _command(self, argv: tuple[str, ...]) -> list[str]:
+        return [part.replace(*self._folders) for part in argv]
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End it at once."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+
+    @contextmanager
+    def session(self, database: str = "billing", *, autocommit: bool = True) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of whoever owns the data."""
+        login = LOAD_LOGIN
+        with psycopg.connect(
+            host="127.0.0.1", port=self.port, user=login.user, password=login.password, dbname=database,
+            autocommit=autocommit, connect_timeout=5, options="-c timezone=UTC",
+        ) as connection:  # fmt: skip
+            yield connection
+
+
+def _fetched(cache: Path, version: str) -> Path:
+    """The folder of a version's programs."""
+    if version == VERSIONS["postgres"].partition(".")[0]:
+        return bundle_folder(cache, "postgres")
+    folder = cache / "matrix" / f"postgres-{OTHERS[version]}"
+    if not folder.exists():
+        work = folder.with_name(f"{folder.name}.{os.getpid()}.new")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        pom = (files("console.stack") / "files" / "poms" / "postgres.xml").read_text()
+        (work / "pom.xml").write_text(pom.replace(VERSIONS["postgres"], OTHERS[version]))
+        command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), MAVEN_GOAL, f"-DoutputDirectory={work / 'jars'}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
+        unpack_postgres(next((work / "jars").glob("*.jar")), work / "server").rename(folder)
+        shutil.rmtree(work)
+    return folder
