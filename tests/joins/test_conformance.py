@@ -144,13 +144,7 @@ def run(
 
     writer = flow(read).writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(keep)
     writer = writer.outputMode("append").trigger(availableNow=True)
-    for left in reversed(range(5)):
-        try:
-            writer.start().awaitTermination()
-            break
-        except StreamingQueryException as error:  # Spark gives a worker ten seconds to start, and `joins` tries again
-            if not left or "Python worker failed to connect back" not in str(error):
-                raise
+    writer.start().awaitTermination()
     return [found[number] for number in range(len(batches))]
 
 
@@ -220,9 +214,7 @@ def compare(
 
 
 def small(engine: str, make: Callable[[int], Case]) -> Iterator[int]:
-    """Seeds of cases; for Python's engine of few tables, read by few steps: Spark gives each step's worker
-    ten seconds to start, which is no option of its, and all of a query's start at once.
-    """
+    """Seeds of cases; for Python's engine of few tables, read by few steps, each of which takes it a second."""
 
     def fits(plan: Plan) -> bool:
         return len(plan.topics) <= 3 and readers(plan) <= 2

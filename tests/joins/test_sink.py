@@ -17,7 +17,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words.errors import Fatal, UsageError
 from cdc.words.types import Canonical, parse_type
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
-from joins.engine.proc_worker import settle
+from joins.engine.workers.proc_worker import settle
 from joins.steps.records import (
     ROW_GONE,
     ROW_PUT,

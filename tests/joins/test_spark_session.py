@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from joins.engine.file_classes import forget_older
+from joins.engine.spark_session import SPARK
 
 SCRIPT = """
 import sys
@@ -89,6 +90,31 @@ def test_ctrl_c_is_left_to_whoever_opened_the_session(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CTRL_C, str(tmp_path / "scratch")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, start_new_session=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n7\n", "")
+
+
+WORKERS = """
+import sys
+from pathlib import Path
+from joins.engine.spark_session import close_session, open_session
+
+def found(_):
+    import pyspark
+    return pyspark.__file__, "joins.engine.stage" in sys.modules
+
+spark = open_session("workers", partitions=1, scratch=Path(sys.argv[1]), engine=sys.argv[2])
+print(*spark.sparkContext.parallelize([0], 1).map(found).collect()[0])
+close_session(spark)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["jvm", "python"])
+def test_workers_have_the_installed_pyspark(engine: str, tmp_path: Path) -> None:
+    """Not Spark's zip, which takes five times as long; those of `engine: python` are forked with all that they need."""
+    command = [sys.executable, "-c", WORKERS, str(tmp_path / "scratch"), engine]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(SPARK / "__init__.py"), str(engine == "python")]
 
 
 CLASSES = """

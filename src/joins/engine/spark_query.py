@@ -27,12 +27,12 @@ from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable, TailorbirdError
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.http_metrics import JoinMetrics
-from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
 from joins.engine.spark_by_time import set_up_by_time
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
 from joins.engine.spark_steps import dataflow, readers
+from joins.engine.workers.proc_worker import settle
 from joins.kernel.program import FragmentProgram, Settled, program_of
 from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged

@@ -20,6 +20,7 @@ from cdc.words.artefacts import spark_connector_folder
 from cdc.words.errors import UsageError
 from joins.engine.file_classes import archive_of
 from joins.engine.proc_jvm import apart, ctrl_c_kept, empty_folder, exit_code, prepare_environment
+from joins.engine.workers.file_python import worker_python
 from joins.kernel.proc_kernel import build
 
 # Spark's search for an interrupt in an error's text recurses at every character, and a query whose thread overflows
@@ -123,12 +124,16 @@ def open_session(
             builder = builder.config("spark.hadoop.fs.file.impl", "tailorbird.kernel.LocalFiles")
         else:
             builder = builder.config("spark.jars", ",".join(map(str, jars)))
+        if local and engine == "python":
+            builder = builder.config("spark.python.daemon.module", "joins.engine.workers.proc_worker")
         archive = class_archive()
         shared = f"-XX:SharedArchiveFile={archive}" if local and archive.exists() else ""
         options = f"{_JVM[engine]} {shared} {jvm}"
         builder = builder.config("spark.driver.extraJavaOptions", f'{options} "-Djava.io.tmpdir={scratch}"')
         with apart(spark_log(scratch)), ctrl_c_kept():
             session = builder.getOrCreate()
+        if local:
+            session.sparkContext.pythonExec = str(worker_python(scratch))
     if local:
         _write_no_checksums(session)
     return session

@@ -22,7 +22,8 @@ from cdc.words.errors import UsageError
 from joins.engine.buckets import bucket_numbers
 from joins.engine.spark_filters import READS, filtered, from_arrow, to_arrow, without_hidden
 from joins.engine.spark_kernel import finished
-from joins.engine.spark_processor import CHUNK, Grouped, Paired, Stage, StepProcessor, bucket_at
+from joins.engine.stage import CHUNK, Grouped, Paired, Stage, StageWork, bucket_at
+from joins.engine.workers.spark_processor import StepProcessor
 from joins.query.nodes import Derived, Expression, Node, Pair, PlanSource
 from joins.query.plan import Fragment, Plan
 from joins.steps.contributions import combined
@@ -99,7 +100,7 @@ def _joined(rows: DataFrame, plan: Plan, fragment: Fragment, numbers: tuple[int,
 
 
 def _through(rows: DataFrame, stage: Stage, numbers: tuple[int, ...]) -> DataFrame:
-    processor = StepProcessor(stage, numbers)
+    processor = StepProcessor(StageWork(stage, numbers))
     return rows.groupBy("bucket").transformWithStateInPandas(processor, MESSAGES, "Append", "None")
 
 

@@ -1,4 +1,4 @@
-"""The stateful operator of the portable engine: the steps of one stage, for every key of a bucket."""
+"""What a stateful operator of the portable engine does: the steps of one stage, for every key of a bucket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from joins.engine.buckets import bucket_of
 from joins.query.group import Grouping
@@ -45,19 +44,16 @@ class Paired:
 Stage = Mapping[int, Step | Reread | Side | Grouping | Grouped | Paired]
 
 
-class StepProcessor(StatefulProcessor):
-    """The steps of one stage, for every key of a bucket; a key's entries are values of a map."""
+class StageWork:
+    """The steps of one stage, for every key of a bucket; a key's entries are values of a map of Spark's, `states`."""
+
+    states: Any
 
     def __init__(self, steps: Stage, numbers: tuple[int, ...]) -> None:
         self.steps, self.numbers = steps, numbers
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.states = handle.getMapState("states", "k binary", "state binary")
-
-    def close(self) -> None:
-        pass
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def __call__(self, states: Any, rows: Iterator[Any]) -> Iterator[pd.DataFrame]:
+        self.states = states
         groups: dict[bytes, list[Message]] = {}
         passing: list[Message] = []
         for frame in rows:

@@ -1,0 +1,37 @@
+"""Runs `tailorbird` in the test's own process: each process of its own would load the servers' clients anew, which
+takes two seconds of a processor, longer than most commands do."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from subprocess import CompletedProcess
+from unittest.mock import patch
+
+from console.__main__ import main
+
+
+def tailorbird(*words: str, environ: Mapping[str, str] | None = None) -> CompletedProcess[str]:
+    """What a command prints, and its exit code; `environ` is added to the environment while it runs."""
+    code: object = 0
+    output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with (
+        patch.object(sys, "argv", ["tailorbird", *words]),
+        patch.dict(os.environ, environ or {}),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+    assert isinstance(code, int), code
+    return CompletedProcess(words, code, _written(output), _written(errors))
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
