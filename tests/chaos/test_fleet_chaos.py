@@ -26,7 +26,7 @@ from tests.support.dropping_proxy import DroppingProxy
 from tests.support.fleet_on_servers import FleetOnServers, memory
 from tests.support.gateways import TENANT
 
-pytestmark = [pytest.mark.chaos, pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.chaos, pytest.mark.integration, pytest.mark.kafka(), pytest.mark.timeout(1800)]
 SECONDS = float(os.environ.get("TAILORBIRD_CHAOS_SECONDS", "300"))
 AWAY = 60.0  # seconds of a network that is cut, and of an agent that is suspended
 AGENTS = {"paris": TENANT, "lyon": TENANT, "rome": "beta"}

@@ -131,7 +131,7 @@ def test_the_readme_walk(fleet: FleetOnServers) -> None:
         for old, new in names.items():
             line = line.replace(old, new)
         command = [sys.executable, "-m", "console", *shlex.split(line)[1:]]
-        if shlex.split(line)[1] in ("gateway", "agent") or line.endswith("page"):
+        if shlex.split(line)[1] in ("gateway", "agent") or "fleet page" in line:
             with (own / f"{number}.log").open("wb") as log:
                 begun = subprocess.Popen(command, cwd=own, env=environ, stdout=log, stderr=log)
             fleet.processes[f"{number}"] = begun

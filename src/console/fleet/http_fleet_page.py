@@ -68,6 +68,7 @@ class FleetPage:
         self._banner = ui.label().classes("tb-banner").props("data-testid=banner role=alert")
         self._banner.set_visibility(False)
         self._body = ui.element("main").classes("tb-fleet")
+        self._room = ui.element("div")  # of dialogs
         self._login()
 
     async def begin(self) -> None:
@@ -161,7 +162,7 @@ class FleetPage:
 
     async def stop_table(self, source: SourceLine, table: str) -> None:
         """Capture it no more."""
-        if await _sure(f"Capture {table} no more? Its topic stays."):
+        if await self._sure(f"Capture {table} no more? Its topic stays."):
             await self._ask("POST", f"sources/{name_in_path(source.name)}/stop", {"tables": [table]})
 
     async def run(self, source: SourceLine, running: bool) -> None:
@@ -179,7 +180,7 @@ class FleetPage:
         told = await self._ask("GET", f"{path}/config")
         if told is None:
             return
-        with _dialog(f"Configuration of {source.name}") as dialog:
+        with self._dialog(f"Configuration of {source.name}") as dialog:
             text = ui.textarea(value=json.dumps(told["spec"], indent=2)).props(
                 "outlined autogrow data-testid=config aria-label=Configuration"
             )
@@ -208,7 +209,7 @@ class FleetPage:
         told = await self._ask("GET", path)
         if told is None:
             return
-        with _dialog(f"Positions of {source.name}") as dialog:
+        with self._dialog(f"Positions of {source.name}") as dialog:
             for one in reversed(told[-50:]):
                 with ui.element("div").classes("tb-headline").props("data-testid=place"):
                     ui.label(f"{one['sequence']}: {one['file']}:{one['pos']}, {_when(one['ts_ms'])}").classes("tb-note")
@@ -220,7 +221,7 @@ class FleetPage:
     async def dump(self, source: SourceLine) -> None:
         """Have a table read again."""
         path = f"sources/{name_in_path(source.name)}/dump"
-        with _dialog(f"Read again of {source.name}") as dialog:
+        with self._dialog(f"Read again of {source.name}") as dialog:
             table = ui.select(list(source.tables), value=next(iter(source.tables), None))
             table.props("outlined dense data-testid=dump-table aria-label=Table")
             where = ui.input(placeholder="all rows, or a condition: status = 'open'").props(
@@ -232,6 +233,21 @@ class FleetPage:
                 await self._close_and_ask(dialog, "POST", path, body)
 
             button("Read it again", "dump-read", read)
+
+    def _dialog(self, title: str) -> _Inside:
+        """A dialog with a title, open until it is closed. Not where it was asked for: that may be written anew."""
+        with self._room, ui.dialog() as dialog, ui.card().classes("tb-fleet-dialog").props("data-testid=dialog"):
+            ui.label(title).classes("tb-heading")
+            content = ui.element("div").classes("tb-fleet-dialog-body")
+        dialog.on("hide", dialog.delete)
+        dialog.open()
+        return _Inside(dialog, content)
+
+    async def _sure(self, question: str) -> bool:
+        with self._dialog(question) as dialog, ui.element("div").classes("tb-chips"):
+            button("Yes", "yes", partial(_submit, dialog, True))
+            button("No", "no", partial(_submit, dialog, False))
+        return bool(await dialog)
 
     async def _close_and_ask(self, dialog: ui.dialog, method: str, path: str, body: Any) -> None:
         dialog.close()
@@ -246,7 +262,8 @@ class FleetPage:
             self._say(refusal(error))
             return None
         self._say("")
-        await self.refresh()
+        if method != "GET":
+            await self.refresh()
         return answer
 
 
@@ -255,15 +272,6 @@ def _seen(api: FleetApi) -> FleetSight:
     sources = sources_of(api.ask("GET", "sources"), now_ms)
     gateways = gateways_of(api.ask("GET", "gateways"), now_ms)
     return FleetSight(agents_of(api.ask("GET", "agents")), gateways, sources, tables_of(api.ask("GET", "map"), sources))
-
-
-def _dialog(title: str) -> Any:
-    dialog = ui.dialog()
-    with dialog, ui.card().classes("tb-fleet-dialog").props("data-testid=dialog"):
-        ui.label(title).classes("tb-heading")
-        content = ui.element("div").classes("tb-fleet-dialog-body")
-    dialog.open()
-    return _Inside(dialog, content)
 
 
 class _Inside:
@@ -278,15 +286,6 @@ class _Inside:
 
     def __exit__(self, *error: Any) -> None:
         self._content.__exit__(*error)
-
-
-async def _sure(question: str) -> bool:
-    with ui.dialog() as dialog, ui.card().props("data-testid=dialog"):
-        ui.label(question)
-        with ui.element("div").classes("tb-chips"):
-            button("Yes", "yes", partial(_submit, dialog, True))
-            button("No", "no", partial(_submit, dialog, False))
-    return bool(await dialog)
 
 
 async def _submit(dialog: ui.dialog, answer: bool) -> None:
