@@ -30,7 +30,7 @@ from ingest.facts.facts import (
 )
 from ingest.facts.tables import Tables
 from ingest.mirror.connect import columns_of
-from ingest.mirror.formats import FORMATS, Told
+from ingest.mirror.formats import FORMATS, ToldChange
 from ingest.mirror.values import Read, reader_of
 from ingest.records.seams import Checkpoint
 
@@ -81,7 +81,7 @@ class TableReads(NamedTuple):
     reads: tuple[tuple[str, Read], ...]
 
 
-def reads_of(one: Mirrored, told: Told | None, decimals: str) -> TableReads | None:
+def reads_of(one: Mirrored, told: ToldChange | None, decimals: str) -> TableReads | None:
     """What a table looks like by the topology, else by a record's inline schema; None where neither tells."""
     if one.columns:
         columns = tuple(
@@ -190,13 +190,13 @@ class TopicFacts:
         yield self._change(one.table, told, reads, file, pos)
 
     @staticmethod
-    def _named(candidates: list[Mirrored], told: Told) -> Mirrored | None:
+    def _named(candidates: list[Mirrored], told: ToldChange) -> Mirrored | None:
         """The table of a record: a topic of one table has no other, of several each record names its own."""
         if len(candidates) == 1 and not (told.table[1] and told.table[1] != candidates[0].table.table):
             return candidates[0]
         return next((one for one in candidates if (one.table.database, one.table.table) == told.table), None)
 
-    def _reads(self, one: Mirrored, told: Told) -> TableReads | None:
+    def _reads(self, one: Mirrored, told: ToldChange) -> TableReads | None:
         known = self._known.get(one.table)
         if told.schema is None or one.columns:
             if known is None and (known := reads_of(one, told, self._decimals)) is not None:
@@ -209,7 +209,7 @@ class TopicFacts:
             self._known[one.table], self._schemas[one.table] = known, schema
         return known
 
-    def _change(self, table: TableId, told: Told, reads: TableReads, file: str, pos: int) -> RowsLogged:
+    def _change(self, table: TableId, told: ToldChange, reads: TableReads, file: str, pos: int) -> RowsLogged:
         operation = _OPERATIONS[told.op]
         key = reads.definition.primary_key
         if operation == "delete":
