@@ -27,6 +27,7 @@ from typing import Any
 import grpc
 
 from benchmarks.decode.proc_peers import machine
+from benchmarks.ending import end
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from cdc.words.event import Position
@@ -228,4 +229,4 @@ def _until(holds: Callable[[], bool], why: Callable[[], str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))

@@ -19,6 +19,10 @@ def server_of(topology: str, source: Source) -> Snapshotted:
         from ingest.mirror.kafka_topics_source import TopicsSource
 
         return TopicsSource(source, source.mirror)
+    if source.listen is not None:
+        from ingest.syslog.tcp_syslog_source import SyslogSource
+
+        return SyslogSource(source, source.listen)
     from ingest.mysql.mysql_source import MySqlSource
 
     return MySqlSource(source)
@@ -34,6 +38,10 @@ def log_end(source: Source) -> Callable[[], Position]:
         from ingest.mirror.kafka_topics_source import TopicsSource
 
         return TopicsSource(source, source.mirror).end
+    if source.listen is not None:
+        from ingest.syslog.tcp_syslog_source import SyslogSource
+
+        return SyslogSource(source, source.listen).head
     from ingest.mysql.mysql_source import MySqlSource
 
     return MySqlSource(source).head

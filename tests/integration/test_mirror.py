@@ -74,7 +74,9 @@ class Writer:
 
     def __init__(self, topic: str, seed: int) -> None:
         self.topic, self.random = topic, Random(seed)
-        self.producer = Producer({"bootstrap.servers": servers(), "partitioner": "murmur2_random"})
+        self.producer = Producer(
+            {"bootstrap.servers": servers(), "partitioner": "murmur2_random", "enable.idempotence": True}
+        )
         self.rows: dict[int, int] = {}
         self.events: list[tuple[bytes, bytes]] = []
         self.sent = 0

@@ -58,14 +58,21 @@ class PgServer:
             done = subprocess.run(self._command(preparation.argv), capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
             preparation.work.rename(preparation.result)
+        deadline = time.monotonic() + 60
+        self._launch()
+        while why := postgres_problem("127.0.0.1", self.port, CAPTURE_LOGIN):
+            assert time.monotonic() < deadline, why
+            time.sleep(0.05)
+            if self._process is not None and self._process.poll() is not None:
+                said = self._spec.out.read_text()[-2000:]
+                # the processes of one that was killed end a moment later
+                assert "pre-existing shared memory block" in said, said
+                self._launch()
+
+    def _launch(self) -> None:
         with self._spec.out.open("ab") as out:
             command = [*self._command(self._spec.argv), *self._flags]
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
-        deadline = time.monotonic() + 60
-        while why := postgres_problem("127.0.0.1", self.port, CAPTURE_LOGIN):
-            assert self._process.poll() is None, self._spec.out.read_text()[-2000:]
-            assert time.monotonic() < deadline, why
-            time.sleep(0.05)
 
     def _command(self, argv: tuple[str, ...]) -> list[str]:
         return [part.replace(*self._folders) for part in argv]

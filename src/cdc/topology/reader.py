@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from errno import ENOENT
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
@@ -19,14 +19,17 @@ from cdc.topology.reader_checks import check_checks, read_check
 from cdc.topology.reader_foreign import foreign_table
 from cdc.topology.reader_mirror import MirrorReader, check_mirrors
 from cdc.topology.reader_names import check_names
-from cdc.topology.reader_poll import read_poll, read_url, refuse_filters, refuse_log_capture
+from cdc.topology.reader_poll import check_capture, read_poll, read_url, refuse_filters
 from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import read_rule
 from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
-from cdc.topology.topology import Check, Dashboard, Index, SnapshotMode, Source, Table, Topology
+from cdc.topology.reader_syslog import messages_alone, read_syslog
+from cdc.topology.topology import Check, Dashboard, Delivery, Index, SnapshotMode, Source, SourceType, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
 from cdc.words.filters import FilterPolicy, TableRule
 from cdc.words.schema import TableId
+
+_DELIVERIES: tuple[Delivery, Delivery] = ("exactly_once", "at_least_once")
 
 
 def _no_file(path: str) -> str:
@@ -113,49 +116,29 @@ def _under(name: str, node: yaml.Node) -> yaml.MappingNode:
 
 
 def _source(name: str, s: Section) -> Source:
-    kind = s.take("type", lambda v: v.one_of("mysql", "mariadb", "postgresql", "kafka", "sql"))
+    kind = s.take("type", lambda v: v.one_of(*get_args(SourceType)))
     postgres = read_postgres(s) if kind == "postgresql" else {}
     mirror = MirrorReader(s) if kind == "kafka" else None
+    syslog = read_syslog(s) if kind == "syslog" else {}
     database = s.take("database", Value.text, "public") if postgres else s.take("database", Value.text)
-
     policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
 
     def rules(value: Value) -> Mapping[TableId, TableRule]:
-        found: dict[TableId, TableRule] = {}
-        listed = not isinstance(value.node, yaml.MappingNode)
-        pairs = [(item.text(), None, item) for item in value.items()] if listed else [
-            (text, item, item) for text, item in value.pairs().items()
-        ]  # fmt: skip
-        for text, said, item in pairs:
-            first, dot, second = text.partition(".")
-            parts = (first, second) if dot else (database, first)
-            if not all(parts):
-                item.fail(repr(text), "table, or database.table")
-            table = TableId(source=name, database=parts[0], table=parts[1])
-            if table in found:
-                item.fail(f"table {text} twice", "each table once")
-            if mirror is not None and said is None:
-                mirror.listed(item)
-            also = partial(mirror.table, table) if mirror is not None else lambda section: None
-            found[table] = read_rule(said, also) if said else TableRule()
-        if not found and policy == "drop":
-            value.fail("no table", "one table at least")
-        return found
+        found = _rules(value, name, database, mirror)
+        return found if found or policy == "accept" else value.fail("no table", "one table at least")
 
     nothing: Mapping[TableId, TableRule] = {}
-    said = s.take("tables", rules) if policy == "drop" else s.take("tables", rules, nothing)
+    named = policy == "drop" and kind != "syslog"
+    said = s.take("tables", rules) if named else s.take("tables", rules, nothing)
+    if kind == "syslog":
+        said = messages_alone(s, said, TableId(source=name, database=database, table="messages"))
     polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
-    if polled and mirror is not None:
-        s.pairs["capture"].fail("topics that are polled", "no `capture:`, their records are the log")
-    if polled and postgres:
-        s.pairs["capture"].fail("a source of type postgresql that is polled", "type: sql, url: postgresql+psycopg://…")
-    if kind == "sql" and not polled:
-        refuse_log_capture(s, kind)
+    check_capture(s, kind, polled=polled)
     if polled:
         refuse_filters(s, policy, said)
     by_url, numbered = kind == "sql", kind in ("mysql", "mariadb") and not polled
-    own = postgres if mirror is None else mirror.read()
-    by_login = not by_url and mirror is None
+    own = {**postgres, **syslog} if mirror is None else mirror.read()
+    by_login = not by_url and mirror is None and not syslog
     return Source(
         name=name,
         type=kind,
@@ -172,19 +155,37 @@ def _source(name: str, s: Section) -> Source:
         heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
         server_id=s.take("server_id", lambda v: v.number(1, 2**32 - 1)) if numbered else 0,
         snapshot_mode="never"
-        if mirror is not None
+        if mirror
         else "initial"
         if polled
         else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
-        delivery=s.take(
-            "delivery",
-            lambda v: v.one_of("exactly_once", "at_least_once"),
-            "exactly_once" if mirror is None else "at_least_once",
-        ),
+        delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[mirror is not None]),
         **(_login(s, 5432 if postgres else 3306) if by_login else _NO_LOGIN),
         **own,
     )
+
+
+def _rules(value: Value, source: str, database: str, mirror: MirrorReader | None) -> dict[TableId, TableRule]:
+    """What is said of each table that is listed."""
+    found: dict[TableId, TableRule] = {}
+    listed = not isinstance(value.node, yaml.MappingNode)
+    pairs = [(item.text(), None, item) for item in value.items()] if listed else [
+        (text, item, item) for text, item in value.pairs().items()
+    ]  # fmt: skip
+    for text, said, item in pairs:
+        first, dot, second = text.partition(".")
+        parts = (first, second) if dot else (database, first)
+        if not all(parts):
+            item.fail(repr(text), "table, or database.table")
+        table = TableId(source=source, database=parts[0], table=parts[1])
+        if table in found:
+            item.fail(f"table {text} twice", "each table once")
+        if mirror is not None and said is None:
+            mirror.listed(item)
+        also = partial(mirror.table, table) if mirror is not None else lambda section: None
+        found[table] = read_rule(said, also) if said else TableRule()
+    return found
 
 
 _NO_LOGIN: Mapping[str, Any] = {"hostname": "", "port": 0, "username": "", "password": ""}

@@ -39,10 +39,15 @@ def refuse_filters(s: Section, policy: str, rules: Mapping[TableId, TableRule]) 
         s.pairs["tables"].fail("`where` for a polled table", "no condition: every row is polled")
 
 
-def refuse_log_capture(s: Section, kind: str) -> None:
-    """A kind of source whose log cannot be read must say that it is polled."""
-    where = s.pairs.get("capture") or s.pairs.get("type") or s.value
-    where.fail(f"the log of a source of type {kind} is not read", "capture: poll, or type: mysql")
+def check_capture(s: Section, kind: str, *, polled: bool) -> None:
+    """A kind of source whose log cannot be read must say that it is polled, one that is nothing but a log must not."""
+    if polled and kind == "postgresql":
+        s.pairs["capture"].fail("a source of type postgresql that is polled", "type: sql, url: postgresql+psycopg://…")
+    if polled and kind in ("kafka", "syslog"):
+        s.pairs["capture"].fail(f"a source of type {kind} that is polled", "no `capture:`: what comes is its log")
+    if not polled and kind == "sql":
+        where = s.pairs.get("capture") or s.pairs.get("type") or s.value
+        where.fail(f"the log of a source of type {kind} is not read", "capture: poll, or type: mysql")
 
 
 def _column(value: Value) -> str:

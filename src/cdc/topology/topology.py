@@ -12,6 +12,7 @@ from cdc.words.errors import TopologyError
 from cdc.words.filters import FilterPolicy, TableRule, is_captured
 from cdc.words.schema import TableId
 
+SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "sql"]
 SnapshotMode = Literal["initial", "never"]
 Engine = Literal["jvm", "python"]
 SinkKind = Literal["hbase", "kafka"]
@@ -53,6 +54,15 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where syslog messages are received: (host, port) of UDP and of TCP, a unix socket's path; one at least."""
+
+    udp: tuple[str, int] | None = None
+    tcp: tuple[str, int] | None = None
+    unix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A database server to capture; `database` is what two-part table names of queries stand in.
 
@@ -67,11 +77,11 @@ class Source:
     Of PostgreSQL `database` is a schema of the database
     `dbname`; `slot_name` and `publication_name` are empty where both are called after topology and source, and
     `replica_identity` full where every table tells whole rows before their changes. `mirror` is set where topics of
-    others are the source, which has no server of its own.
+    others are the source, which has no server of its own, and `listen` where syslog messages are.
     """
 
     name: str
-    type: Literal["mysql", "mariadb", "postgresql", "kafka", "sql"]
+    type: SourceType
     hostname: str
     port: int
     username: str
@@ -98,6 +108,7 @@ class Source:
     publication_name: str = ""
     replica_identity: Literal["default", "full"] = "default"
     mirror: Mirror | None = None
+    listen: Listen | None = None
 
     @property
     def databases(self) -> frozenset[str]:

@@ -88,7 +88,7 @@ def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) 
     """What its server says; the schemas of its tables are added to `schemas`."""
     if source.type == "postgresql":
         yield from _postgres(topology, source, schemas)
-    elif source.mirror is not None:
+    elif source.mirror is not None or source.listen is not None:
         yield from _topics(source, schemas)
     elif source.type == "sql":
         yield from _polled_by_url(source, schemas)
@@ -153,7 +153,8 @@ def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Che
         known = TableId(source=source.name, database=database, table=name)
         schemas[known] = table.schema(known, 1)
     shown = ", ".join(f"{database}.{name}" for database, name in tables)
-    yield Checkup(subject=subject, check="topics", status="ok", found=f"{shown} can be read")
+    check = "topics" if source.mirror is not None else "syslog"
+    yield Checkup(subject=subject, check=check, status="ok", found=f"{shown} can be read")
 
 
 def _polled_by_url(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cdc.topology.topology import Source
 from cdc.words.errors import TailorbirdError, UsageError
 from cdc.words.schema import TableId
@@ -43,20 +45,11 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
             "SELECT pg_is_in_recovery(), rolreplication OR rolsuper, (SELECT count(*) FROM pg_replication_slots), "
             "has_database_privilege(current_database(), 'CREATE') FROM pg_roles WHERE rolname = current_user"
         )
-        told = set(
-            connection.texts(
-                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = $1", names.publication
-            )
-        )
-        (known,) = connection.texts(
-            "SELECT count(*), coalesce(bool_and(pg_has_role(pubowner, 'USAGE')), true) FROM pg_publication "
-            "WHERE pubname = $1",
-            names.publication,
-        )
     slot = pg_slot.slot_of(connection, source, names)
     schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
     found = pg_schema.shown(connection, source, f"n.nspname IN ({schemas})", pg_schema.types_of(connection, source))
     tables, owned = [], True
+    told = _told(connection, source, names.publication)
     for table in source.tables:
         one = found.get((table.database, table.table))
         facts, owns = _table(connection, source, table, one)
@@ -70,18 +63,8 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
                 large=_large(connection, source, one) if one else (),
             )
         )
-    missing = [one.table for one in tables if not one.published]
-    listed = ", ".join(
-        f"{quoted(t.database)}.{quoted(t.table)}"
-        for t in source.tables
-        if f"{t.database}.{t.table}" in {m.name for m in missing}
-    )
-    new = known[0] == "0"
-    statement = (
-        f"CREATE PUBLICATION {quoted(names.publication)} FOR TABLE {listed} WITH (publish_via_partition_root = true)"
-        if new
-        else f"ALTER PUBLICATION {quoted(names.publication)} ADD TABLE {listed}"
-    )
+    missing = [named(table) for table, one in zip(source.tables, tables, strict=True) if not one.published]
+    statement, new, may_alter = _publishing(connection, source, names.publication, missing)
     return PgServerFacts(
         version=connection.version,
         settings=settings,
@@ -90,10 +73,30 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
         slot="" if slot is None else slot.status or "lost",
         kept=0 if slot is None else slot.kept,
         free_slots=int(settings.get("max_replication_slots", "0")) - int(slots),
-        may_publish=owned and (may_create == "t" if new else known[1] == "t"),
+        may_publish=owned and (may_create == "t" if new else may_alter),
         publish=[statement],
         tables=tables,
     )
+
+
+def _told(connection: PgConnection, source: Source, publication: str) -> set[tuple[str, ...]]:
+    """Schema and name of each table that a publication has."""
+    sql = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = $1"
+    with translated(source, "look at the publication"):
+        return set(connection.texts(sql, publication))
+
+
+def _publishing(
+    connection: PgConnection, source: Source, publication: str, missing: Sequence[str]
+) -> tuple[str, bool, bool]:
+    """What publishes the tables that are missing, whether that makes a publication, and may be done to one that is."""
+    sql = "SELECT count(*), bool_and(pg_has_role(pubowner, 'USAGE')) FROM pg_publication WHERE pubname = $1"
+    with translated(source, "look at the publication"):
+        ((count, owned),) = connection.texts(sql, publication)
+    name, listed = quoted(publication), ", ".join(missing)
+    if count == "0":
+        return f"CREATE PUBLICATION {name} FOR TABLE {listed} WITH (publish_via_partition_root = true)", True, True
+    return f"ALTER PUBLICATION {name} ADD TABLE {listed}", False, owned == "t"
 
 
 def _table(connection: PgConnection, source: Source, table: TableId, one: TableShown | None) -> tuple[TableFacts, bool]:

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from prometheus_client import Counter
 
 from cdc.topology.topology import Mirror, Source
 from cdc.words.errors import Retriable, UsageError
 from cdc.words.event import Position
+from ingest.capture.empty_chunks import NoChunks
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.facts.foreign_keys import ForeignKeys
@@ -19,28 +21,14 @@ from ingest.facts.tables import Tables
 from ingest.mirror.formats import FORMATS
 from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
 from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
-from ingest.records.snapshots import Chunk, ChunkRequest
 
+REPEATED = Counter(
+    "tailorbird_mirror_repeated_records", "Records passed over since their writer had told them before", ["source"]
+)
 _PATIENCE = 10.0  # seconds that brokers have to answer
 _LOOK = 5.0  # seconds in which a topic's first record must come, where nothing else tells its columns
 _IDLE = 1.0  # seconds without a record after which nothing is said to be waiting, again
 _LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
-
-
-class NoChunks:
-    """Implements `snapshots.ChunkReader`: there is nothing to read beside a topic, so each table is at its end."""
-
-    def __init__(self) -> None:
-        self._done: list[Chunk] = []
-
-    def request(self, request: ChunkRequest) -> None:
-        """See `snapshots.ChunkReader`."""
-        self._done.append(Chunk(request=request, images=[], after=None, last=None, high=request.position))
-
-    def ready(self) -> list[Chunk]:
-        """See `snapshots.ChunkReader`."""
-        found, self._done = self._done, []
-        return found
 
 
 class TopicsSource:
@@ -147,6 +135,7 @@ class TopicsSource:
                 _Feed(consumer, self._settings, busy=busy), tables, self._mirrored, checkpoint,
                 starts={f"{part.topic}:{part.partition}": part.offset for part in starts},
                 form=self._mirror.form, decimals=self._mirror.decimals,
+                skipped=REPEATED.labels(self._settings.name).inc,
             )  # fmt: skip
 
     @contextmanager

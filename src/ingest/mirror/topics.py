@@ -7,7 +7,7 @@ have no place, and are told as they come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -99,14 +99,14 @@ def reads_of(one: Mirrored, told: ToldChange | None, decimals: str) -> TableRead
 
 class TopicFacts:
     """The facts of one feed from a checkpoint on; iterate it once. `starts`: the first offset of each partition, by
-    `topic:partition`.
+    `topic:partition`; `skipped` is told of each record that was told before.
     """
 
     gtid_set = ""
 
     def __init__(
         self, feed: TopicFeed, tables: Tables, mirrored: tuple[Mirrored, ...], start: Checkpoint, *,
-        starts: Mapping[str, int], form: str, decimals: str,
+        starts: Mapping[str, int], form: str, decimals: str, skipped: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
         self._feed, self._tables, self._format, self._decimals = feed, tables, FORMATS[form], decimals
         self._by_topic: dict[str, list[Mirrored]] = {}
@@ -119,7 +119,7 @@ class TopicFacts:
         self._read = sum(starts.values())
         self._known: dict[TableId, TableReads] = {}
         self._schemas: dict[TableId, bytes] = {}
-        self.repeated = 0
+        self.repeated, self._skipped = 0, skipped
 
     @property
     def place(self) -> tuple[str, int]:
@@ -175,6 +175,7 @@ class TopicFacts:
         if told.place is not None:
             if entry[1] is not None and told.place.repeats(*entry[1]):
                 self.repeated += 1
+                self._skipped()
                 return
             entry[1] = [told.place.log, list(told.place.numbers)]
         self._ts_ms = told.ts_ms

@@ -21,8 +21,7 @@ from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[bytes], Canonical]
 _MOST_DIGITS, _MOST_SCALE = 65, 30  # MySQL's, which every later stage keeps exactly
-_DAY = re.compile(rb"\d{4}-\d\d-\d\d")
-_MOMENT = re.compile(rb"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(?:\+00)?")
+_NINE, _DASH = ord("9"), ord("-")
 _CLOCK = re.compile(rb"\d\d:\d\d:\d\d(?:\.\d+)?")
 
 
@@ -46,9 +45,8 @@ class PgTyped:
     read: Read
 
 
-def text(value: bytes) -> str:
-    """Text as it is; UnicodeDecodeError (a ValueError) where a database without encoding holds other bytes."""
-    return value.decode()
+# Text as it is; UnicodeDecodeError (a ValueError) where a database without encoding holds other bytes.
+text: Callable[[bytes], str] = bytes.decode
 
 
 def _flag(value: bytes) -> bool:
@@ -69,22 +67,28 @@ def _double(value: bytes) -> float:
 
 
 def _decimal(value: bytes) -> str:
-    if value[-1:] in (b"N", b"y"):  # NaN, Infinity
+    if value[-1] > _NINE:  # NaN, Infinity
         raise Unrepresentable(f"{value.decode()} is no number")
     return value.decode()
 
 
 def _date(value: bytes) -> str:
-    if not _DAY.fullmatch(value):
+    if len(value) != 10 or value[4] != _DASH:
         raise Unrepresentable(f"{value.decode()} is no day of the years 1 to 9999")
     return value.decode() + "Z"
 
 
 def _moment(value: bytes) -> str:
-    match = _MOMENT.fullmatch(value)
-    if match is None:
+    if value[4] != _DASH or value[-1] > _NINE:  # infinity; BC; a year of five digits
         raise Unrepresentable(f"{value.decode()} is no moment of the years 1 to 9999")
-    return f"{match[1].decode()}T{match[2].decode()}Z"
+    shown = value.decode()
+    return f"{shown[:10]}T{shown[11:]}Z"
+
+
+def _moment_in_zone(value: bytes) -> str:
+    if value[-3:] != b"+00":
+        raise Unrepresentable(f"{value.decode()} is no moment of the years 1 to 9999")
+    return _moment(value[:-3])
 
 
 def _clock(value: bytes) -> str:
@@ -110,7 +114,7 @@ PLAIN: Mapping[str, tuple[str, Read]] = {
     "float8": ("double", _double),
     "date": ("date", _date),
     "timestamp": ("datetime(6)", _moment),
-    "timestamptz": ("timestamp(6)", _moment),
+    "timestamptz": ("timestamp(6)", _moment_in_zone),
     "time": ("time(6)", _clock),
     "json": ("json", text),
     "jsonb": ("json", text),

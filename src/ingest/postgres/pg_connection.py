@@ -25,8 +25,9 @@ _SESSION = (
 )  # fmt: skip
 # By the SQLSTATE's class, or all of it: the login is refused, or lacks a right.
 _DENIED = ("28", "42501")
-# The server is away or busy, or a table was altered or dropped since its columns were read.
-_AWAY = ("08", "40", "53", "55006", "55P03", "57", "42P01", "42703", "72")
+# The server is away or busy, a table was altered or dropped since its columns were read, or a slot has lost its log,
+# which the next session's look at it names.
+_AWAY = ("08", "40", "53", "55000", "55006", "55P03", "57", "58P01", "42P01", "42703", "72")
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 

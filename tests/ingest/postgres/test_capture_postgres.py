@@ -375,6 +375,37 @@ def test_a_lost_position_is_begun_anew_where_that_is_said(capture: Capture, how:
     assert any(said.startswith("position lost") for said in captured.phases.said)
 
 
+@pytest.mark.parametrize("policy", ["fail", "resnapshot"])
+def test_a_slot_that_lost_its_log_is_named_or_begun_anew(capture: Capture, policy: str) -> None:
+    """A server with max_slot_wal_keep_size does not fill its disk for a capture that is away for too long."""
+    captured = capture(extra=f", position_lost: {policy}")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    captured.sql("UPDATE t SET v = 2", "CREATE TABLE other (v TEXT)")
+    status = f"SELECT wal_status FROM pg_replication_slots WHERE slot_name = '{captured.slot()}'"
+    captured.sql("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
+    try:
+        for _ in range(20):
+            captured.sql("INSERT INTO other SELECT repeat('x', 900) FROM generate_series(1, 20000)")
+            captured.sql("SELECT pg_switch_wal()", "CHECKPOINT")
+            if captured.sql(status)[0][0] == "lost":
+                break
+        assert captured.sql(status)[0][0] == "lost"
+    finally:
+        captured.sql("ALTER SYSTEM RESET max_slot_wal_keep_size", "SELECT pg_reload_conf()")
+    captured.start()
+    if policy == "fail":
+        failed = captured.ended()
+        assert isinstance(failed, PositionLost)
+        assert "lost its log (max_slot_wal_keep_size)" in failed.message
+        return
+    captured.caught_up()
+    captured.stop()
+    assert in_log(captured) == {1: 2}
+
+
 def test_only_what_is_committed_is_confirmed(capture: Capture) -> None:
     """The server forgets what is confirmed: a process that dies before its commit must be told all of it again."""
     captured = capture()

@@ -25,6 +25,10 @@ from ingest.records.chunks import walkable
 _PAUSE = 0.3  # seconds between two looks at what did not agree
 _STANDSTILL, _MOST = 60.0, 600.0  # seconds that a capture has: while it does not move, and in all
 LAST = "last"
+# Sources that tell no digests of their rows.
+_UNTOLD = {
+    "postgresql": "PostgreSQL, which computes no digests of ours", "kafka": "topics of others", "syslog": "syslog",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +80,8 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
                 for table in {*source.tables, *ledger.books.tables, *ledger.books.without}
                 if table.source == source.name and (tables is None or table in tables)
             )
-            if source.mirror is not None or source.type == "postgresql":
-                why = (
-                    "topics of others" if source.mirror is not None else "PostgreSQL, which computes no digests of ours"
-                )
+            if source.type in _UNTOLD:
+                why = _UNTOLD[source.type]
                 yield from (_untold(table, f"its source is {why}") for table in wanted)
             elif source.poll is not None:
                 yield from (_untold(table, "its source is polled: no log says where a row stood") for table in wanted)

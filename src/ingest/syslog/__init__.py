@@ -1,0 +1,1 @@
+"""Syslog as a source: what is sent here becomes rows of one table, which only grows."""

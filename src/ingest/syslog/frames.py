@@ -1,0 +1,66 @@
+"""A stream of bytes → syslog messages (RFC 6587): counted octets, or lines; pure. Each message says which by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+LARGEST = 65_536  # bytes of one message; what is longer is cut there
+
+
+class FrameError(ValueError):
+    """The stream is not syslog: who sends it is better told off than guessed at."""
+
+
+class SyslogFrames:
+    """The frames of one connection."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The messages that are whole now. FrameError for a count that is none."""
+        self._rest += data
+        while self._rest:
+            message = self._counted() if self._rest[:1].isdigit() else self._line()
+            if message is None:
+                return
+            if message:
+                yield message
+
+    def _counted(self) -> bytes | None:
+        blank = self._rest.find(b" ", 0, 8)
+        if blank < 0:
+            if len(self._rest) >= 8 or not bytes(self._rest).isdigit():
+                raise FrameError("a count of octets without an end")
+            return None
+        count = bytes(self._rest[:blank])
+        if not count.isdigit() or int(count) > LARGEST:
+            raise FrameError(f"{count.decode(errors='replace')} is no count of octets up to {LARGEST}")
+        end = blank + 1 + int(count)
+        if len(self._rest) < end:
+            return None
+        message = bytes(self._rest[blank + 1 : end])
+        del self._rest[:end]
+        return message
+
+    def _line(self) -> bytes | None:
+        """Up to a newline (or NUL); of a longer one the beginning, and nothing of its rest."""
+        ends = [at for at in (self._rest.find(b"\n"), self._rest.find(b"\0")) if at >= 0]
+        if not ends:
+            if len(self._rest) < LARGEST:
+                return None
+            message = b"" if self._skipping else bytes(self._rest[:LARGEST])
+            self._rest.clear()
+            self._skipping = True
+            return message
+        message = b"" if self._skipping else bytes(self._rest[: min(ends)][:LARGEST])
+        del self._rest[: min(ends) + 1]
+        self._skipping = False
+        return message
+
+    def end(self) -> bytes:
+        """What stands unfinished when the connection ends: a last line."""
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return b"" if self._skipping or rest[:1].isdigit() else rest

@@ -1,0 +1,115 @@
+"""Syslog messages → facts: rows of the one table that a source of type syslog has; pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
+from ingest.facts.facts import (
+    CAUGHT_UP,
+    Fact,
+    Image,
+    RefusedImage,
+    RowsLogged,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+)
+from ingest.records.seams import Checkpoint
+from ingest.syslog.lines import parsed
+
+TABLE, LOG = "messages", "syslog"
+COLUMNS = (
+    ("id", "varchar(32)"), ("received", "timestamp(6)"), ("host", "varchar(255)"), ("app", "varchar(48)"),
+    ("proc", "varchar(128)"), ("msgid", "varchar(32)"), ("facility", "varchar(8)"), ("severity", "tinyint"),
+    ("timestamp", "timestamp(6)"), ("structured", "json"), ("text", "longtext"),
+)  # fmt: skip
+_REQUIRED = ("id", "received", "facility", "severity", "text")
+DEFINITION = TableDefinition(
+    columns=tuple(
+        ColumnDefinition(name=name, column_type=kind, nullable=name not in _REQUIRED, charset=None)
+        for name, kind in COLUMNS
+    ),
+    keys=(Key(name="PRIMARY", kind="primary", columns=("id",)),),
+)
+
+
+class Received(NamedTuple):
+    """One message as it came, when (UTC), and from where (`udp 10.0.0.7`)."""
+
+    data: bytes
+    at: dt.datetime
+    sender: str
+
+
+class SyslogFeed(Protocol):
+    """What is received, never ending; None where nothing is waiting."""
+
+    def __iter__(self) -> Iterator[Received | None]: ...
+
+
+class SyslogFacts:
+    """The facts of one feed; iterate it once. `own` tells the rows of this process from those of others: it is part of
+    their keys, for a clock may tell a moment twice.
+    """
+
+    gtid_set = ""
+    state: Mapping[str, Any] = {}  # nothing is to be remembered: what was received is nowhere else
+
+    def __init__(self, feed: SyslogFeed, table: TableId, start: Checkpoint, own: str, idle: Callable[[], bool]) -> None:
+        self._feed, self._table, self._own, self._idle = feed, table, own, idle
+        self._count = start.position.pos
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """How many messages were received."""
+        return LOG, self._count
+
+    def reached(self, position: Position) -> bool:
+        """Whether so many were received."""
+        return self._count >= position.pos
+
+    def __iter__(self) -> Iterator[Fact]:
+        for one in self._feed:
+            if one is None:
+                if self._idle():
+                    yield CAUGHT_UP
+                continue
+            self._count += 1
+            image = self._image(one)
+            began = TransactionBegan("", int(one.at.timestamp() * 1_000_000), 0, LOG, self._count)
+            plain = not isinstance(image, RefusedImage)
+            rows = RowsLogged(self._table, "insert", [image], plain, LOG, self._count)
+            yield TransactionLogged(began, rows, TransactionEnded(LOG, self._count))
+
+    def _image(self, one: Received) -> Image:
+        micros = int(one.at.timestamp() * 1_000_000)
+        try:
+            said = parsed(one.data, one.at)
+        except ValueError as error:
+            shown = one.data[:2000].decode(errors="replace")
+            return RefusedImage(values={"data": shown, "sender": one.sender}, why=f"no syslog message: {error}")
+        return {
+            "id": f"{micros:014x}-{self._own}-{self._count:x}"[:32],
+            "received": _shown(one.at),
+            "host": said.host,
+            "app": said.app,
+            "proc": said.proc,
+            "msgid": said.msgid,
+            "facility": said.facility,
+            "severity": said.severity,
+            "timestamp": None if said.at is None else _shown(said.at),
+            "structured": orjson.dumps(said.structured).decode() if said.structured else None,
+            "text": said.text,
+        }
+
+
+def _shown(at: dt.datetime) -> str:
+    text = at.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return text.rstrip("0").rstrip(".") + "Z"

@@ -1,0 +1,221 @@
+"""Sockets as a source: UDP, TCP and a unix socket, read only as fast as the log takes what they bring.
+
+What was received is nowhere else: a process that dies loses what it had not committed, and UDP what nobody reads in
+time, which the kernel counts. One that begins again says so by the number of its first message alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import secrets
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+from prometheus_client import Counter
+
+from cdc.topology.topology import Listen, Source
+from cdc.words.errors import UsageError
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+from ingest.capture.empty_chunks import NoChunks
+from ingest.capture.groups import Lull
+from ingest.ddl.catalog import Catalog
+from ingest.ddl.dialect import Dialect
+from ingest.facts.foreign_keys import ForeignKeys
+from ingest.facts.tables import Tables
+from ingest.records.seams import Checkpoint, Seen, Stream
+from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
+from ingest.syslog.rows import DEFINITION, LOG, TABLE, Received, SyslogFacts
+
+DROPPED = Counter("tailorbird_syslog_dropped", "Datagrams that came faster than they were taken", ["source"])
+REFUSED = Counter(
+    "tailorbird_syslog_refused_streams", "Connections that were ended: what they sent is none", ["source"]
+)
+_IDLE, _GAP = 1.0, 0.05
+_MOST = 1000  # connections at a time
+_RXQ_OVFL = 40  # SO_RXQ_OVFL: the kernel's count of datagrams that found no room
+_log = structlog.get_logger()
+
+
+class SyslogSource:
+    """Implements `seams.SourceServer` over sockets that listen as long as a session lasts, whose streams may be opened
+    anew meanwhile: what is connected stays so.
+    """
+
+    def __init__(self, settings: Source, listen: Listen) -> None:
+        self._settings, self._listen = settings, listen
+        self._table = TableId(source=settings.name, database=settings.database, table=TABLE)
+        self._sockets: _Sockets | None = None
+
+    def head(self) -> Position:
+        """The beginning: nothing was received before."""
+        return Position(file=LOG, pos=0, gtid_set="", sequence=0)
+
+    def seen(self) -> Seen:
+        """The one table."""
+        catalog = Catalog(tables={(self._table.database, TABLE): DEFINITION})
+        return Seen(catalog=catalog, dialect=Dialect(server="syslog", version=0))
+
+    def holds(self, position: Position) -> bool:
+        """Whatever was received before is gone, and missed by nobody."""
+        return True
+
+    def foreign_keys(self) -> ForeignKeys:
+        """None."""
+        return ForeignKeys()
+
+    def release(self, position: Position) -> None:
+        """Nobody keeps anything."""
+
+    @contextmanager
+    def chunks(self) -> Iterator[NoChunks]:
+        """Nothing to read, while the sockets listen; UsageError where an address cannot be listened at."""
+        with _Sockets(self._settings, self._listen) as sockets:
+            self._sockets = sockets
+            try:
+                yield NoChunks()
+            finally:
+                self._sockets = None
+
+    @contextmanager
+    def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
+        """See `seams.SourceServer`; within `chunks`."""
+        sockets = self._sockets
+        assert sockets is not None, "a session has its chunks open"
+        idle = Lull(sockets.nothing_within, 0.0 if busy else _GAP, time.monotonic)
+        yield SyslogFacts(sockets, self._table, checkpoint, secrets.token_hex(2), idle)
+
+
+class _Sockets:
+    """Implements `rows.SyslogFeed`; a context manager."""
+
+    def __init__(self, source: Source, listen: Listen) -> None:
+        self._source, self._listen = source, listen
+        self._selector = selectors.DefaultSelector()
+        self._frames: dict[socket.socket, tuple[SyslogFrames, str]] = {}
+        self._dropped = 0
+        self._pending: deque[Received] = deque()  # taken from a socket, and not by a stream yet
+
+    def __enter__(self) -> _Sockets:
+        try:
+            if self._listen.udp:
+                self._datagrams(socket.AF_INET, self._listen.udp, "udp")
+            if self._listen.tcp:
+                server = socket.create_server(self._listen.tcp, reuse_port=False, backlog=128)
+                server.setblocking(False)
+                self._selector.register(server, selectors.EVENT_READ, ("tcp", server))
+            if self._listen.unix:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._listen.unix)
+                self._datagrams(socket.AF_UNIX, self._listen.unix, "unix")
+        except OSError as error:
+            self.close()
+            what = f"source {self._source.name}: cannot listen: {error}"
+            raise UsageError(what, "correct `listen:`, or end who listens there") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _datagrams(self, family: socket.AddressFamily, address: Any, kind: str) -> None:
+        one = socket.socket(family, socket.SOCK_DGRAM)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        with contextlib.suppress(OSError):  # another kernel does not count
+            one.setsockopt(socket.SOL_SOCKET, _RXQ_OVFL, 1)
+        one.bind(address)
+        one.setblocking(False)
+        self._selector.register(one, selectors.EVENT_READ, (kind, one))
+
+    def nothing_within(self, seconds: float) -> bool:
+        """Whether nothing arrives for so long."""
+        return not self._pending and not self._selector.select(seconds)
+
+    def __iter__(self) -> Iterator[Received | None]:
+        pending = self._pending
+        while True:
+            while pending:
+                yield pending.popleft()
+            ready = self._selector.select(0)
+            if not ready:
+                yield None
+                ready = self._selector.select(_IDLE)
+            for key, _ in ready:
+                kind, one = key.data
+                if kind == "tcp":
+                    self._accept(one)
+                elif kind == "stream":
+                    self._read(one)
+                else:
+                    self._receive(kind, one)
+
+    def _receive(self, kind: str, one: socket.socket) -> None:
+        for _ in range(500):
+            try:
+                data, ancillary, _, sender = one.recvmsg(LARGEST, 64)
+            except BlockingIOError:
+                return
+            for level, type_, value in ancillary:
+                if level == socket.SOL_SOCKET and type_ == _RXQ_OVFL:
+                    (dropped,) = struct.unpack("I", value[:4])
+                    DROPPED.labels(self._source.name).inc(max(0, dropped - self._dropped))
+                    self._dropped = dropped
+            if data:
+                self._pending.append(Received(data, _now(), f"{kind} {sender[0]}" if kind == "udp" else kind))
+
+    def _accept(self, server: socket.socket) -> None:
+        connection, (host, *_) = server.accept()
+        if len(self._frames) >= _MOST:
+            REFUSED.labels(self._source.name).inc()
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._frames[connection] = SyslogFrames(), f"tcp {host}"
+        self._selector.register(connection, selectors.EVENT_READ, ("stream", connection))
+
+    def _read(self, one: socket.socket) -> None:
+        frames, sender = self._frames[one]
+        try:
+            data = one.recv(LARGEST)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            for message in frames.feed(data):
+                self._pending.append(Received(message, _now(), sender))
+        except FrameError as error:
+            REFUSED.labels(self._source.name).inc()
+            _log.warning("connection ended", source=self._source.name, sender=sender, why=str(error))
+            data = b""
+        if not data:
+            if rest := frames.end():
+                self._pending.append(Received(rest, _now(), sender))
+            self._drop(one)
+
+    def _drop(self, one: socket.socket) -> None:
+        self._selector.unregister(one)
+        del self._frames[one]
+        one.close()
+
+    def close(self) -> None:
+        """All sockets."""
+        for key in list(self._selector.get_map().values()):
+            _, one = key.data
+            one.close()
+        self._selector.close()
+        if self._listen.unix:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._listen.unix)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

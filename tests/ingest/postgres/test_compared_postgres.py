@@ -1,0 +1,35 @@
+"""What the comparison reads of a PostgreSQL, apart from the capture's code, equals what the capture told."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.verify.pg_tables import read_postgres
+from console.verify.sql_oracle import answer
+from tests.support.pg_captured import Capture
+
+
+@pytest.mark.integration
+def test_the_databases_answer_equals_the_log(capture: Capture) -> None:
+    """Row by row and field by field, over columns of many types."""
+    captured = capture()
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, title VARCHAR(200) NOT NULL, price NUMERIC(10,2), ok BOOL, "
+        "made TIMESTAMP, at TIMESTAMPTZ, due DATE, ratio FLOAT8, note TEXT, part INT2, sum INT8)",
+        "INSERT INTO t SELECT g, 'ä' || g, g / 3.0, g % 2 = 0, timestamp '2020-01-01' + g * interval '1.5 seconds', "
+        "to_timestamp(g), date '2020-01-01' + g, g / 7.0, CASE WHEN g % 3 = 0 THEN NULL ELSE 'n' END, g, g "
+        "FROM generate_series(1, 200) g",
+    )
+    captured.start()
+    captured.caught_up()
+    captured.sql("UPDATE t SET price = 5 WHERE id < 10", "DELETE FROM t WHERE id = 11")
+    captured.caught_up()
+    captured.stop()
+    tables = read_postgres(captured.topology.sources["shop"])
+    query = "SELECT a.id, a.title, a.price, a.ok, a.made, a.at, a.due, a.ratio, a.note, a.part, a.sum FROM shop.t a"
+    (table,) = captured.topology.tables.values()
+    found = answer(
+        captured.topology, type(table)(name="w", query=query, row_key=("id",), family="d", salt_buckets=1), tables
+    )
+    assert {row["id"]: row for row in found} == {row["id"]: row for row in captured.state("t").values()}
+    assert len(found) == 199
