@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 import socket
 import struct
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from pyspark import cloudpickle
 from joins.engine.spark_session import SPARK
 from joins.engine.workers.file_python import worker_python
 from joins.engine.workers.spark_processor import StepProcessor
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -139,6 +142,14 @@ def test_the_daemon_is_pysparks(python: Path) -> None:
                 connection.connect(path)
                 (pid,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
                 assert Path(f"/proc/{pid}").exists()
+                # pyspark's worker says its number first, and then lets the daemon's signal end it
+                wait_for(partial(_hears_hangups, pid), f"worker {pid} does not begin")
             daemon.stdin.close()
             assert [one.recv(1), other.recv(1)] == [b"", b""]  # closed as their workers end
         daemon.wait(60)
+
+
+def _hears_hangups(pid: int) -> bool:
+    """Whether a process does not ignore SIGHUP."""
+    (ignored,) = re.findall(r"^SigIgn:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return not int(ignored, 16) & 1 << (signal.SIGHUP - 1)
