@@ -18,6 +18,8 @@ from console.verify.asked import STAGES, Request, Said, Terminal, wanted
 from console.verify.findings import DIFFERENT, UNTOLD, Verdict, exit_code
 from console.verify.telling import lines_of
 
+_Threads = Annotated[int, typer.Option(min=1, max=16, help="log: connections that digest a source's rows at a time.")]
+
 
 def verify(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
@@ -41,9 +43,7 @@ def verify(
     max_load: Annotated[
         str, typer.Option(metavar="Threads_running=25", help="log: pause while a source has more to do than this.")
     ] = "",
-    threads: Annotated[
-        int, typer.Option(min=1, max=16, help="log: connections that digest a source's rows at a time.")
-    ] = 2,
+    threads: _Threads = 2,
     deep: Annotated[bool, typer.Option("--all", "--deep", help="All values of all rows; so it is anyway.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, then look at it again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: say what it would do.")] = False,
