@@ -18,6 +18,9 @@ from console.verify.asked import STAGES, Request, Said, Terminal, wanted
 from console.verify.findings import DIFFERENT, UNTOLD, Verdict, exit_code
 from console.verify.telling import lines_of
 
+_Load = Annotated[
+    str, typer.Option(metavar="Threads_running=25", help="log: pause while a source has more to do than this.")
+]
 _Threads = Annotated[int, typer.Option(min=1, max=16, help="log: connections that digest a source's rows at a time.")]
 
 
@@ -40,9 +43,7 @@ def verify(
         str, typer.Option(metavar="CUT", help="log: only rows that it names behind `last` equal cut, or a GTID set.")
     ] = "",
     resume: Annotated[bool, typer.Option("--resume", help="log: go on with what was interrupted.")] = False,
-    max_load: Annotated[
-        str, typer.Option(metavar="Threads_running=25", help="log: pause while a source has more to do than this.")
-    ] = "",
+    max_load: _Load = "",
     threads: _Threads = 2,
     deep: Annotated[bool, typer.Option("--all", "--deep", help="All values of all rows; so it is anyway.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, then look at it again.")] = False,
