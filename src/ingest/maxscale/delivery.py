@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import orjson
 
+from cdc.formats.avro import AvroRows
 from cdc.formats.maxscale import RowWriter, TransactionNumber, number_of, schema_line
 from cdc.words.event import ChangeEvent, Position
 from cdc.words.schema import TableSchema
@@ -57,7 +58,7 @@ class JsonRows:
         return b"".join(rows)
 
 
-FORMS: Mapping[str, Callable[[TableSchema], RowForm]] = {"JSON": JsonRows}
+FORMS: Mapping[str, Callable[[TableSchema], RowForm]] = {"JSON": JsonRows, "AVRO": AvroRows}
 
 
 @dataclass(frozen=True, slots=True)

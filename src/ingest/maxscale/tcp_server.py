@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import structlog
 from prometheus_client import Counter, Gauge
 
+from cdc.formats.avro import avro_is_installed
 from cdc.formats.maxscale import parse_number
 from cdc.words.errors import Retriable, TailorbirdError
 from ingest.changes.seams import ahead
@@ -34,7 +35,7 @@ from ingest.maxscale.conversation import (
     Request,
     TransactionAsked,
 )
-from ingest.maxscale.delivery import FORMS, UNTOLD, Gate, Piece
+from ingest.maxscale.delivery import UNTOLD, Gate, Piece
 from ingest.maxscale.patience import BackOff
 from ingest.maxscale.tcp_batches import SharedReads
 from ingest.maxscale.users import is_right
@@ -204,8 +205,8 @@ class _Client:
     async def _begin(self, request: DataRequested) -> None:
         await self.stop()
         try:
-            if self._form not in FORMS:
-                raise NothingThere(f"ERR {self._form} is not served, register as {', '.join(FORMS)}.\n")
+            if self._form == "AVRO" and not avro_is_installed():
+                raise NothingThere("ERR AVRO is not served here: pip install 'tailorbird[formats]'.\n")
             gtid = parse_number(request.gtid) if request.gtid else None
             found = await self._reads.ask(wanted, self._reads.log, request.table)
             gate = Gate(gtid, found.version)

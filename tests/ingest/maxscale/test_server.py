@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import resource
 import socket
 import threading
 import time
 from typing import Any
 
+import fastavro
 import pytest
 
 from ingest.maxscale.tcp_server import STALLED, ServerLimits
@@ -95,6 +97,42 @@ def test_a_new_schema_is_told_in_mid_stream_and_a_version_may_be_asked_for() -> 
         with server.client() as client:
             client.open().request("REQUEST-DATA d.t.000002\n")
             assert [one.get("version") for one in client.objects(6)] == [2, *[None] * 5]
+
+
+def test_avro_is_a_container_a_version() -> None:
+    """Read by another's reader: a header with the schema, blocks of rows; another header where the columns change."""
+    log, source = shop()
+    source.transaction(("c", None, row(1, "é")), ("u", row(1, "é"), row(1, None)))
+    source.columns(schema_of(version=2, name="varchar(20)", credit="decimal(10,2)", raw="blob"))
+    source.transaction(("c", None, {**row(2), "credit": "1.50", "raw": "AP8="}))
+    source.commit()
+    with served(log) as server, server.client() as client:
+        client.open("AVRO").request("REQUEST-DATA d.t")
+        first, second = containers(client, 2)
+        assert first[0]["version"] == 1
+        assert [(one["event_type"], one["id"], one["name"]) for one in first[1]] == [
+            ("insert", 1, "é"), ("update_before", 1, "é"), ("update_after", 1, None),
+        ]  # fmt: skip
+        assert second[0]["version"] == 2
+        assert second[1][0]["credit"] == "1.50"
+        assert second[1][0]["raw"] == b"\x00\xff"
+
+
+def containers(client: CdcClient, count: int) -> list[tuple[Row, list[Row]]]:
+    """Schema and rows of so many containers, as soon as they are there."""
+    data = client.received
+    while True:
+        parts = [b"Obj\x01" + part for part in data.split(b"Obj\x01")[1:]]
+        try:
+            found = [fastavro.reader(io.BytesIO(part)) for part in parts]
+            told = [(one.writer_schema, list(one)) for one in found]
+            if len(told) == count and all(rows for _, rows in told):
+                return told  # type: ignore[return-value]  # of records
+        except (EOFError, ValueError, IndexError):
+            pass  # there is more to come
+        received = client.socket.recv(65536)
+        assert received, "it was ended"
+        data += received
 
 
 @pytest.mark.parametrize("maria", [None, 7])
