@@ -30,14 +30,18 @@ PARTITIONS = 2
 SERVER = 3001
 
 
-def topology_named(name: str, servers: str = "127.0.0.1:1") -> Topology:
-    """A topology of one source, s, whose table t is captured."""
-    text = (
+def topology_text(name: str, servers: str = "127.0.0.1:1") -> str:
+    """A topology of one source, s, whose tables t and u are captured."""
+    return (
         f"name: {name}\nsources:\n  s: {{type: mysql, hostname: h, port: 1, username: u, password: p, database: d, "
         f"tables: [t, u], server_id: 9}}\nlog: {{bootstrap_servers: '{servers}', partitions: {PARTITIONS}}}\n"
         "tables:\n  w: {query: SELECT t.id FROM s.t t, row_key: [id]}\n"
     )
-    return read_topology(text, file=f"{name}.yml", environ={})
+
+
+def topology_named(name: str, servers: str = "127.0.0.1:1") -> Topology:
+    """The same, read."""
+    return read_topology(topology_text(name, servers), file=f"{name}.yml", environ={})
 
 
 def schema_of(table: str = "t", version: int = 1, **columns: str) -> TableSchema:
