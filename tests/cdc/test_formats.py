@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def schema_of(kind: Kind) -> TableSchema:
     return TableSchema(table_id=TABLE, version=3, columns=columns, primary_key=("id",))
 
 
-def event(op: Op, before: Row | None, after: Row | None) -> ChangeEvent:
+def event(op: Op, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ChangeEvent:
     source = SourceInfo(
         table_id=TABLE, ts_ms=1_500_000_000_000, server_id=7, gtid="u:5", file="b.000003", pos=44, row=2, sequence=12
     )

@@ -14,7 +14,7 @@ import orjson
 from cdc.formats.debezium import key_of, to_envelope
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.event import ChangeEvent, Op, Position, Row, SourceInfo, TransactionInfo
+from cdc.words.event import ChangeEvent, Op, Position, SourceInfo, TransactionInfo
 from cdc.words.history import SchemaChange, TableState, records
 from cdc.words.naming import TRUNCATE_KEY, change_topic
 from cdc.words.schema import Column, TableId, TableSchema
@@ -28,6 +28,7 @@ from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 
 PARTITIONS = 2
 SERVER = 3001
+MadeImage = Mapping[str, Any] | None
 
 
 def topology_text(name: str, servers: str = "127.0.0.1:1") -> str:
@@ -83,7 +84,7 @@ class SourceTold:
         self.schemas[schema.table_id.table] = schema
         self.into.schema(schema, self.sequence)
 
-    def transaction(self, *changes: tuple[Op, Row | None, Row | None] | tuple[Op, Row | None, Row | None, str]) -> None:
+    def transaction(self, *changes: tuple[Op, MadeImage, MadeImage] | tuple[Op, MadeImage, MadeImage, str]) -> None:
         """One transaction: op, before, after and the table (t) of each change."""
         self.transactions += 1
         gtid = f"uuid{self.server}:{self.transactions}"
@@ -94,7 +95,7 @@ class SourceTold:
             place = TransactionInfo(id=gtid, total_order=order, data_collection_order=order)
             self._tell(op, before, after, where[0] if where else "t", gtid, place, self.sequence)
 
-    def read(self, row: Row, low: int) -> None:
+    def read(self, row: Mapping[str, Any], low: int) -> None:
         """A row that a snapshot read, whose low watermark had a number."""
         self._tell("r", None, row, "t", None, None, low)
 
@@ -109,7 +110,7 @@ class SourceTold:
         self.into.commit(Position(file="f", pos=self.sequence, gtid_set=gtids, sequence=self.sequence))
 
     def _tell(
-        self, op: Op, before: Row | None, after: Row | None, table: str, gtid: str | None,
+        self, op: Op, before: MadeImage, after: MadeImage, table: str, gtid: str | None,
         place: TransactionInfo | None, sequence: int,
     ) -> None:  # fmt: skip
         schema = self.schemas[table]

@@ -187,7 +187,12 @@ def test_tail_tells_people_and_programs() -> None:
         ("d", {"id": 1, "name": "b", "v": 7}, None),
     )
     source.truncated()
-    follow = told(log, TABLE, beginning=False, stopped=lambda: False, follow=lambda s: source.commit() is None)
+
+    def commit(seconds: float) -> bool:
+        source.commit()
+        return True
+
+    follow = told(log, TABLE, beginning=False, stopped=lambda: False, follow=commit)
     lines = [line_of(event, schema) for event, schema in _some(follow, 3)]
     assert lines[0].split("  ", 1)[1].startswith("update    s.t  id=1  name: 'a' → 'b\\nxxx")
     assert "…" in lines[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects import mssql
+from sqlalchemy.dialects import mssql as _mssql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
@@ -21,6 +21,7 @@ from ingest.poll.sql_reader import SqlReader, sql_reader
 from ingest.poll.sql_types import column_type, not_a_cursor
 from tests.support.ports import free_port
 
+MSSQL: Any = _mssql  # its types have no hints
 TABLE = TableId(source="s", database="dbo", table="orders")
 
 
@@ -41,7 +42,7 @@ class Told:
     """A connection that keeps the text of what it is asked, as SQL Server would get it."""
 
     def __init__(self) -> None:
-        self.dialect: Dialect = mssql.dialect()  # type: ignore[no-untyped-call]
+        self.dialect: Dialect = MSSQL.dialect()
         self.said: list[str] = []
 
     def execute(self, statement: Any) -> Told:
@@ -72,7 +73,7 @@ def reader(cursor: TypeEngine[Any], mode: str = "updated_at") -> tuple[Told, Sql
 
 def test_its_sql() -> None:
     """Pages by TOP, ties broken key by key, the clock of the server: every statement that a poll asks."""
-    told, one, schema = reader(mssql.DATETIME2(6))
+    told, one, schema = reader(MSSQL.DATETIME2(6))
     start = cursor_of(dt.datetime(2026, 1, 2, 3, 4, 5, 600000))
     told.execute(one._clock(one._cursor_column(schema)))
     one.page(schema, Ask(start=None, after=None, limit=3))
@@ -98,7 +99,7 @@ def test_its_sql_of_a_feed_and_of_times_with_a_zone() -> None:
     told, one, schema = reader(sa.BigInteger(), "feed")
     one.page(schema, Ask(start=9, after=None, limit=2))
     assert told.said[0].endswith("WHERE dbo.orders.nr >= 9 ORDER BY dbo.orders.nr, dbo.orders.id, dbo.orders.line")
-    told, one, schema = reader(mssql.DATETIMEOFFSET(6))
+    told, one, schema = reader(MSSQL.DATETIMEOFFSET(6))
     told.execute(one._clock(one._cursor_column(schema)))
     assert told.said == ["SELECT SYSDATETIMEOFFSET()"]
     one.page(schema, Ask(start=cursor_of(dt.datetime(2026, 1, 2)), after=None, limit=2))
@@ -107,12 +108,12 @@ def test_its_sql_of_a_feed_and_of_times_with_a_zone() -> None:
 
 
 TYPES: list[tuple[TypeEngine[Any], str | None]] = [
-    (mssql.BIT(), "bit(1)"), (mssql.TINYINT(), "bigint"), (mssql.MONEY(), "decimal(19,4)"),
-    (mssql.SMALLMONEY(), "decimal(10,4)"), (mssql.DECIMAL(18, 4), "decimal(18,4)"), (mssql.REAL(), "double"),
-    (mssql.DATE(), "date"), (mssql.TIME(7), "time(6)"), (mssql.DATETIME2(7), "datetime(6)"),
-    (mssql.DATETIMEOFFSET(7), "timestamp(6)"), (mssql.UNIQUEIDENTIFIER(), "longtext"), (mssql.XML(), "longtext"),
-    (mssql.NVARCHAR(50), "varchar(50)"), (mssql.NVARCHAR(), "longtext"), (mssql.VARBINARY(), "longblob"),
-    (mssql.ROWVERSION(), None), (mssql.SQL_VARIANT(), None),
+    (MSSQL.BIT(), "bit(1)"), (MSSQL.TINYINT(), "bigint"), (MSSQL.MONEY(), "decimal(19,4)"),
+    (MSSQL.SMALLMONEY(), "decimal(10,4)"), (MSSQL.DECIMAL(18, 4), "decimal(18,4)"), (MSSQL.REAL(), "double"),
+    (MSSQL.DATE(), "date"), (MSSQL.TIME(7), "time(6)"), (MSSQL.DATETIME2(7), "datetime(6)"),
+    (MSSQL.DATETIMEOFFSET(7), "timestamp(6)"), (MSSQL.UNIQUEIDENTIFIER(), "longtext"), (MSSQL.XML(), "longtext"),
+    (MSSQL.NVARCHAR(50), "varchar(50)"), (MSSQL.NVARCHAR(), "longtext"), (MSSQL.VARBINARY(), "longblob"),
+    (MSSQL.ROWVERSION(), None), (MSSQL.SQL_VARIANT(), None),
 ]  # fmt: skip
 
 
@@ -125,14 +126,14 @@ def test_its_types(kind: TypeEngine[Any], found: str | None) -> None:
 def test_times_that_equal_none_of_their_values_are_no_cursors() -> None:
     """A page would never come to its end by what was read of them."""
     for kind in (
-        mssql.DATETIME2(),
-        mssql.DATETIME2(7),
-        mssql.DATETIMEOFFSET(),
-        mssql.DATETIME(),
-        mssql.SMALLDATETIME(),
+        MSSQL.DATETIME2(),
+        MSSQL.DATETIME2(7),
+        MSSQL.DATETIMEOFFSET(),
+        MSSQL.DATETIME(),
+        MSSQL.SMALLDATETIME(),
     ):
         assert not_a_cursor(kind, "mssql")
-    for fine in (mssql.DATETIME2(6), mssql.DATETIME2(0), mssql.DATETIMEOFFSET(3)):
+    for fine in (MSSQL.DATETIME2(6), MSSQL.DATETIME2(0), MSSQL.DATETIMEOFFSET(3)):
         assert not_a_cursor(fine, "mssql") is None
     assert not_a_cursor(sa.DateTime(), "sqlite") is None
 
