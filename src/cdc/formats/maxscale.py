@@ -204,8 +204,12 @@ def columns_told(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         kind = real + (
             f"({length})" if length >= 0 and real in ("bit", "char", "varchar", "binary", "varbinary") else ""
         )
-        if real in ("decimal", "numeric"):
-            kind = "varchar(68)"  # the line tells no scale
+        if real in ("decimal", "numeric", "enum", "set"):
+            kind = (
+                "varchar(68)" if real in ("decimal", "numeric") else "longtext"
+            )  # the line tells no scale, no members
+        if real in ("datetime", "timestamp", "time"):
+            kind = f"{real}(6)"
         found.append((str(field["name"]), kind + (" unsigned" if field.get("unsigned") else "")))
         from_mysql(found[-1][1])
     return found
