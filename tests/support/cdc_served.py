@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from ssl import SSLContext
 
 from ingest.changes.seams import ChangeTables
 from ingest.maxscale.tcp_batches import SharedReads
@@ -17,8 +18,8 @@ from tests.support.cdc_client import CdcClient
 class Served:
     """A server that listens at `address`; `woken` tells it that more was committed."""
 
-    def __init__(self, log: ChangeTables, limits: ServerLimits) -> None:
-        self._log, self._limits = log, limits
+    def __init__(self, log: ChangeTables, limits: ServerLimits, tls: SSLContext | None) -> None:
+        self._log, self._limits, self._tls = log, limits, tls
         self.users = {"foobar": check_of("foobar", "foopasswd"), "anna": check_of("anna", "secret")}
         self.address = ("", 0)
         self._ready, self._loop, self._end = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
@@ -29,7 +30,8 @@ class Served:
 
     async def _serve(self) -> None:
         self.reads = SharedReads(self._log)
-        async with CdcServer(self.reads, lambda: self.users, self._limits).listening("127.0.0.1", 0) as self.address:
+        server = CdcServer(self.reads, lambda: self.users, self._limits)
+        async with server.listening("127.0.0.1", 0, self._tls) as self.address:
             self._ready.set()
             await self._end.wait()
         await asyncio.sleep(0)
@@ -50,9 +52,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(log: ChangeTables, limits: ServerLimits | None = None) -> Iterator[Served]:
+def served(log: ChangeTables, limits: ServerLimits | None = None, tls: SSLContext | None = None) -> Iterator[Served]:
     """Serve a log while the block runs."""
-    one = Served(log, limits or ServerLimits())
+    one = Served(log, limits or ServerLimits(), tls)
     thread = threading.Thread(target=one.run, name="served")
     thread.start()
     assert one._ready.wait(10)
