@@ -154,8 +154,8 @@ def test_killed_at_any_commit_each_change_is_told_once() -> None:
     log, random = MemoryChanges(most=2), Random(9)
     source, broker, deaths = began(log), Broker(), 0
     with served(log) as server:
-        for first in range(0, 60, 12):
-            tell(source, first, first + 12)
+        for first in range(0, 60, 20):
+            tell(source, first, first + 20)
             server.woken()
             while len(told(broker)) < len(source.told):
                 Kept.commits = random.randrange(2)
@@ -164,7 +164,7 @@ def test_killed_at_any_commit_each_change_is_told_once() -> None:
                 except DiedAtCommit:
                     deaths += 1
         Kept.commits = -1
-    assert deaths > 2
+    assert deaths > 1
     assert by_row((e["op"], e["before"], e["after"]) for e in told(broker)) == expected(source)
 
 
