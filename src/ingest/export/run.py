@@ -120,6 +120,9 @@ class _TableExport:
                 f"{table}: partition {behind[0]} goes on at {self._at[behind[0]]} and ends at {ends.get(behind[0], 0)}"
             )
             raise Fatal(f"{what}: the topic was made anew", "export into another folder, or under another prefix")
+        if gone := [p for p, at in self._at.items() if at < begins.get(p, 0)]:
+            what = f"{table}: partition {gone[0]} goes on at {self._at[gone[0]]} and begins at {begins[gone[0]]}"
+            raise Fatal(f"{what}: records were deleted", "export into another folder, or under another prefix")
 
     def go_on(self, stopped: Callable[[], bool]) -> None:
         """All that is released by now."""

@@ -120,7 +120,7 @@ def test_a_file_has_one_schema_and_one_hour(tmp_path: Path) -> None:
     assert [table.column_names[:-4] for table in (tables[0], tables[-1])] == [["id", "name"], ["id", "name", "v"]]
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two writers, another format in the folder, a topic made anew, a format that is none of topics."""
     log, _ = history(20)
     topology = topology_named("mem")
@@ -143,6 +143,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         run("debezium", "kafka://127.0.0.1:1")
     with pytest.raises(UsageError, match="avro to a topic"):
         run("avro", "kafka://127.0.0.1:1/x")
+    monkeypatch.setattr(MemoryChanges, "begins", lambda self, table: {0: 999, 1: 0})
+    with pytest.raises(Fatal, match="were deleted"):
+        run("debezium")
+    monkeypatch.undo()
     log.ends[TABLE] = {0: 1, 1: 1}
     with pytest.raises(Fatal, match="made anew"):
         run("debezium")
