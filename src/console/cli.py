@@ -22,6 +22,7 @@ from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll,
 from console.commands.fleet import cli_agent, cli_fleet, cli_gateway
 from console.commands.index import cli_index
 from console.commands.join import cli_explain, cli_join, cli_state, cli_submit
+from console.commands.serve import cli_export, cli_maxscale_users, cli_serve, cli_tail
 from console.commands.verify import cli_checks, cli_explain_row, cli_verify
 
 app = typer.Typer(
@@ -41,6 +42,10 @@ app.add_typer(cli_poll.app, name="poll")
 app.add_typer(cli_state.app, name="state")
 app.add_typer(cli_dead_letters.app, name="dead-letters")
 app.add_typer(cli_fleet.app, name="fleet")
+app.add_typer(cli_serve.app, name="serve")
+app.add_typer(cli_maxscale_users.app, name="maxscale-users")
+app.command("tail")(cli_tail.tail)
+app.command("export")(cli_export.export)
 app.command("agent")(cli_agent.agent)
 app.command("gateway")(cli_gateway.gateway)
 app.command("apply")(cli_apply.apply)

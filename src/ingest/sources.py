@@ -23,6 +23,10 @@ def server_of(topology: str, source: Source) -> Snapshotted:
         from ingest.syslog.tcp_syslog_source import SyslogSource
 
         return SyslogSource(source, source.listen)
+    if source.type == "maxscale":
+        from ingest.maxscale.tcp_upstream import UpstreamSource
+
+        return UpstreamSource(source)
     from ingest.mysql.mysql_source import MySqlSource
 
     return MySqlSource(source)
@@ -42,6 +46,10 @@ def log_end(source: Source) -> Callable[[], Position]:
         from ingest.syslog.tcp_syslog_source import SyslogSource
 
         return SyslogSource(source, source.listen).head
+    if source.type == "maxscale":
+        from ingest.maxscale.tcp_upstream import UpstreamSource
+
+        return UpstreamSource(source).head
     from ingest.mysql.mysql_source import MySqlSource
 
     return MySqlSource(source).head

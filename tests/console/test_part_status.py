@@ -123,3 +123,10 @@ def test_a_join_by_time_shows_its_watermark() -> None:
         ALL, MOVING, tailorbird_join_watermark_seconds=1_767_225_600.5, tailorbird_join_late_rows_total=2.0
     )
     assert ", late rows 2, watermark 2026-01-01T00:00:00Z" in lines_of(found["join wide"])[0]
+
+
+def test_what_no_topology_needs_is_told_where_it_runs() -> None:
+    """Who serves others is there as long as it runs, and named with its command once it was killed."""
+    assert statuses([*ALL, process("maxscale")], MOVING)["maxscale"].moves
+    killed = statuses([*ALL, process("maxscale", dead=True)], MOVING)["maxscale"]
+    assert (killed.state, killed.remedy) == ("down", "tailorbird serve maxscale t.yml")

@@ -17,7 +17,7 @@ from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
 from cdc.topology.reader_checks import check_checks, read_check
 from cdc.topology.reader_foreign import foreign_table
-from cdc.topology.reader_mirror import MirrorReader, check_mirrors
+from cdc.topology.reader_mirror import MirrorReader, check_keys, check_mirrors
 from cdc.topology.reader_names import check_names
 from cdc.topology.reader_poll import check_capture, read_poll, read_url, refuse_filters
 from cdc.topology.reader_postgres import check_slots, read_postgres
@@ -139,6 +139,8 @@ def _source(name: str, s: Section) -> Source:
     by_url, numbered = kind == "sql", kind in ("mysql", "mariadb") and not polled
     own = {**postgres, **syslog} if mirror is None else mirror.read()
     by_login = not by_url and mirror is None and not syslog
+    if kind == "maxscale":
+        check_keys(s, said)
     return Source(
         name=name,
         type=kind,
@@ -155,13 +157,13 @@ def _source(name: str, s: Section) -> Source:
         heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
         server_id=s.take("server_id", lambda v: v.number(1, 2**32 - 1)) if numbered else 0,
         snapshot_mode="never"
-        if mirror
+        if mirror or kind == "maxscale"
         else "initial"
         if polled
         else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
-        delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[mirror is not None]),
-        **(_login(s, 5432 if postgres else 3306) if by_login else _NO_LOGIN),
+        delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[kind in ("kafka", "maxscale")]),
+        **(_login(s, _PORTS.get(kind, 3306)) if by_login else _NO_LOGIN),
         **own,
     )
 
@@ -188,6 +190,7 @@ def _rules(value: Value, source: str, database: str, mirror: MirrorReader | None
     return found
 
 
+_PORTS = {"postgresql": 5432, "maxscale": 4001}
 _NO_LOGIN: Mapping[str, Any] = {"hostname": "", "port": 0, "username": "", "password": ""}
 
 

@@ -9,6 +9,7 @@ from cdc.topology.reader_servers import read_security
 from cdc.topology.topology import Decimals, Mirror, TopicForm, Topology
 from cdc.topology.values import Section, Value
 from cdc.words.brokers import Brokers
+from cdc.words.filters import TableRule
 from cdc.words.schema import TableId
 from cdc.words.types import from_mysql
 
@@ -44,6 +45,12 @@ class MirrorReader:
                 brokers=brokers, form=self._form, topics=self._topics, columns=self._columns, decimals=decimals
             ),
         }
+
+
+def check_keys(s: Section, said: Mapping[TableId, TableRule]) -> None:
+    """TopologyError where a table of a MaxScale lacks its key, which no line of its stream tells."""
+    if lacking := [table.table for table, rule in said.items() if not rule.message_key_columns]:
+        s.pairs["tables"].fail(f"table {lacking[0]} without its key", f"{lacking[0]}: {{message_key_columns: […]}}")
 
 
 def check_mirrors(topology: Topology) -> None:

@@ -43,7 +43,7 @@ def check_capture(s: Section, kind: str, *, polled: bool) -> None:
     """A kind of source whose log cannot be read must say that it is polled, one that is nothing but a log must not."""
     if polled and kind == "postgresql":
         s.pairs["capture"].fail("a source of type postgresql that is polled", "type: sql, url: postgresql+psycopg://…")
-    if polled and kind in ("kafka", "syslog"):
+    if polled and kind in ("kafka", "syslog", "maxscale"):
         s.pairs["capture"].fail(f"a source of type {kind} that is polled", "no `capture:`: what comes is its log")
     if not polled and kind == "sql":
         where = s.pairs.get("capture") or s.pairs.get("type") or s.value

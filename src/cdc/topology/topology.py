@@ -12,7 +12,7 @@ from cdc.words.errors import TopologyError
 from cdc.words.filters import FilterPolicy, TableRule, is_captured
 from cdc.words.schema import TableId
 
-SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "sql"]
+SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
 SnapshotMode = Literal["initial", "never"]
 Engine = Literal["jvm", "python"]
 SinkKind = Literal["hbase", "kafka"]
@@ -120,6 +120,11 @@ class Source:
         if not self.rules and self.filter_policy == "drop":
             return table in self.tables
         return is_captured(self.filter_policy, self.rules, self.databases, table)
+
+    @property
+    def is_only_told(self) -> bool:
+        """Whether what happened is told by others, and no database can be asked beside that."""
+        return self.type in ("kafka", "syslog", "maxscale")
 
     @property
     def needs_latest(self) -> bool:

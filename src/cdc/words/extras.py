@@ -12,6 +12,7 @@ MODULES = frozenset(
     {
         "duckdb",
         "fastapi",
+        "fastavro",
         "happybase",
         "kafka",
         "kazoo",

@@ -103,7 +103,7 @@ def verdicts(topology: Topology, known: Mapping[TableId, SourceTable] | None = N
     for source in topology.sources.values():
         if source.type == "postgresql":
             sources |= read_postgres(source)
-        elif source.mirror is None and source.listen is None:
+        elif not source.is_only_told:
             sources |= read_tables(source)
     return {
         name: _compared(topology, table, sources) for name, table in topology.tables.items() if table.sink == "hbase"

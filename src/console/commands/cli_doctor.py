@@ -88,7 +88,7 @@ def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) 
     """What its server says; the schemas of its tables are added to `schemas`."""
     if source.type == "postgresql":
         yield from _postgres(topology, source, schemas)
-    elif source.mirror is not None or source.listen is not None:
+    elif source.is_only_told:
         yield from _topics(source, schemas)
     elif source.type == "sql":
         yield from _polled_by_url(source, schemas)
@@ -153,7 +153,7 @@ def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Che
         known = TableId(source=source.name, database=database, table=name)
         schemas[known] = table.schema(known, 1)
     shown = ", ".join(f"{database}.{name}" for database, name in tables)
-    check = "topics" if source.mirror is not None else "syslog"
+    check = "topics" if source.mirror is not None else source.type
     yield Checkup(subject=subject, check=check, status="ok", found=f"{shown} can be read")
 
 

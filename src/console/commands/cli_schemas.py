@@ -31,7 +31,7 @@ def ask_servers(topology: Topology, tables: Iterable[TableId]) -> Asked:
             _ask_by_url(source, own, asked)
         elif own and source.type == "postgresql":
             _ask_postgres(topology.name, replace(source, tables=own), asked)
-        elif own and (source.mirror is not None or source.listen is not None):
+        elif own and source.is_only_told:
             _ask_topics(source, own, asked)
         elif own:
             _ask(replace(source, tables=own), asked)

@@ -19,6 +19,7 @@ _STARTS = {
     "dashboard": "tailorbird dashboard {file} --dashboard {name}",
     "ledger": "tailorbird ledger {file}",
     "checks": "tailorbird checks {file}",
+    "maxscale": "tailorbird serve maxscale {file}",
 }
 
 
@@ -68,10 +69,10 @@ def part_statuses(
     """Of each process of each part, and of each part that has none. `health` and `figures` are answers by port.
 
     A dashboard is told where it runs or was killed here, as no topology needs one; likewise a ledger that no check
-    reads.
+    reads, and what serves others.
     """
     found = []
-    more = [one.part for one in running if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks")]
+    more = [one.part for one in running if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks", "maxscale")]
     for part in dict.fromkeys((*parts_of(topology), *more)):
         processes = [one for one in running if one.part == part and not one.dead]
         for one in processes:
@@ -88,7 +89,7 @@ def _down(
     stage, _, name = part.partition(" ")
     start = _STARTS[stage].format(file=topology.file, name=name)
     killed = [one.pid for one in running if one.part == part]
-    state, remedy = "down", f"{start}, or tailorbird run {topology.file}"
+    state, remedy = "down", start if stage == "maxscale" else f"{start}, or tailorbird run {topology.file}"
     if killed:
         reason = f"process {killed[-1]} was killed"
     elif end is not None:

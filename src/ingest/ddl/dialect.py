@@ -8,7 +8,7 @@ from typing import Literal
 from cdc.words.errors import UsageError
 
 # Of the others no statement is read: their logs have none.
-ServerName = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog"]
+ServerName = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale"]
 
 # What `tailorbird ddl` assumes when it is told no version.
 NEWEST = {"mysql": 90700, "mariadb": 101100}

@@ -17,10 +17,14 @@ from cdc.words.types import Canonical
 from ingest.facts.facts import Image, RefusedImage
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
-from ingest.poll.sql_types import column_type, reader_of
+from ingest.poll.sql_types import column_type, is_zoned, not_a_cursor, reader_of
 
 # How a server tells its clock; elsewhere CURRENT_TIMESTAMP, which may tell whole seconds only (see `window.SLACK`).
-_CLOCKS = {"sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')"}
+_CLOCKS = {
+    "sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",
+    "mssql": "SELECT SYSDATETIME()",
+    "mssql, zoned": "SELECT SYSDATETIMEOFFSET()",
+}
 
 
 @contextmanager
@@ -132,12 +136,16 @@ class SqlReader:
             left_out=left_out,
         )
         check_cursor(schema, self._poll, self._source)
+        cursor, dialect = described.c[self._poll.cursor].type, self._connection.dialect.name
+        if not self._feed and (why := not_a_cursor(cursor, dialect)):
+            hint = "declare it DATETIME2(6) or DATETIMEOFFSET(6), or poll a view that casts it"
+            raise UsageError(f"table {table}: {self._poll.cursor} cannot be polled by: {why}", hint)
         return schema
 
     def _clock(self, cursor: sa.Column[Any]) -> sa.Executable:
-        if self._connection.dialect.name in _CLOCKS:
-            return sa.text(_CLOCKS[self._connection.dialect.name])
-        zoned = getattr(cursor.type, "timezone", False)
+        zoned, name = is_zoned(cursor.type), self._connection.dialect.name
+        if name in _CLOCKS:
+            return sa.text(_CLOCKS.get(f"{name}, zoned", _CLOCKS[name]) if zoned else _CLOCKS[name])
         return sa.select(sa.func.current_timestamp() if zoned or self._feed else sa.func.localtimestamp())
 
     def _condition(self, ask: Ask, cursor: sa.Column[Any], keys: list[sa.Column[Any]]) -> sa.ColumnElement[bool]:
@@ -156,7 +164,7 @@ class SqlReader:
         if self._feed:
             return cursor
         moment = moment_of(cursor)
-        return moment.replace(tzinfo=dt.UTC) if getattr(column.type, "timezone", False) else moment
+        return moment.replace(tzinfo=dt.UTC) if is_zoned(column.type) else moment
 
     def _cursor(self, value: Any) -> int:
         return int(value) if self._feed else cursor_of(value)
@@ -192,6 +200,8 @@ def _translated(source: Source, doing: str) -> Iterator[None]:
         yield
     except TailorbirdError:
         raise
+    except OSError as error:  # some drivers let what their socket says through
+        raise Retriable(f"source {source.name}: {doing}: {str(error) or type(error).__name__}") from error
     except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
         raise Retriable(f"source {source.name}: {doing}: {getattr(error, 'orig', None) or error}") from error
     except exc.ProgrammingError as error:  # a table or column that went since it was described

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import types as sql
+from sqlalchemy.dialects import mssql
 from sqlalchemy.types import TypeEngine
 
 from cdc.words.schema import Column
@@ -23,6 +24,10 @@ _MOST_DIGITS = 65  # MySQL's, which every later stage keeps exactly
 def column_type(kind: TypeEngine[Any]) -> str | None:
     """The MySQL type that holds all values of a reflected type; None when there is none."""
     match kind:
+        case mssql.MONEY():
+            return "decimal(19,4)"
+        case mssql.SMALLMONEY():
+            return "decimal(10,4)"
         case sql.Boolean():
             return "bit(1)"
         case sql.SmallInteger():
@@ -38,7 +43,7 @@ def column_type(kind: TypeEngine[Any]) -> str | None:
             known = kind.precision is not None and kind.precision <= _MOST_DIGITS
             return f"decimal({kind.precision},{kind.scale or 0})" if known else "longtext"
         case sql.DateTime():
-            return "timestamp(6)" if kind.timezone else "datetime(6)"
+            return "timestamp(6)" if is_zoned(kind) else "datetime(6)"
         case sql.Date():
             return "date"
         case sql.Time():
@@ -54,6 +59,26 @@ def column_type(kind: TypeEngine[Any]) -> str | None:
             return f"varchar({kind.length})" if short else "longtext"
         case _:
             return None
+
+
+def is_zoned(kind: TypeEngine[Any]) -> bool:
+    """Whether times of a reflected type say where they are from."""
+    return isinstance(kind, mssql.DATETIMEOFFSET) or bool(getattr(kind, "timezone", False))
+
+
+def not_a_cursor(kind: TypeEngine[Any], dialect: str) -> str | None:
+    """Why a column of a time type cannot be polled by, in a dialect of SQLAlchemy's; None where it can.
+
+    A cursor is compared with what was read of it, in microseconds: SQL Server's finer times, and DATETIME, whose
+    thirds of a hundredth of a second are no such number, would equal none of their own values.
+    """
+    if dialect != "mssql":
+        return None
+    if isinstance(kind, mssql.DATETIME2 | mssql.DATETIMEOFFSET):
+        return None if kind.precision is not None and kind.precision <= 6 else "it is finer than a microsecond"
+    if isinstance(kind, mssql.DATETIME | mssql.SMALLDATETIME):
+        return "SQL Server rounds it to 1/300 of a second, or to a minute"
+    return None
 
 
 def reader_of(column: Column) -> Callable[[Any], Canonical]:

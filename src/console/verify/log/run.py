@@ -28,6 +28,7 @@ LAST = "last"
 # Sources that tell no digests of their rows.
 _UNTOLD = {
     "postgresql": "PostgreSQL, which computes no digests of ours", "kafka": "topics of others", "syslog": "syslog",
+    "maxscale": "a MaxScale",
 }  # fmt: skip
 
 

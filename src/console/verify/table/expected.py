@@ -49,8 +49,8 @@ def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: B
     for name, source in sources.items():
         if source.type == "sql" or source.poll is not None:
             return f"source {name} is polled: it has no position that a cut could name"
-        if source.mirror is not None or source.listen is not None:
-            what = "topics of others" if source.mirror is not None else "syslog"
+        if source.is_only_told:
+            what = {"kafka": "topics of others", "maxscale": "a MaxScale"}.get(source.type, source.type)
             return f"source {name} is {what}: what it told is all that is known of it"
         if source.snapshot_mode == "never":
             return f"source {name} was captured without its first rows (snapshot_mode: never)"

@@ -1,0 +1,75 @@
+"""Avro's object container files, cut where their writer wants: a header once, then blocks, each sent as it comes.
+
+The schema is MaxScale's (`cdc.formats.maxscale`). Needs fastavro (`tailorbird[formats]`). Source: Avro's specification,
+"Object Container Files".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable
+from importlib.util import find_spec
+from typing import Any
+
+from cdc.formats.maxscale import RowWriter, TransactionNumber, schema_line
+from cdc.words.event import ChangeEvent
+from cdc.words.schema import TableSchema
+
+
+def avro_is_installed() -> bool:
+    """Whether rows can be written."""
+    return find_spec("fastavro") is not None
+
+
+_MAGIC = b"Obj\x01"
+
+
+class AvroRows:
+    """Rows of one table under one schema. UsageError, naming the extra, where fastavro is not installed."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        from cdc.words.extras import extras_named
+
+        with extras_named("formats"):
+            from fastavro import parse_schema, schemaless_writer
+        self._schema, self._rows = schema, RowWriter(schema, binary=True)
+        self._parsed: Any = parse_schema(schema_line(schema, TransactionNumber(0, 0, 0)))
+        self._write = schemaless_writer
+        self._sync = hashlib.md5(json.dumps(schema.to_json()).encode()).digest()
+
+    def header(self, gtid: TransactionNumber) -> bytes:
+        """What a container begins with; `gtid` is told in its schema."""
+        told = {"avro.schema": json.dumps(schema_line(self._schema, gtid)).encode(), "avro.codec": b"null"}
+        entries = b"".join(_sized(name.encode()) + _sized(value) for name, value in told.items())
+        return _MAGIC + _long(len(told)) + entries + _long(0) + self._sync
+
+    def row(self, event: ChangeEvent) -> bytes:
+        """A change's rows, with their number (of one digit) before them; nothing for one that is not told."""
+        rows = self._rows.rows_of(event)
+        if not rows:
+            return b""
+        out = io.BytesIO()
+        for row in rows:
+            self._write(out, self._parsed, row)
+        return bytes([len(rows)]) + out.getvalue()
+
+    def block(self, rows: Iterable[bytes]) -> bytes:
+        """Rows as one block of the container."""
+        found = list(rows)
+        body = b"".join(row[1:] for row in found)
+        return _long(sum(row[0] for row in found)) + _long(len(body)) + body + self._sync
+
+
+def _long(value: int) -> bytes:
+    """A number as Avro writes it: zigzag, seven bits a byte."""
+    left, out = (value << 1) ^ (value >> 63), bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*out, left])
+
+
+def _sized(data: bytes) -> bytes:
+    return _long(len(data)) + data

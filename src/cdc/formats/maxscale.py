@@ -1,0 +1,215 @@
+"""Changes as MaxScale's avrorouter told them: a schema line a version, then one object a row image.
+
+    insert, read            one `insert`
+    update                  `update_before` (where it is known) and `update_after`
+    delete                  one `delete`
+    truncate                nothing: the format has no word for it (`rows_of` is empty)
+
+Values are MySQL's own texts and numbers (`2017-09-15 10:12:00.5`, decimals as texts); bytes in JSON are what Avro's
+JSON has for them, a text whose code points are the bytes. Source: MariaDB's documentation of the avrorouter and the CDC
+protocol. Where we differ, it is so that nothing is lost: decimals are texts, not doubles, and numbers of transactions
+are of type long.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cdc.words.event import ChangeEvent
+from cdc.words.schema import Column, TableSchema
+from cdc.words.types import Canonical, LogicalType, from_mysql
+
+NAMESPACE = "MaxScaleChangeDataSchema.avro"
+EVENTS = ("insert", "update_before", "update_after", "delete")
+_MARIA = re.compile(r"(\d+)-(\d+)-(\d+)")
+_LENGTH = re.compile(r"\((\d+)")
+_AVRO = {
+    "bool": "int", "int8": "int", "int16": "int", "int32": "int", "int64": "long", "uint64": "long",
+    "float32": "float", "float64": "double", "bytes": "bytes",
+}  # fmt: skip
+# Names that a row has besides its columns, which a column of one of them gives way to.
+HEADER = ("domain", "server_id", "sequence", "event_number", "timestamp", "event_type")
+
+
+class TransactionNumber(NamedTuple):
+    """A transaction as MaxScale names it, `domain-server_id-sequence`. Of MariaDB it is the server's own GTID.
+
+    Of every other source the domain is 0 and `sequence` our number of the transaction's first change, which grows from
+    transaction to transaction whichever server of a fail-over ran it. Rows that a snapshot read have server 0, and of
+    MariaDB sequence 0: who begins again there begins with all of them.
+    """
+
+    domain: int
+    server_id: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.domain}-{self.server_id}-{self.sequence}"
+
+
+def parse_number(text: str) -> TransactionNumber:
+    """Inverse of `str(TransactionNumber)`; ValueError."""
+    match = _MARIA.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no GTID such as 0-1-42")
+    return TransactionNumber(*map(int, match.groups()))
+
+
+def number_of(event: ChangeEvent) -> TransactionNumber:
+    """The transaction of a change."""
+    source = event.source
+    if source.gtid is not None and (match := _MARIA.fullmatch(source.gtid)):
+        return TransactionNumber(*map(int, match.groups()))
+    if event.op == "r":
+        return TransactionNumber(0, 0, 0 if source.connector == "mariadb" else source.sequence)
+    first = source.sequence - (event.transaction.total_order - 1 if event.transaction is not None else 0)
+    return TransactionNumber(0, source.server_id, first)
+
+
+def schema_line(schema: TableSchema, gtid: TransactionNumber) -> dict[str, Any]:
+    """The schema of a table's rows from a transaction on, as JSON; an Avro schema, too."""
+    header: list[dict[str, Any]] = [
+        {"name": "domain", "type": "int"},
+        {"name": "server_id", "type": "long"},
+        {"name": "sequence", "type": "long"},
+        {"name": "event_number", "type": "long"},
+        {"name": "timestamp", "type": "long"},
+        {"name": "event_type", "type": {"type": "enum", "name": "EVENT_TYPES", "symbols": list(EVENTS)}},
+    ]
+    return {
+        "namespace": NAMESPACE,
+        "type": "record",
+        "name": "ChangeRecord",
+        "table": schema.table_id.table,
+        "database": schema.table_id.database,
+        "version": schema.version,
+        "gtid": str(gtid),
+        "fields": header + [_field(name, column) for name, column in _named(schema)],
+    }
+
+
+def _field(name: str, column: Column) -> dict[str, Any]:
+    length = _LENGTH.search(column.column_type)
+    return {
+        "name": name,
+        "type": ["null", _AVRO.get(column.type.kind, "string")],
+        "real_type": column.column_type.split("(")[0].split()[0].lower(),
+        "length": int(length[1]) if length else -1,
+        "unsigned": "unsigned" in column.column_type.lower(),
+    }
+
+
+def _named(schema: TableSchema) -> list[tuple[str, Column]]:
+    """Columns under the names that they have in rows: Avro's are letters, digits and `_`, each name once."""
+    taken, found = {name.lower() for name in HEADER}, []
+    for column in schema.columns:
+        name = re.sub(r"\W", "_", column.name, flags=re.ASCII)
+        if not name or name[0].isdigit():
+            name = f"_{name}"
+        while name.lower() in taken:
+            name += "_"
+        taken.add(name.lower())
+        found.append((name, column))
+    return found
+
+
+class RowWriter:
+    """Rows of one table under one schema, for JSON, or for Avro where `binary`."""
+
+    def __init__(self, schema: TableSchema, *, binary: bool = False) -> None:
+        self._columns = [
+            (name, column.name, teller(column.type, binary=binary)) for name, column in _named(schema)
+        ]  # fmt: skip
+
+    def rows_of(self, event: ChangeEvent) -> list[dict[str, Any]]:
+        """What a change is told as. Within a transaction numbers of events grow; they may have gaps.
+
+        A column that was not logged is told as NULL: the format knows no other word.
+        """
+        first = 2 * event.transaction.total_order - 1 if event.transaction is not None else 1
+        number, seconds = number_of(event), event.source.ts_ms // 1000
+        told: list[tuple[str, Mapping[str, Canonical], int]] = []
+        if event.op in ("c", "r") and event.after is not None:
+            told.append(("insert", event.after, first))
+        elif event.op == "u" and event.after is not None:
+            if event.before is not None:
+                told.append(("update_before", event.before, first))
+            told.append(("update_after", event.after, first + 1))
+        elif event.op == "d" and event.before is not None:
+            told.append(("delete", event.before, first))
+        return [
+            {
+                "domain": number.domain,
+                "server_id": number.server_id,
+                "sequence": number.sequence,
+                "event_number": at,
+                "timestamp": seconds,
+                "event_type": kind,
+                **{shown: tell(image.get(name)) for shown, name, tell in self._columns},
+            }
+            for kind, image, at in told
+        ]
+
+
+def teller(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
+    """Canonical value of a type → value of a row."""
+    match kind.kind:
+        case "bool":
+            return lambda value: None if value is None else int(value)
+        case "bytes" if binary:
+            return lambda value: None if value is None else base64.b64decode(value)
+        case "bytes":
+            return lambda value: None if value is None else base64.b64decode(value).decode("latin-1")
+        case "uint64" if binary:  # Avro's long has a sign: the same 64 bits, as MaxScale wrote them
+            return lambda value: None if value is None else (value + (1 << 63)) % (1 << 64) - (1 << 63)
+        case "date":
+            return lambda value: None if value is None else value.removesuffix("Z")
+        case "datetime" | "timestamp":
+            return lambda value: None if value is None else value.removesuffix("Z").replace("T", " ")
+        case _:
+            return lambda value: value
+
+
+def hearer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
+    """Inverse of `teller`."""
+    match kind.kind:
+        case "bool":
+            return lambda value: None if value is None else bool(value)
+        case "bytes":
+            return lambda value: None if value is None else _base64(value)
+        case "uint64" if binary:
+            return lambda value: None if value is None else value % (1 << 64)
+        case "date":
+            return lambda value: None if value is None else f"{value}Z"
+        case "datetime" | "timestamp":
+            return lambda value: None if value is None else value.replace(" ", "T") + "Z"
+        case _:
+            return lambda value: value
+
+
+def _base64(value: str | bytes) -> str:
+    return base64.b64encode(value if isinstance(value, bytes) else value.encode("latin-1")).decode()
+
+
+def columns_told(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Names and MySQL types of the columns of a schema line; ValueError for a field that is none of ours."""
+    found = []
+    for field in fields:
+        if field["name"] in HEADER or field.get("real_type") is None:
+            continue
+        real, length = str(field["real_type"]), int(field.get("length", -1))
+        kind = real + (
+            f"({length})" if length >= 0 and real in ("bit", "char", "varchar", "binary", "varbinary") else ""
+        )
+        if real in ("decimal", "numeric", "enum", "set"):
+            kind = (
+                "varchar(68)" if real in ("decimal", "numeric") else "longtext"
+            )  # the line tells no scale, no members
+        if real in ("datetime", "timestamp", "time"):
+            kind = f"{real}(6)"
+        found.append((str(field["name"]), kind + (" unsigned" if field.get("unsigned") else "")))
+        from_mysql(found[-1][1])
+    return found

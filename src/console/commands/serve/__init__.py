@@ -1,0 +1,1 @@
+"""Commands by which others read what was captured."""

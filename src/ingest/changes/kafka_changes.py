@@ -1,0 +1,232 @@
+"""The change topics of Kafka as tables; implements `seams.ChangeTables`.
+
+Reads hold nothing from one call to the next, so whoever is slow holds nothing either: a few consumers serve all.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.topology.topology import Topology
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.event import Position
+from cdc.words.naming import change_topic, history_topic, schemas_topic
+from cdc.words.schema import TableId
+from ingest.changes.kafka_positions import PositionRecords
+from ingest.changes.kafka_released import PATIENCE, RUNNING, KafkaReleased, reader_settings
+from ingest.changes.merging import ChangeBatch, LogBytes, Offsets, merge
+from ingest.changes.positions import BEGINNING, last_before
+from ingest.changes.seams import SchemaVersions
+from ingest.changes.versions import SchemaRecords
+from ingest.log.kafka_topics import source_topics
+
+_BATCH = 1_000  # records of a read,
+_BYTES = 1 << 20  # and their bytes, more or less
+_NEWEST = 64  # records of a partition
+_CONSUMERS = 4
+
+
+class KafkaChanges:
+    """Tables of some sources of a topology; `begin` before anything else, `follow` again and again, in one thread."""
+
+    def __init__(self, topology: Topology, sources: Sequence[str] = ()) -> None:
+        self._topology = topology
+        self._sources = tuple(sources or topology.sources)
+        self._released = KafkaReleased(topology, self._sources)
+        self._schemas = _SchemaTopics(topology)
+        self._idle: queue.SimpleQueue[Consumer] = queue.SimpleQueue()
+        self._all: list[Consumer] = []
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Find out what is committed; Retriable where nothing was ever captured."""
+        self._released.begin()
+        with self._translated():
+            self._schemas.read()
+
+    def follow(self, seconds: float) -> bool:
+        """Wait so long for more to be committed at most; whether something was."""
+        return self._released.follow(seconds)
+
+    def tables(self) -> tuple[TableId, ...]:
+        """See `ChangeTables`."""
+        ends = self._released.ends
+        return tuple(
+            table
+            for table in sorted(self._schemas.records.tables())
+            if table.source in self._sources and change_topic(self._topology.name, table) in ends
+        )
+
+    def begins(self, table: TableId) -> Offsets:
+        """See `ChangeTables`."""
+        topic = change_topic(self._topology.name, table)
+        with self._translated(), self._consumer() as consumer:
+            parts = [TopicPartition(topic, number) for number in self.released(table)]
+            return {p.partition: int(consumer.get_watermark_offsets(p, timeout=PATIENCE)[0]) for p in parts}
+
+    def released(self, table: TableId) -> Offsets:
+        """See `ChangeTables`."""
+        return self._released.ends.get(change_topic(self._topology.name, table), {})
+
+    def read(self, table: TableId, starts: Offsets, ends: Offsets) -> ChangeBatch:
+        """See `ChangeTables`."""
+        topic = change_topic(self._topology.name, table)
+        with self._translated(), self._consumer() as consumer:
+            found = _read(consumer, topic, starts, ends)
+        with self._translated():
+            self._schemas.read()  # behind the rows: what they were committed with is there by now
+        try:
+            return merge(*found)
+        except Fatal as error:
+            raise Fatal(f"topic {topic}: {error.message}", error.hint) from error
+
+    def before(self, table: TableId, reached: Callable[[Position], bool]) -> Offsets | None:
+        """See `ChangeTables`; some dozens of short reads of `…positions`."""
+        topic = change_topic(self._topology.name, table)
+        partition = source_topics(self._topology, self._topology.sources[table.source]).positions_partition
+        with self._translated(), self._consumer() as consumer:
+            marks = PositionRecords(consumer, self._topology.name, table.source, partition)
+            whole_since = time.time() - self._topology.log.min_compaction_lag
+            found = last_before(marks, reached, int(1000 * whole_since))
+        if found == BEGINNING:
+            return self.begins(table)
+        return None if found is None else {p: found.ends.get(topic, {}).get(p, 0) for p in self.released(table)}
+
+    def newest(self, table: TableId, ends: Offsets) -> ChangeBatch:
+        """See `ChangeTables`."""
+        begins = self.begins(table)
+        starts = {p: max(begins[p], end - _NEWEST) for p, end in ends.items()}
+        return self.read(table, starts, ends)
+
+    def schemas(self, table: TableId) -> SchemaVersions:
+        """See `ChangeTables`."""
+        return self._schemas.of(table)
+
+    def close(self) -> None:
+        """Let go of Kafka; nobody reads any more."""
+        self._released.close()
+        self._schemas.close()
+        for consumer in self._all:
+            consumer.close()
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        with self._lock:
+            if self._idle.empty() and len(self._all) < _CONSUMERS:
+                self._all.append(Consumer(reader_settings(self._topology)))
+                self._idle.put(self._all[-1])
+        consumer = self._idle.get()
+        try:
+            yield consumer
+        finally:
+            self._idle.put(consumer)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", RUNNING) from error
+
+
+_Found = tuple[dict[int, list[LogBytes]], dict[int, int], dict[int, int], set[int]]
+
+
+def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Found:
+    """The arguments of `merge`: of each partition one record at least, or all that there are."""
+    nexts = {p: starts.get(p, 0) for p in ends}
+    whole = {p for p, end in ends.items() if nexts[p] >= end}
+    found: dict[int, list[LogBytes]] = {p: [] for p in ends}
+    begun, size, count = dict(nexts), 0, 0
+    wanted = [TopicPartition(topic, p, at) for p, at in nexts.items() if p not in whole]
+    if not wanted:
+        return found, begun, nexts, whole
+    consumer.assign(wanted)
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while any(p not in whole and (not found[p] or (count < _BATCH and size < _BYTES)) for p in ends):
+            for message in consumer.consume(500, 0.1):
+                deadline = time.monotonic() + PATIENCE
+                error, p, offset = message.error(), message.partition() or 0, message.offset() or 0
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        if offset >= ends[p]:
+                            nexts[p], whole = ends[p], whole | {p}
+                    elif not error.retriable():
+                        raise KafkaException(error)
+                    continue
+                if p in whole:
+                    continue
+                if offset < ends[p]:
+                    value = message.value()
+                    found[p].append(LogBytes(offset, value, message.timestamp()[1]))
+                    size, count, nexts[p] = size + len(value or b""), count + 1, offset + 1
+                if offset + 1 >= ends[p]:
+                    nexts[p], whole = ends[p], whole | {p}
+            # its commit may not have reached every partition yet: whoever reads what is committed waits for it
+            if time.monotonic() > deadline:
+                raise Retriable(f"Kafka does not give {topic}", RUNNING)
+    finally:
+        consumer.unassign()
+    return found, begun, nexts, whole
+
+
+class _SchemaTopics:
+    """Reads `…schemas` and `…history` to their ends, again and again; any thread may ask."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.records = SchemaRecords(topology)
+        self._topics = (schemas_topic(topology.name), history_topic(topology.name))
+        self._consumer = Consumer(reader_settings(topology))
+        # where a topic ends for writers, which is behind what any commit that was seen holds
+        self._marks = Consumer(reader_settings(topology, isolation_level="read_uncommitted"))
+        self._next: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def read(self) -> None:
+        with self._lock:
+            if not self._next:
+                self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in self._topics])
+            ends = {t: self._marks.get_watermark_offsets(TopicPartition(t, 0), timeout=PATIENCE) for t in self._topics}
+            left = {topic: high for topic, (_, high) in ends.items() if self._next.get(topic, 0) < high}
+            deadline = time.monotonic() + PATIENCE
+            while left:
+                for message in self._consumer.consume(500, 0.1):
+                    self._take(message, left)
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka does not give {', '.join(left)}: is a commit open there?", RUNNING)
+
+    def _take(self, message: object, left: dict[str, int]) -> None:
+        topic, offset, error = message.topic(), message.offset(), message.error()  # type: ignore[attr-defined]  # untyped
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                if not error.retriable():
+                    raise KafkaException(error)
+                return
+        else:
+            key, value = message.key(), message.value()  # type: ignore[attr-defined]  # untyped
+            try:
+                if topic == self._topics[0]:
+                    self.records.schema(value)
+                else:
+                    self.records.history(key, value)
+            except (ValueError, KeyError, TypeError) as fault:
+                raise Fatal(f"{topic}, offset {offset}: {fault}", "was it written by a newer version?") from fault
+            offset += 1
+        self._next[topic] = offset
+        if topic in left and offset >= left[topic]:
+            del left[topic]
+
+    def of(self, table: TableId) -> SchemaVersions:
+        with self._lock:
+            return self.records.of(table)
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._marks.close()

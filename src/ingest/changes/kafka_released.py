@@ -1,0 +1,126 @@
+"""How far captures have committed, by the newest records of `…positions`, followed as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.topology.topology import Topology
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.naming import positions_topic
+from ingest.log.kafka_topics import client_settings
+
+PATIENCE = 20.0  # seconds that the brokers have to answer
+RUNNING = "is Kafka running? `tailorbird stack status`"
+_STEP = 500  # records that a start looks at first, from each partition's end; eight times as many after that
+_UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def reader_settings(topology: Topology, **more: Any) -> dict[str, Any]:
+    """Of a consumer that belongs to no group and sees what is committed alone."""
+    return client_settings(
+        topology.log.brokers,
+        group_id="tailorbird-changes",  # required by the client; nothing is ever committed
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        enable_partition_eof=True,
+        fetch_wait_max_ms=20,
+        queued_max_messages_kbytes=8192,
+        **{"isolation_level": "read_committed", **more},
+    )
+
+
+class KafkaReleased:
+    """Where each change topic ends behind the last commit, by topic and partition. One thread uses it.
+
+    Every method raises Retriable while Kafka is away.
+    """
+
+    def __init__(self, topology: Topology, sources: Sequence[str]) -> None:
+        self._topology, self._topic = topology, positions_topic(topology.name)
+        self._keys = {f"{topology.name}.{name}".encode() for name in sources}
+        self.ends: Mapping[str, Mapping[int, int]] = {}
+        self._consumer = Consumer(reader_settings(topology))
+
+    def begin(self) -> None:
+        """Find the newest record of each source, however far behind those of others it stands."""
+        step = _STEP
+        try:
+            known = self._consumer.list_topics(timeout=PATIENCE).topics
+            if self._topic not in known:
+                raise Retriable(f"there is no topic {self._topic}", f"tailorbird capture {self._topology.file}")
+            parts = [TopicPartition(self._topic, number) for number in known[self._topic].partitions]
+            marks = {p.partition: self._consumer.get_watermark_offsets(p, timeout=PATIENCE) for p in parts}
+            while True:
+                starts = {number: max(low, high - step) for number, (low, high) in marks.items()}
+                found = self._look([TopicPartition(self._topic, n, at) for n, at in starts.items()], marks)
+                if found >= self._keys or all(starts[n] == low for n, (low, _) in marks.items()):
+                    return
+                step *= 8
+        except KafkaException as error:
+            raise self._away(error) from error
+
+    def _look(self, starts: list[TopicPartition], marks: Mapping[int, tuple[int, int]]) -> set[bytes]:
+        """Take all records from some offsets up to the partitions' ends; of whom there were any."""
+        self._consumer.assign(starts)
+        left = {start.partition for start in starts if marks[start.partition][1] > start.offset}
+        deadline, seen = time.monotonic() + PATIENCE, set[bytes]()
+        while left:
+            self._take(0.1, lambda key, seen=seen: seen.add(key), left, marks)  # type: ignore[misc]  # a default
+            if time.monotonic() > deadline:
+                raise Retriable(f"Kafka does not give {self._topic}", RUNNING)
+        return seen
+
+    def follow(self, seconds: float) -> bool:
+        """Wait so long for new records at most; whether there were any."""
+        before = self.ends
+        try:
+            self._take(seconds)
+        except KafkaException as error:
+            raise self._away(error) from error
+        return self.ends is not before
+
+    def _take(
+        self,
+        seconds: float,
+        see: Callable[[bytes], object] = lambda key: None,
+        left: set[int] | None = None,
+        marks: Mapping[int, tuple[int, int]] | None = None,
+    ) -> None:
+        newest: dict[bytes, bytes] = {}
+        for message in self._consumer.consume(500, seconds):
+            error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                if not error.retriable() and error.code() not in _UNKNOWN:
+                    raise KafkaException(error)
+                continue
+            if error is None:
+                key, value = message.key() or b"", message.value()
+                if key in self._keys and value is not None:
+                    newest[key] = value
+                    see(key)
+                offset += 1
+            if left is not None and marks is not None and offset >= marks[partition][1]:
+                left.discard(partition)
+        for value in newest.values():
+            self.ends = {**self.ends, **self._told(value)}
+
+    def _told(self, value: bytes) -> dict[str, dict[int, int]]:
+        try:
+            stored = orjson.loads(value)
+            if stored["format"] != 1:
+                raise ValueError(f"a position of format {stored['format']}")
+            return {topic: {int(p): int(o) for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}
+        except (ValueError, KeyError, TypeError) as error:
+            raise Fatal(f"{self._topic}: no position: {error}", "was it written by a newer version?") from error
+
+    def close(self) -> None:
+        """Let go of Kafka."""
+        self._consumer.close()
+
+    def _away(self, error: KafkaException) -> Retriable:
+        return Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", RUNNING)

@@ -1,0 +1,62 @@
+"""A table's changes → what is written at once: of one schema, of one hour where asked for, some rows at most; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cdc.words.event import ChangeEvent
+from cdc.words.schema import TableSchema
+from ingest.changes.merging import ChangeBatch, Offsets
+from ingest.changes.seams import SchemaVersions
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportCut:
+    """Changes of one schema, in order, and where reading goes on behind them. `hour`: of all, hours since 1970."""
+
+    schema: TableSchema
+    events: tuple[ChangeEvent, ...]
+    next: Offsets
+    hour: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ExportCutter:
+    """Cuts what it is told, batch after batch. Wherever it was begun, each change is in one cut: a cut ends between two
+    changes, and the next one begins there.
+    """
+
+    rows: int
+    hourly: bool
+    batches: int = 64  # of a MiB or so, at most, are kept
+    _events: list[ChangeEvent] = field(default_factory=list)
+    _schema: TableSchema | None = None
+    _hour: int | None = None
+    _next: dict[int, int] = field(default_factory=dict)
+    _taken: int = 0
+
+    def take(self, batch: ChangeBatch, versions: SchemaVersions, starts: Offsets) -> Iterator[ExportCut]:
+        """A batch that was read from `starts` on; cuts that are whole."""
+        self._next = dict(starts)
+        for change in batch.changes:
+            schema = versions.at(change.event.source.sequence)
+            hour = change.event.source.ts_ms // _HOUR_MS if self.hourly else None
+            if self._events and (self._schema != schema or self._hour != hour or len(self._events) >= self.rows):
+                yield from self.rest()
+            self._schema, self._hour = schema, hour
+            self._events.append(change.event)
+            self._next[change.partition] = change.offset + 1
+        self._next = dict(batch.next)
+        self._taken += 1
+        if len(self._events) >= self.rows or self._taken >= self.batches:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[ExportCut]:
+        """What is left, if anything."""
+        self._taken = 0
+        if self._events and self._schema is not None:
+            events, self._events = tuple(self._events), []
+            yield ExportCut(schema=self._schema, events=events, next=dict(self._next), hour=self._hour)

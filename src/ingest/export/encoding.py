@@ -1,0 +1,65 @@
+"""Cuts → bytes of a file, or records of a topic, by format; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+import orjson
+
+from cdc.formats.avro import AvroRows
+from cdc.formats.debezium import key_of, to_envelope
+from cdc.formats.maxscale import number_of
+from cdc.formats.maxwell import MaxwellWriter
+from cdc.formats.parquet import ParquetRows
+from cdc.words.naming import TRUNCATE_KEY
+from ingest.export.cuts import ExportCut
+
+ExportFormat = Literal["avro", "parquet", "maxwell", "debezium"]
+ExportRecord = tuple[bytes, bytes | None]
+_BLOCK = 1000  # rows of a block of Avro
+
+
+def _avro(cut: ExportCut, topology: str) -> bytes:
+    writer = AvroRows(cut.schema)
+    rows = [row for event in cut.events if (row := writer.row(event))]
+    blocks = (writer.block(rows[at : at + _BLOCK]) for at in range(0, len(rows), _BLOCK))
+    return writer.header(number_of(cut.events[0])) + b"".join(blocks)
+
+
+def _parquet(cut: ExportCut, topology: str) -> bytes:
+    return ParquetRows(cut.schema).file(cut.events)
+
+
+def _lines(form: Callable[[ExportCut, str], Iterator[ExportRecord]]) -> Callable[[ExportCut, str], bytes]:
+    return lambda cut, topology: b"".join(value + b"\n" for _, value in form(cut, topology) if value is not None)
+
+
+def maxwell_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
+    """Keys and values; what Maxwell has no word for is left out."""
+    writer = MaxwellWriter(cut.schema)
+    for event in cut.events:
+        if (value := writer.value(event)) is not None:
+            yield orjson.dumps(writer.key(event)), orjson.dumps(value)
+
+
+def debezium_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
+    """Keys and values; a delete is followed by a tombstone."""
+    for event in cut.events:
+        row = event.after if event.after is not None else event.before
+        key = TRUNCATE_KEY if row is None else orjson.dumps(key_of(cut.schema, row))
+        yield key, orjson.dumps(to_envelope(event, topology))
+        if event.op == "d":
+            yield key, None
+
+
+FILES: Mapping[ExportFormat, tuple[str, Callable[[ExportCut, str], bytes]]] = {
+    "avro": ("avro", _avro),
+    "parquet": ("parquet", _parquet),
+    "maxwell": ("maxwell.jsonl", _lines(maxwell_records)),
+    "debezium": ("debezium.jsonl", _lines(debezium_records)),
+}
+RECORDS: Mapping[ExportFormat, Callable[[ExportCut, str], Iterator[ExportRecord]]] = {
+    "maxwell": maxwell_records,
+    "debezium": debezium_records,
+}

@@ -1,0 +1,89 @@
+"""A folder of files, each there as a whole or not at all; where the next one begins stands in the last one's name.
+
+    0000000007-v3-2017091510-1203.988.parquet     the eighth, of version 3, of an hour (UTC), behind which partition 0
+                                                  goes on at offset 1203, 1 at 988
+
+A file that was begun has a name with a dot before it, and is forgotten when the next writer begins.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import os
+import re
+from pathlib import Path
+
+from cdc.words.errors import UsageError
+from cdc.words.schema import TableId
+from ingest.changes.merging import Offsets
+from ingest.export.cuts import ExportCut
+from ingest.export.encoding import FILES, ExportFormat
+
+_NAME = re.compile(r"(\d{10})-v\d+(?:-\d{10})?-(\d+(?:\.\d+)*)\.([a-z][\w.]*)")
+_HOUR = 3600
+
+
+class FolderExport:
+    """Implements `run.ExportSink` for one table: its folder is `<folder>/<source>.<database>.<table>`. UsageError where
+    another process writes there, or it holds another format.
+    """
+
+    def __init__(self, folder: Path, table: TableId, form: ExportFormat, topology: str) -> None:
+        self.folder = folder / str(table)
+        self._ending, self._encode = FILES[form]
+        self._topology, self._form = topology, form
+        self._number = 0
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o644)
+        except OSError as error:
+            raise UsageError(f"{self.folder}: {error}", "name a folder that can be written") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise UsageError(f"another process exports into {self.folder}", "wait for it, or name another") from error
+
+    def begin(self) -> Offsets | None:
+        """Where the last file ends; None where there is none. What was begun and not ended is removed."""
+        for left in self.folder.glob(".*.part"):
+            left.unlink()
+        last: tuple[int, Offsets] | None = None
+        for file in self.folder.iterdir():
+            match = _NAME.fullmatch(file.name)
+            if match is None:
+                continue
+            if match[3] != self._ending:
+                what = f"{self.folder} holds {file.name}"
+                raise UsageError(what, f"export --format {self._form} into a folder of its own")
+            if last is None or int(match[1]) > last[0]:
+                last = int(match[1]), dict(enumerate(map(int, match[2].split("."))))
+        if last is None:
+            return None
+        self._number = last[0] + 1
+        return last[1]
+
+    def write(self, cut: ExportCut) -> None:
+        """One more file. OSError where the disk does not take it."""
+        ends = ".".join(str(cut.next[partition]) for partition in sorted(cut.next))
+        hour = "" if cut.hour is None else f"-{dt.datetime.fromtimestamp(cut.hour * _HOUR, dt.UTC):%Y%m%d%H}"
+        name = f"{self._number:010d}-v{cut.schema.version}{hour}-{ends}.{self._ending}"
+        if len(name) > 240:
+            raise UsageError(f"{len(cut.next)} partitions do not fit into a file's name", "export to kafka://")
+        fresh = self.folder / f".{self._number:010d}.part"
+        with fresh.open("wb") as file:
+            file.write(self._encode(cut, self._topology))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(self.folder / name)
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._number += 1
+
+    def close(self) -> None:
+        """Others may write."""
+        os.close(self._lock)

@@ -1,0 +1,118 @@
+"""A topic of a Kafka cluster, ours or another, and in the same transaction where the next records begin."""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from cdc.topology.topology import Log
+from cdc.words.errors import Fatal, Retriable
+from cdc.words.schema import TableId
+from ingest.changes.merging import Offsets
+from ingest.export.cuts import ExportCut
+from ingest.export.encoding import RECORDS, ExportFormat
+from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, client_settings, make_topic
+
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+
+
+class TopicExport:
+    """Implements `run.ExportSink` for one table: its topic is `<prefix>.<database>.<table>`, positions stand in
+    `<prefix>.export-positions`, compacted. Exactly once for read_committed readers.
+
+    Every method raises Retriable while the cluster is away; Fatal where another export has taken over.
+    """
+
+    def __init__(self, log: Log, prefix: str, table: TableId, form: ExportFormat, topology: str) -> None:
+        self._log, self._topology = log, topology
+        self.topic = f"{prefix}.{table.database}.{table.table}"
+        self._positions = f"{prefix}.export-positions"
+        self._key = f"{table}:{form}".encode()
+        self._records = RECORDS[form]
+        self._failure: KafkaError | None = None
+        make_topic(log, self.topic, log.partitions, {"max.message.bytes": str(MAX_MESSAGE)})
+        make_topic(log, self._positions, 1, {"cleanup.policy": "compact"})
+        self._producer = Producer(
+            client_settings(
+                log.brokers, transactional_id=f"{prefix}.export.{table}.{form}", acks="all", enable_idempotence=True,
+                compression_type="lz4", partitioner="murmur2_random", message_max_bytes=MAX_MESSAGE,
+            )
+        )  # fmt: skip
+
+    def begin(self) -> Offsets | None:
+        """Lock out whoever wrote before, then read back where it ended."""
+        try:
+            self._producer.init_transactions(PATIENCE)
+            return self._last()
+        except KafkaException as error:
+            raise self._translated(error) from error
+
+    def _last(self) -> Offsets | None:
+        consumer = Consumer(
+            client_settings(
+                self._log.brokers, group_id="tailorbird-export", enable_auto_commit=False, enable_partition_eof=True,
+                isolation_level="read_committed", fetch_wait_max_ms=20,
+            )
+        )  # fmt: skip
+        try:
+            part = TopicPartition(self._positions, 0, OFFSET_BEGINNING)
+            _, end = consumer.get_watermark_offsets(part, timeout=PATIENCE)
+            consumer.assign([part])
+            found: Offsets | None = None
+            at, deadline = 0, time.monotonic() + 3 * PATIENCE
+            while at < end:
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka does not give {self._positions}: is an export under way there?")
+                for message in consumer.consume(500, 0.1):
+                    error = message.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        raise KafkaException(error)
+                    at = (message.offset() or 0) + (error is None)
+                    if error is None and message.key() == self._key:
+                        found = {int(p): int(o) for p, o in orjson.loads(message.value() or b"{}").items()}
+            return found
+        finally:
+            consumer.close()
+
+    def write(self, cut: ExportCut) -> None:
+        """A cut's records, and where the next ones begin."""
+        try:
+            self._producer.begin_transaction()
+            for key, value in self._records(cut, self._topology):
+                self._produce(self.topic, key, value)
+            self._produce(self._positions, self._key, orjson.dumps({str(p): o for p, o in cut.next.items()}))
+            if self._producer.flush(PATIENCE):
+                raise Retriable(f"Kafka at {self._log.brokers} did not take the records within {PATIENCE:.0f} s")
+            if self._failure is not None:
+                raise KafkaException(self._failure)
+            self._producer.commit_transaction(PATIENCE)
+        except KafkaException as error:
+            raise self._translated(error) from error
+
+    def _produce(self, topic: str, key: bytes, value: bytes | None) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=self._delivered)
+                self._producer.poll(0)
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka at {self._log.brokers} takes no records") from None
+
+    def _delivered(self, error: KafkaError | None, message: object) -> None:
+        self._failure = self._failure or error
+
+    def close(self) -> None:
+        """Give up what is not committed."""
+        self._producer.purge()
+        self._producer.flush(0)
+
+    def _translated(self, error: KafkaException) -> Retriable | Fatal:
+        told = error.args[0]
+        if told.code() in _FENCED:
+            return Fatal(f"another export writes {self.topic}", "one is enough: end the other one")
+        return Retriable(f"Kafka at {self._log.brokers}: {told.str()}")

@@ -1,0 +1,146 @@
+"""Names that clients ask for → tables, and what is answered about transactions; pure but for the log it asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from cdc.formats.maxscale import TransactionNumber, number_of
+from cdc.words.event import ChangeEvent
+from cdc.words.schema import TableId
+from ingest.changes.merging import Offsets
+from ingest.changes.seams import ChangeTables, ahead
+from ingest.maxscale.delivery import Gate
+
+_VERSION = re.compile(r"(.+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class TableAsked:
+    """A table, and from which version of its schema on."""
+
+    table: TableId
+    version: int = 0
+
+
+class NothingThere(Exception):
+    """What is answered instead of data."""
+
+
+def wanted(log: ChangeTables, name: str) -> TableAsked:
+    """The table of `database.table` or `database.table.version`; NothingThere, in MaxScale's words."""
+    by_name = {f"{table.database}.{table.table}": table for table in log.tables()}
+    if name in by_name:
+        return TableAsked(by_name[name])
+    if (match := _VERSION.fullmatch(name)) and match[1] in by_name:
+        found = TableAsked(by_name[match[1]], int(match[2]))
+        if found.version <= log.schemas(found.table).found[-1][1].version:
+            return found
+    raise NothingThere(f"ERR NO-FILE File '{name}' not found.\n")
+
+
+def ambiguous(tables: tuple[TableId, ...]) -> list[str]:
+    """Names that several sources have."""
+    names = [f"{table.database}.{table.table}" for table in tables]
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def begin_of(log: ChangeTables, table: TableId, gate: Gate) -> Offsets:
+    """Where a client's reading begins; NothingThere where compaction may have taken what it has not seen."""
+    if gate.since is None:
+        return log.begins(table)
+    found = log.before(table, gate.reached)
+    if found is not None:
+        return found
+    # its last transaction may be the one that is asked for: nothing of what came behind it can be missing
+    ends = log.released(table)
+    batch = log.newest(table, ends)
+    numbers = [number_of(change.event) for change in batch.changes]
+    same = [
+        number for number in numbers if (number.domain, number.sequence) == (gate.since.domain, gate.since.sequence)
+    ]
+    if same and numbers[-1] == same[-1] and numbers[0] != same[0]:
+        starts = dict(ends)
+        for change in reversed(batch.changes):
+            starts[change.partition] = min(starts[change.partition], change.offset)
+        return starts
+    raise NothingThere(f"ERR NO-GTID GTID '{gate.since}' not found.\n")
+
+
+@dataclass(slots=True)
+class TransactionTold:
+    """What is known of a transaction: how many changes it had, when it was committed, and of which tables."""
+
+    number: TransactionNumber
+    events: int = 0
+    ts_ms: int = 0
+    tables: set[str] = field(default_factory=set)
+
+    def take(self, event: ChangeEvent) -> None:
+        """One change of it."""
+        self.events = max(self.events + 1, event.transaction.total_order if event.transaction is not None else 0)
+        self.ts_ms = max(self.ts_ms, event.source.ts_ms)
+        self.tables.add(f"{event.source.table_id.database}.{event.source.table_id.table}")
+
+    def line(self) -> bytes:
+        """As MaxScale told it."""
+        told = {
+            "GTID": str(self.number),
+            "events": self.events,
+            "timestamp": self.ts_ms // 1000,
+            "tables": sorted(self.tables),
+        }
+        return orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def last_transaction(log: ChangeTables) -> bytes:
+    """The newest transaction of all tables; NothingThere where nothing was committed yet."""
+    found: TransactionTold | None = None
+    newest = (0, 0)
+    for event in (change for table in log.tables() for change in _newest(log, table)):
+        number, age = number_of(event), (event.source.ts_ms, event.source.sequence)
+        if found is None or (number != found.number and age > newest):
+            found = TransactionTold(number)
+        if number == found.number:
+            found.take(event)
+            newest = max(newest, age)
+    if found is None:
+        raise NothingThere("ERR NO-GTID There is no transaction.\n")
+    return found.line()
+
+
+def _newest(log: ChangeTables, table: TableId) -> Iterator[ChangeEvent]:
+    return (change.event for change in log.newest(table, log.released(table)).changes)
+
+
+def transaction_of(log: ChangeTables, since: TransactionNumber) -> bytes:
+    """What is known of a transaction; NothingThere where no table has it, or compaction may have taken parts of it."""
+    found, gate = TransactionTold(since), Gate(since)
+    for table in log.tables():
+        ends = log.released(table)
+        starts = log.before(table, gate.reached)
+        if starts is None:
+            continue
+        for event in _of(log, table, starts, ends, since):
+            found.take(event)
+    if not found.events:
+        raise NothingThere(f"ERR NO-GTID GTID '{since}' not found.\n")
+    return found.line()
+
+
+def _of(
+    log: ChangeTables, table: TableId, starts: Offsets, ends: Offsets, since: TransactionNumber
+) -> Iterator[ChangeEvent]:
+    """The changes of one transaction in a table; numbers grow but for rows that a snapshot read."""
+    while ahead(starts, ends):
+        batch = log.read(table, starts, ends)
+        for change in batch.changes:
+            number = number_of(change.event)
+            if number[::2] == since[::2] and (since.server_id in (0, number.server_id)):
+                yield change.event
+            elif number.domain == since.domain and number.sequence > since.sequence and change.event.op != "r":
+                return
+        starts = batch.next

@@ -1,0 +1,278 @@
+"""Clients of MaxScale's CDC protocol, each a task of one loop: whatever one of them does, the others are served.
+
+a client takes nothing        a piece (64 KiB, or one change) and its socket's buffer; what comes then is read again
+it never authenticates        it is heard for ten seconds
+it is wrong                   this user waits at this address, twice as long each time
+it sends what is no request   it is answered so, or ended; 64 KiB at most are kept
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from cdc.formats.avro import avro_is_installed
+from cdc.formats.maxscale import parse_number
+from cdc.words.errors import Retriable, TailorbirdError
+from ingest.changes.seams import ahead
+from ingest.maxscale.catalogue import NothingThere, TableAsked, begin_of, last_transaction, transaction_of, wanted
+from ingest.maxscale.conversation import (
+    Closed,
+    Conversation,
+    DataRequested,
+    Form,
+    LoginAsked,
+    Misunderstood,
+    ProtocolFault,
+    Registered,
+    Request,
+    TransactionAsked,
+)
+from ingest.maxscale.delivery import UNTOLD, Gate, Piece
+from ingest.maxscale.patience import BackOff
+from ingest.maxscale.tcp_batches import SharedReads
+from ingest.maxscale.users import is_right
+
+CLIENTS = Gauge("tailorbird_maxscale_clients", "Connections that are open")
+SENT = Counter("tailorbird_maxscale_sent_bytes", "Bytes of schemas and rows that clients were sent")
+REFUSED = Counter("tailorbird_maxscale_refused", "Connections that were ended by us", ["why"])
+STALLED = Counter("tailorbird_maxscale_stalls", "Times that a client took nothing for a second")
+_QUIET = 0.05  # seconds after which a request without an end is whole
+_WINDOW = 64 * 1024
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """Connections at a time, and seconds until a client must have logged in."""
+
+    clients: int = 2000
+    login: float = 10.0
+
+
+@dataclass(slots=True)
+class CdcServer:
+    """Serves the tables of a log; `users` tells who may read, asked at each login. Used within one loop of events."""
+
+    reads: SharedReads
+    users: Callable[[], Mapping[str, bytes]]
+    limits: ServerLimits = ServerLimits()
+    _back_off: BackOff = field(default_factory=BackOff)
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @contextlib.asynccontextmanager
+    async def listening(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[tuple[str, int]]:
+        """Serve while the block runs; the address that is listened at. OSError where it cannot be."""
+        server = await asyncio.start_server(self._serve, host, port, ssl=tls, limit=_WINDOW, backlog=1024)
+        try:
+            yield server.sockets[0].getsockname()[:2]
+        finally:
+            server.close()
+            for writer in list(self._open):
+                writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = str(writer.get_extra_info("peername")[0])
+        if len(self._open) >= self.limits.clients:
+            REFUSED.labels("too many").inc()
+            _log.warning("client refused", address=address, why=f"{self.limits.clients} are connected")
+            writer.close()
+            return
+        self._open.add(writer)
+        CLIENTS.set(len(self._open))
+        writer.transport.set_write_buffer_limits(high=_WINDOW)
+        client = _Client(self, reader, writer, address)
+        try:
+            await client.serve()
+        except ProtocolFault as fault:
+            REFUSED.labels("protocol").inc()
+            _log.warning("client ended", address=address, user=client.user, why=str(fault))
+            with contextlib.suppress(OSError):
+                writer.write(fault.answer.encode())
+                writer.write_eof() if writer.can_write_eof() else None
+        except (OSError, asyncio.IncompleteReadError) as error:
+            _log.info("client left", address=address, user=client.user, why=str(error))
+        finally:
+            await client.stop()
+            self._open.discard(writer)
+            CLIENTS.set(len(self._open))
+            writer.close()
+
+    async def admit(self, address: str, login: LoginAsked) -> bool:
+        """Whether a login is right; who was wrong waits for the answer."""
+        who = address, login.user
+        while (wait := self._back_off.wait(who, time.monotonic())) > 0:
+            await asyncio.sleep(wait)
+        if is_right(self.users(), login.user, login.digest):
+            self._back_off.right(who)
+            return True
+        self._back_off.wrong(who, time.monotonic())
+        REFUSED.labels("login").inc()
+        _log.warning("login refused", address=address, user=login.user)
+        return False
+
+
+class _Client:
+    """One connection."""
+
+    def __init__(
+        self, server: CdcServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+    ) -> None:
+        self._server, self._reader, self._writer, self._address = server, reader, writer, address
+        self._reads = server.reads
+        self._conversation = Conversation()
+        self._form: Form = "JSON"
+        self._stream: asyncio.Task[None] | None = None
+        self._says = asyncio.Lock()  # answers stand between two pieces
+        self.user = ""
+
+    async def serve(self) -> None:
+        """Until the client leaves, or is told to."""
+        deadline = time.monotonic() + self._server.limits.login
+        was_quiet = False  # what waits tells its own end: nothing is known before more of it comes
+        while True:
+            patience = None if was_quiet or not self._conversation.waits else _QUIET
+            data: bytes | None
+            try:
+                if not self.user:
+                    patience = max(0.0, deadline - time.monotonic())
+                async with asyncio.timeout(patience):
+                    data = await self._reader.read(_WINDOW)
+            except TimeoutError:
+                if not self.user:
+                    raise ProtocolFault("no login within its time", "ERROR: Authentication failed\n") from None
+                data = None
+            if data == b"":
+                return
+            was_quiet = data is None
+            for request in self._conversation.quiet() if data is None else self._conversation.feed(data):
+                if not await self._answer(request):
+                    return
+
+    async def _answer(self, request: Request) -> bool:
+        """Deal with a request; whether the connection goes on."""
+        match request:
+            case LoginAsked():
+                if not await self._server.admit(self._address, request):
+                    await self._say(b"ERROR: Authentication failed\n")
+                    return False
+                self.user = request.user
+                self._conversation.accepted()
+                await self._say(b"OK\n")
+            case Registered():
+                self._form = request.form
+                _log.info("client registered", address=self._address, user=self.user, uuid=request.uuid)
+                await self._say(b"OK\n")
+            case DataRequested():
+                await self._begin(request)
+            case TransactionAsked():
+                await self._tell(request)
+            case Misunderstood():
+                await self._say(request.answer.encode())
+            case Closed():
+                return False
+        return True
+
+    async def _say(self, data: bytes) -> None:
+        async with self._says:
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def _tell(self, request: TransactionAsked) -> None:
+        try:
+            if request.gtid:
+                told = await self._reads.ask(transaction_of, self._reads.log, parse_number(request.gtid))
+            else:
+                told = await self._reads.ask(last_transaction, self._reads.log)
+        except NothingThere as error:
+            told = str(error).encode()
+        except ValueError:
+            told = b"ERR QUERY-TRANSACTION with malformed GTID.\n"
+        except Retriable as error:
+            _log.warning("not answered", address=self._address, why=str(error))
+            told = b"ERR The log is away, try again.\n"
+        await self._say(told)
+
+    async def _begin(self, request: DataRequested) -> None:
+        await self.stop()
+        try:
+            if self._form == "AVRO" and not avro_is_installed():
+                raise NothingThere("ERR AVRO is not served here: pip install 'tailorbird[formats]'.\n")
+            gtid = parse_number(request.gtid) if request.gtid else None
+            found = await self._reads.ask(wanted, self._reads.log, request.table)
+            gate = Gate(gtid, found.version)
+            starts = await self._reads.ask(begin_of, self._reads.log, found.table, gate)
+        except NothingThere as error:
+            await self._say(str(error).encode())
+        except ValueError:
+            await self._say(b"ERR REQUEST-DATA with malformed GTID.\n")
+        except Retriable as error:
+            _log.warning("not answered", address=self._address, why=str(error))
+            await self._say(b"ERR The log is away, try again.\n")
+        else:
+            _log.info("data requested", address=self._address, user=self.user, table=request.table, gtid=request.gtid)
+            self._stream = asyncio.create_task(self._send(found, Piece(b"", starts, UNTOLD, False), gate))
+
+    async def stop(self) -> None:
+        """End the stream of rows, if there is one."""
+        if self._stream is not None:
+            self._stream.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await self._stream
+            self._stream = None
+
+    async def _send(self, found: TableAsked, at: Piece, gate: Gate) -> None:
+        """Rows for ever, from a piece on. A log that is away is waited for."""
+        pause = 0.5
+        try:
+            while True:
+                seen = self._reads.log.released(found.table)
+                try:
+                    if not ahead(at.next, seen):
+                        await self._reads.news(found.table, seen)
+                        continue
+                    shared = await self._reads.read(found.table, at.next)
+                    pause = 0.5
+                except Retriable as error:
+                    _log.warning("waiting", address=self._address, why=str(error), seconds=pause)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, 15.0)
+                    continue
+                for piece in shared.pieces(self._form, at.version, None if at.open else gate):
+                    at = piece
+                    if not await self._took(piece.data):
+                        STALLED.inc()
+                        del shared, piece  # nothing is kept for it meanwhile
+                        await self._writer.drain()
+                        break
+        except OSError:
+            self._writer.close()  # `serve` sees it, too
+        except TailorbirdError as error:
+            _log.error("client ended", address=self._address, table=str(found.table), why=str(error))
+            self._writer.transport.abort()
+        except Exception:
+            self._writer.transport.abort()
+            raise
+
+    async def _took(self, data: bytes) -> bool:
+        """Send a piece; whether it went out within a second."""
+        if not data:
+            return True
+        async with self._says:
+            self._writer.write(data)
+        SENT.inc(len(data))
+        try:
+            async with asyncio.timeout(1.0):  # not `wait_for`, which may swallow that we are cancelled
+                await self._writer.drain()
+        except TimeoutError:
+            return False
+        return True

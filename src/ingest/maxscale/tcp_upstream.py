@@ -1,0 +1,196 @@
+"""A MaxScale as a source: one connection a table, read only as fast as the log takes what comes."""
+
+from __future__ import annotations
+
+import hashlib
+import selectors
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import orjson
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Fatal, Retriable, UsageError
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+from ingest.capture.empty_chunks import NoChunks
+from ingest.capture.groups import Lull
+from ingest.ddl.catalog import Catalog, TableDefinition
+from ingest.ddl.dialect import Dialect
+from ingest.facts.foreign_keys import ForeignKeys
+from ingest.facts.tables import Tables
+from ingest.maxscale.upstream import LOG, UpstreamFacts, UpstreamLine, marks_of, reads_told, table_name
+from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
+
+_PATIENCE = 10.0  # seconds for an answer
+_IDLE, _GAP = 1.0, 0.05
+_LONGEST = 64 * 1024 * 1024  # bytes of a line
+
+
+class UpstreamSource:
+    """Implements `seams.SourceServer` over MaxScale's CDC protocol, in JSON."""
+
+    def __init__(self, settings: Source) -> None:
+        self._settings = settings
+        self._keys = {table: settings.rules[table].message_key_columns for table in settings.tables}
+
+    def head(self) -> Position:
+        """The beginning: who begins here is told all that it has."""
+        return Position(file=LOG, pos=0, gtid_set="", sequence=0)
+
+    def seen(self) -> Seen:
+        """Each table by the schema line that its stream begins with; Retriable while there is none."""
+        tables: dict[tuple[str, str], TableDefinition] = {}
+        for table, key in self._keys.items():
+            with self._link(table, "") as link:
+                line = link.line()
+            try:
+                found = reads_told(orjson.loads(line), key).definition
+            except (ValueError, KeyError, TypeError) as error:
+                raise Fatal(
+                    f"{self._where(table)}: its stream begins with no schema: {error}", "is it MaxScale's?"
+                ) from error
+            if lacking := [name for name in key if name not in [column.name for column in found.columns]]:
+                raise UsageError(f"{self._where(table)} has no column {lacking[0]}", "correct its message_key_columns")
+            tables[table.database, table.table] = found
+        return Seen(catalog=Catalog(tables=tables), dialect=Dialect(server="maxscale", version=0))
+
+    def holds(self, position: Position) -> bool:
+        """Whether a GTID is still there is said when it is asked for."""
+        return True
+
+    def foreign_keys(self) -> ForeignKeys:
+        """None: what they change was told, or not."""
+        return ForeignKeys()
+
+    def release(self, position: Position) -> None:
+        """Nothing is kept for us."""
+
+    @contextmanager
+    def chunks(self) -> Iterator[NoChunks]:
+        """Nothing to read."""
+        yield NoChunks()
+
+    @contextmanager
+    def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
+        """See `seams.SourceServer`; PositionLost where a GTID is not there any more."""
+        marks = marks_of(checkpoint)
+        with ExitStack() as stack:
+            links = {}
+            for table in self._keys:
+                mark = marks.get(table_name(table))
+                links[table] = stack.enter_context(self._link(table, "" if mark is None else str(mark.gtid)))
+            yield UpstreamFacts(_Feed(links, busy=busy), tables, self._keys, checkpoint)
+
+    @contextmanager
+    def _link(self, table: TableId, gtid: str) -> Iterator[_Link]:
+        where = self._where(table)
+        try:
+            connection = socket.create_connection((self._settings.hostname, self._settings.port), timeout=_PATIENCE)
+        except OSError as error:
+            raise Retriable(f"{where}: {error}", "is it running?") from error
+        link = _Link(connection, where)
+        try:
+            link.open(self._settings.username, self._settings.password, f"{table_name(table)} {gtid}".rstrip())
+            yield link
+        except OSError as error:
+            raise Retriable(f"{where}: {str(error) or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+    def _where(self, table: TableId) -> str:
+        one = self._settings
+        return f"source {one.name}: MaxScale at {one.hostname}:{one.port}: {table_name(table)}"
+
+
+class _Link:
+    """One table's connection."""
+
+    def __init__(self, connection: socket.socket, where: str) -> None:
+        self.socket, self._where, self._received = connection, where, bytearray()
+
+    def open(self, user: str, password: str, wanted: str) -> None:
+        """Log in, register, and ask for a table; UsageError where it does not know us."""
+        self.socket.sendall((user.encode() + b":" + hashlib.sha1(password.encode()).digest()).hex().encode())
+        if (said := self._answer()) != b"OK":
+            raise UsageError(f"{self._where}: {said.decode(errors='replace')[:200]}", "correct username and password")
+        self.socket.sendall(b"REGISTER UUID=tailorbird, TYPE=JSON")
+        if (said := self._answer()) != b"OK":
+            raise Retriable(f"{self._where}: {said.decode(errors='replace')[:200]}")
+        self.socket.sendall(f"REQUEST-DATA {wanted}\n".encode())
+
+    def line(self) -> bytes:
+        """The first line of its stream; Retriable where none comes."""
+        return self._checked(self._answer())
+
+    def _answer(self) -> bytes:
+        while (found := self._next()) is None:
+            self.take()
+        return found
+
+    def take(self) -> None:
+        """What is there, once something is; Retriable where it has ended."""
+        data = self.socket.recv(256 * 1024)
+        if not data:
+            raise Retriable(f"{self._where}: it has ended the connection")
+        self._received += data
+        if len(self._received) > _LONGEST:
+            raise Fatal(f"{self._where}: a line of more than {_LONGEST} bytes", "is it MaxScale's?")
+
+    def lines(self) -> Iterator[bytes]:
+        """What has come whole."""
+        while (line := self._next()) is not None:
+            yield self._checked(line)
+
+    def _next(self) -> bytes | None:
+        end = self._received.find(b"\n")
+        if end < 0:
+            return None
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line
+
+    def _checked(self, line: bytes) -> bytes:
+        if not line.startswith(b"ERR"):
+            return line
+        said = line.decode(errors="replace")[:200]
+        if b"GTID" in line:
+            raise PositionLost(
+                f"{self._where}: {said}", "set `position_lost: resnapshot` to begin anew with what it has"
+            )
+        raise Retriable(f"{self._where}: {said}")
+
+
+class _Feed:
+    """Implements `upstream.UpstreamFeed`."""
+
+    def __init__(self, links: dict[TableId, _Link], *, busy: bool) -> None:
+        self._links, self._selector = links, selectors.DefaultSelector()
+        self._idle = Lull(self._nothing_within, 0.0 if busy else _GAP, time.monotonic)
+        self._wait = 0.02 if busy else _IDLE
+
+    def _nothing_within(self, seconds: float) -> bool:
+        return not self._selector.select(seconds)
+
+    def __iter__(self) -> Iterator[UpstreamLine | None]:
+        with self._selector:
+            for table, link in self._links.items():
+                self._selector.register(link.socket, selectors.EVENT_READ, (table, link))
+                for line in link.lines():
+                    yield UpstreamLine(table, line)
+            while True:
+                ready = self._selector.select(0)
+                if not ready:
+                    if self._idle():
+                        yield None
+                    ready = self._selector.select(self._wait)
+                    if not ready:
+                        yield None
+                for key, _ in ready:
+                    table, link = key.data
+                    with suppress(TimeoutError):
+                        link.take()
+                    for line in link.lines():
+                        yield UpstreamLine(table, line)

@@ -1,0 +1,231 @@
+"""Lines of a MaxScale → facts, each row (an update's two) a transaction of its own; pure. A feed brings the lines.
+
+Where it goes on is the last row that was logged: its GTID, its number among the events of that transaction, and how
+many rows that a snapshot had read came behind it. A stream that begins at that GTID is passed over up to there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from cdc.formats.maxscale import TransactionNumber, columns_told
+from cdc.words.event import Position
+from cdc.words.schema import TableId
+from cdc.words.types import from_mysql
+from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
+from ingest.facts.facts import (
+    CAUGHT_UP,
+    Fact,
+    Image,
+    Operation,
+    RefusedImage,
+    RowsLogged,
+    TableAltered,
+    TransactionBegan,
+    TransactionEnded,
+)
+from ingest.facts.tables import Tables
+from ingest.mirror.topics import TableReads
+from ingest.mirror.values import Read, reader_of, text
+from ingest.records.seams import Checkpoint, PositionLost
+
+LOG = "maxscale"
+MARKS = "marks"  # in a checkpoint's state: by `database.table`
+_OPERATIONS: Mapping[str, Operation] = {"insert": "insert", "update_after": "update", "delete": "delete"}
+
+
+class UpstreamLine(NamedTuple):
+    """One line of a table's stream."""
+
+    table: TableId
+    data: bytes
+
+
+class UpstreamFeed(Protocol):
+    """Lines, never ending; None where nothing is waiting."""
+
+    def __iter__(self) -> Iterator[UpstreamLine | None]: ...
+
+
+class UpstreamMark(NamedTuple):
+    """The last row that was logged and told, and how many rows of a snapshot were told behind it."""
+
+    domain: int
+    server_id: int
+    sequence: int
+    event_number: int
+    behind: int = 0
+
+    @property
+    def gtid(self) -> TransactionNumber:
+        """Where a stream begins that has it."""
+        return TransactionNumber(self.domain, self.server_id, self.sequence)
+
+
+def reads_told(line: Mapping[str, Any], key: tuple[str, ...]) -> TableReads:
+    """A table as a schema line has it; KeyError, ValueError or TypeError for a line that is none."""
+    columns, reads = [], list[tuple[str, Read]]()
+    for name, kind in columns_told(line["fields"]):
+        columns.append(ColumnDefinition(name=name, column_type=kind, nullable=name not in key, charset=None))
+        reads.append((name, _reader(kind)))
+    keys = (Key(name="PRIMARY", kind="primary", columns=key),)
+    return TableReads(TableDefinition(columns=tuple(columns), keys=keys), tuple(reads))
+
+
+def _reader(kind: str) -> Read:
+    if from_mysql(kind).kind == "bytes":
+        return lambda value: base64.b64encode(text(value).encode("latin-1")).decode()
+    if from_mysql(kind).kind == "string":  # MaxScale's own decimals are numbers
+        return lambda value: value if isinstance(value, str) else str(value)
+    return reader_of(kind)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """One table's: the mark told, the one that is to be met yet, rows to be passed over behind it, an update's half."""
+
+    mark: UpstreamMark | None
+    awaited: UpstreamMark | None = field(init=False)
+    passing: int = field(init=False)
+    before: Mapping[str, Any] | None = None
+    reads: TableReads | None = None
+
+    def __post_init__(self) -> None:
+        self.awaited, self.passing = self.mark, self.mark.behind if self.mark is not None else 0
+
+
+class UpstreamFacts:
+    """The facts of one feed from a checkpoint on; iterate it once. `keys`: the columns that name each table's rows."""
+
+    gtid_set = ""
+
+    def __init__(
+        self, feed: UpstreamFeed, tables: Tables, keys: Mapping[TableId, tuple[str, ...]], start: Checkpoint
+    ) -> None:
+        self._feed, self._tables, self._keys = feed, tables, keys
+        marks = marks_of(start)
+        self._tables_of = {table: _Progress(marks.get(table_name(table))) for table in keys}
+        self._count = start.position.pos
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """How many changes were told."""
+        return LOG, self._count
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """See `seams.Stream`."""
+        known = {table_name(table): one.mark for table, one in self._tables_of.items()}
+        return {MARKS: {name: list(mark) for name, mark in known.items() if mark is not None}}
+
+    def reached(self, position: Position) -> bool:
+        """Whether so many were told."""
+        return self._count >= position.pos
+
+    def __iter__(self) -> Iterator[Fact]:
+        for line in self._feed:
+            if line is None:
+                yield CAUGHT_UP
+                continue
+            progress = self._tables_of[line.table]
+            try:
+                told = orjson.loads(line.data)
+                if "fields" in told:
+                    progress.reads = reads_told(told, self._keys[line.table])
+                    continue
+                mark = UpstreamMark(
+                    int(told["domain"]), int(told["server_id"]), int(told["sequence"]), int(told["event_number"])
+                )
+                kind, seconds = told["event_type"], int(told["timestamp"])
+            except (ValueError, KeyError, TypeError) as error:
+                why = f"no line of a schema or of a row: {error}"
+                shown = {"line": line.data[:2000].decode(errors="replace")}
+                yield from self._alone(line.table, RefusedImage(values=shown, why=why), 0, 0)
+                continue
+            if self._told_before(line.table, progress, mark):
+                continue
+            if kind == "update_before":
+                progress.before = told
+                continue
+            if not self._is_passed(progress):
+                yield from self._change(line.table, progress, kind, told, mark, seconds)
+            progress.before = None
+
+    @staticmethod
+    def _told_before(table: TableId, progress: _Progress, mark: UpstreamMark) -> bool:
+        """Whether a row stands at the mark that the stream is to come to first, or before it."""
+        awaited = progress.awaited
+        if awaited is None:
+            return False
+        if mark[:4] == awaited[:4]:
+            progress.awaited = None
+        elif mark.server_id and mark.domain == awaited.domain and mark.sequence > awaited.sequence:
+            raise PositionLost(
+                f"{table}: the stream goes on at {mark.gtid} and lacks event {awaited.event_number} of {awaited.gtid}",
+                "set `position_lost: resnapshot` to begin anew with what it holds",
+            )
+        return True
+
+    @staticmethod
+    def _is_passed(progress: _Progress) -> bool:
+        """Whether a row was told behind the mark already."""
+        if progress.passing == 0:
+            return False
+        progress.passing -= 1
+        return True
+
+    def _change(
+        self, table: TableId, progress: _Progress, kind: str, told: Mapping[str, Any], mark: UpstreamMark, seconds: int
+    ) -> Iterator[Fact]:
+        if mark.server_id:
+            progress.mark = mark
+        elif progress.mark is not None:
+            progress.mark = progress.mark._replace(behind=progress.mark.behind + 1)
+        reads = progress.reads
+        if reads is None or kind not in _OPERATIONS:
+            why = "a row before its schema" if reads is None else f"event_type {kind!r}"
+            yield from self._alone(table, RefusedImage(values=dict(told), why=why), seconds, mark.server_id)
+            return
+        if self._tables.catalog.tables.get((table.database, table.table)) != reads.definition:
+            yield TableAltered(table, reads.definition)
+        after, before = _image(reads, told), None if progress.before is None else _image(reads, progress.before)
+        plain = not isinstance(after, RefusedImage) and not isinstance(before, RefusedImage)
+        self._count += 1
+        images: list[Any] = [(before, after)] if kind == "update_after" else [after]
+        yield TransactionBegan("", seconds * 1_000_000, mark.server_id, LOG, self._count)
+        yield RowsLogged(table, _OPERATIONS[kind], images, plain, LOG, self._count)
+        yield TransactionEnded(LOG, self._count)
+
+    def _alone(self, table: TableId, image: RefusedImage, seconds: int, server_id: int) -> Iterator[Fact]:
+        self._count += 1
+        yield TransactionBegan("", seconds * 1_000_000, server_id, LOG, self._count)
+        yield RowsLogged(table, "insert", [image], False, LOG, self._count)
+        yield TransactionEnded(LOG, self._count)
+
+
+def marks_of(start: Checkpoint) -> dict[str, UpstreamMark]:
+    """Where each table goes on, by `database.table`; none of a table that is read from its beginning."""
+    known = start.state.get(MARKS, {}) if start.position.pos else {}
+    return {name: UpstreamMark(*mark) for name, mark in known.items()}
+
+
+def table_name(table: TableId) -> str:
+    """A table as MaxScale's clients ask for it."""
+    return f"{table.database}.{table.table}"
+
+
+def _image(reads: TableReads, told: Mapping[str, Any]) -> Image:
+    row, why = dict[str, Any](), list[str]()
+    for name, read in reads.reads:
+        value = told.get(name)
+        try:
+            row[name] = None if value is None else read(value)
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+            row[name] = value if isinstance(value, str | int | float | bool) else str(value)
+            why.append(f"column {name}: {error}")
+    return RefusedImage(values=row, why="; ".join(why)) if why else row

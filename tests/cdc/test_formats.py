@@ -1,0 +1,214 @@
+"""Every type through every format that leaves: it comes back as it was, or docs/formats.md says what is lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+
+from cdc.formats.avro import AvroRows
+from cdc.formats.debezium import from_envelope, to_envelope
+from cdc.formats.maxscale import (
+    RowWriter,
+    TransactionNumber,
+    columns_told,
+    hearer,
+    number_of,
+    parse_number,
+    schema_line,
+)
+from cdc.formats.maxwell import MaxwellWriter, maxwell_hearer
+from cdc.formats.parquet import TYPES, ParquetRows, parquet_hearer
+from cdc.words.event import ChangeEvent, Op, Row, SourceInfo, TransactionInfo
+from cdc.words.schema import Column, TableId, TableSchema
+from cdc.words.types import Kind, LogicalType
+from ingest.mirror.formats import debezium, maxwell
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
+TABLE = TableId(source="s", database="d", table="t")
+# a column type of each kind, and its canonical values at the edges
+VALUES: dict[Kind, tuple[str, list[Any]]] = {
+    "bool": ("bit(1)", [True, False]),
+    "int8": ("tinyint", [-128, 127]),
+    "int16": ("smallint", [-32768, 32767]),
+    "int32": ("int", [-(2**31), 2**31 - 1]),
+    "int64": ("bigint", [-(2**63), 2**63 - 1]),
+    "uint64": ("bigint unsigned", [0, 2**63, 2**64 - 1]),
+    "decimal": ("decimal(65,30)", ["-12.300000000000000000000000000000", "9" * 35 + "." + "9" * 30]),
+    "float32": ("float", [1.5, -0.0, 0.10000000149011612, 3.4028234663852886e38]),
+    "float64": ("double", [0.1, 1.7976931348623157e308, 5e-324]),
+    "date": ("date", ["1000-01-01Z", "9999-12-31Z"]),
+    "datetime": ("datetime(6)", ["1000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "2017-09-15T10:12:00.5Z"]),
+    "timestamp": ("timestamp(6)", ["1970-01-01T00:00:01Z", "2038-01-19T03:14:07.999999Z"]),
+    "time": ("time(6)", ["-838:59:59", "838:59:58.000001", "-00:00:00.25"]),
+    "string": ("varchar(20)", ["", 'é\U0001f600\u0000\n"', "NULL"]),
+    "json": ("json", ['{"a": [1, null, "é"]}', "null"]),
+    "bytes": ("blob", ["", "AP+A/g==", "aGVsbG8="]),
+}
+LISTS = "no column of a source is a list"
+
+
+def schema_of(kind: Kind) -> TableSchema:
+    columns = (Column(name="id", column_type="int", nullable=False), Column(name="v", column_type=VALUES[kind][0]))
+    return TableSchema(table_id=TABLE, version=3, columns=columns, primary_key=("id",))
+
+
+def event(op: Op, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ChangeEvent:
+    source = SourceInfo(
+        table_id=TABLE, ts_ms=1_500_000_000_000, server_id=7, gtid="u:5", file="b.000003", pos=44, row=2, sequence=12
+    )
+    place = TransactionInfo(id="u:5", total_order=3, data_collection_order=1)
+    return ChangeEvent(op=op, before=before, after=after, source=source, ts_ms=1, transaction=place)
+
+
+def rows(kind: Kind) -> list[Row]:
+    return [{"id": at, "v": value} for at, value in enumerate([*VALUES[kind][1], None])]
+
+
+def through_debezium(kind: Kind) -> list[Row]:
+    """Our own envelope."""
+    told = [json.loads(json.dumps(to_envelope(event("c", None, row), "x"))) for row in rows(kind)]
+    return [found for one in told if (found := from_envelope(one).after) is not None]
+
+
+def through_maxwell(kind: Kind) -> list[Row]:
+    """Read by the reader of Maxwell's topics that mirrors have."""
+    writer, hear, found = MaxwellWriter(schema_of(kind)), maxwell_hearer(LogicalType(kind=kind)), list[Row]()
+    for row in rows(kind):
+        told = maxwell(None, json.dumps(writer.value(event("c", None, row))).encode())
+        assert told is not None
+        assert told.after is not None
+        value = told.after["v"]
+        found.append({"id": told.after["id"], "v": None if value is None else hear(value)})
+    return found
+
+
+def through_maxscale(kind: Kind) -> list[Row]:
+    """A line a row."""
+    writer, hear = RowWriter(schema_of(kind)), hearer(LogicalType(kind=kind), binary=False)
+    told = [json.loads(json.dumps(one)) for row in rows(kind) for one in writer.rows_of(event("c", None, row))]
+    return [{"id": one["id"], "v": hear(one["v"])} for one in told]
+
+
+def through_avro(kind: Kind) -> list[Row]:
+    """A container in two blocks, read by fastavro."""
+    writer, hear = AvroRows(schema_of(kind)), hearer(LogicalType(kind=kind), binary=True)
+    first, *rest = [writer.row(event("c", None, row)) for row in rows(kind)]
+    data = writer.header(TransactionNumber(0, 7, 10)) + writer.block([first]) + writer.block(rest)
+    reader = fastavro.reader(io.BytesIO(data))
+    return [{"id": one["id"], "v": hear(one["v"])} for one in reader if isinstance(one, dict)]
+
+
+def through_parquet(kind: Kind) -> list[Row]:
+    """A file, read by pyarrow."""
+    schema = schema_of(kind)
+    column = schema.column("v")
+    assert column is not None
+    hear = parquet_hearer(column.type)
+    data = ParquetRows(schema).file([event("c", None, row) for row in rows(kind)])
+    table = pq.read_table(io.BytesIO(data)).to_pylist()
+    return [{"id": one["id"], "v": None if one["v"] is None else hear(one["v"])} for one in table]
+
+
+FORMATS: dict[str, Callable[[Kind], list[Row]]] = {
+    "Debezium": through_debezium,
+    "Maxwell": through_maxwell,
+    "MaxScale JSON": through_maxscale,
+    "MaxScale Avro": through_avro,
+    "Parquet": through_parquet,
+}
+# what comes back otherwise than it went: how it is declared
+LOSSY: dict[tuple[str, Kind], str] = {}
+SHOWN: dict[tuple[str, Kind], str] = {
+    ("MaxScale JSON", "bool"): "0, 1",
+    ("Maxwell", "bool"): "0, 1",
+    ("MaxScale Avro", "bool"): "int",
+    ("MaxScale Avro", "uint64"): "long, the same 64 bits",
+    ("MaxScale JSON", "bytes"): "text of code points 0 to 255",
+    ("Maxwell", "bytes"): "base64",
+    ("Debezium", "bytes"): "base64",
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_type_survives_a_format(form: str, kind: Kind) -> None:
+    """Round trip of its extremes and of NULL; what is declared lossy must be so, else the table says too little."""
+    same = [repr(row) for row in FORMATS[form](kind)] == [repr(row) for row in rows(kind)]
+    assert same == ((form, kind) not in LOSSY)
+
+
+def document() -> str:
+    """docs/formats.md's table."""
+    lines = [f"| type | {' | '.join(FORMATS)} |", f"|---{'|---' * len(FORMATS)}|"]
+    avro = {kind: schema_line(schema_of(kind), TransactionNumber(0, 0, 0))["fields"][-1]["type"][1] for kind in VALUES}
+    for kind, (example, _) in VALUES.items():
+        cells = []
+        for form in FORMATS:
+            how = {"Parquet": TYPES[kind], "MaxScale Avro": avro[kind]}.get(form, "")
+            cells.append(LOSSY.get((form, kind)) or SHOWN.get((form, kind), how) or "as it is")
+        lines.append(f"| {kind} (`{example}`) | {' | '.join(cells)} |")
+    return "\n".join([*lines, f"| list | {' | '.join([LISTS, *['-'] * (len(FORMATS) - 1)])} |", ""])
+
+
+def test_the_table_in_the_documentation_is_what_was_tested() -> None:
+    """Written here (TAILORBIRD_WRITE_DOCS=1), compared otherwise."""
+    begins = "| type | Debezium"
+    text = DOCUMENT.read_text()
+    head, found = text[: text.index(begins)], text[text.index(begins) :]
+    table, _, rest = found.partition("\n\n")
+    if os.environ.get("TAILORBIRD_WRITE_DOCS") == "1":
+        DOCUMENT.write_text(head + document() + ("\n" + rest if rest else ""))
+    else:
+        assert table.strip() == document().strip()
+
+
+def test_every_type_is_there() -> None:
+    """A kind that comes is to be decided about."""
+    assert {*VALUES, "list"} == set(Kind.__args__) == set(TYPES)  # type: ignore[attr-defined]  # Literal's members
+
+
+def test_changes_of_every_kind_are_told() -> None:
+    """Updates, deletes and truncations in each format that has a word for them."""
+    schema = schema_of("string")
+    old, new = {"id": 1, "v": "a"}, {"id": 1, "v": "b"}
+    scale = RowWriter(schema)
+    assert [one["event_type"] for one in scale.rows_of(event("u", old, new))] == ["update_before", "update_after"]
+    assert [one["event_type"] for one in scale.rows_of(event("u", None, new))] == ["update_after"]
+    assert [(one["event_type"], one["v"]) for one in scale.rows_of(event("d", old, None))] == [("delete", "a")]
+    assert scale.rows_of(event("t", None, None)) == []
+    well = MaxwellWriter(schema)
+    told = maxwell(None, json.dumps(well.value(event("u", old, new))).encode())
+    assert told is not None
+    assert (told.op, told.before, told.after) == ("u", old, new)
+    assert well.value(event("t", None, None)) is None
+    assert well.key(event("d", old, None)) == {"database": "d", "table": "t", "pk.id": 1}
+    own = debezium(None, json.dumps(to_envelope(event("d", old, None), "x")).encode())
+    assert own is not None
+    assert (own.op, own.before) == ("d", old)
+    data = ParquetRows(schema).file([event("u", old, new), event("d", old, None), event("t", None, None)])
+    found = pq.read_table(io.BytesIO(data)).to_pylist()
+    assert [(one["_op"], one["id"], one["v"]) for one in found] == [
+        ("update", 1, "b"), ("delete", 1, "a"), ("truncate", None, None),
+    ]  # fmt: skip
+
+
+def test_names_numbers_and_columns() -> None:
+    """Columns that are no names of Avro, or are the header's own, get others; numbers are read as they are written."""
+    columns = tuple(Column(name=name, column_type="int") for name in ("sequence", "größe", "1st", "sequence_"))
+    schema = TableSchema(table_id=TABLE, version=1, columns=columns, primary_key=("1st",))
+    line = schema_line(schema, TransactionNumber(0, 1, 2))
+    assert [field["name"] for field in line["fields"][6:]] == ["sequence_", "gr__e", "_1st", "sequence__"]
+    assert columns_told(line["fields"])[1] == ("gr__e", "int")
+    fastavro.parse_schema(line)
+    assert parse_number("0-1-2") == TransactionNumber(0, 1, 2)
+    with pytest.raises(ValueError, match="no GTID"):
+        parse_number("u:5")
+    assert number_of(event("c", None, {"id": 1})) == TransactionNumber(0, 7, 10)

@@ -1,0 +1,78 @@
+"""`serve maxscale` and `maxscale-users` as they are typed: accounts, and what is refused before anything is served."""
+
+from __future__ import annotations
+
+import io
+import ssl
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc.words.errors import UsageError
+from console.fleet.file_ca import init, issue
+from ingest.fleet.identity import FleetIdentity
+from ingest.maxscale.file_users import UsersFile
+from ingest.maxscale.run import CdcOptions, run
+from ingest.maxscale.tcp_tls import tls_context
+from tests.support.cdc_served import served
+from tests.support.changes_made import MemoryChanges, SourceTold, schema_of, topology_text
+from tests.support.commands import tailorbird
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> str:
+    file = tmp_path / "t.yml"
+    file.write_text(topology_text("shop"))
+    return str(file)
+
+
+def test_users_are_added_listed_and_removed(topology: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is MaxScale's, for its owner alone, and a server that runs sees it change; no password is told."""
+    file = tmp_path / "cdcusers"
+    where = (topology, "--users", str(file))
+    known = UsersFile(file)
+    assert known.users() == {}
+    for name, password in (("foobar", "foopasswd"), ("anna", "x"), ("foobar", "other"), ("foobar", "foopasswd")):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{password}\n"))
+        done = tailorbird("maxscale-users", "add", name, *where)
+        assert (done.returncode, password in done.stderr + done.stdout) == (0, False)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert list(known.users()) == ["foobar", "anna"]
+    assert tailorbird("maxscale-users", "rm", "anna", *where).returncode == 0
+    assert tailorbird("maxscale-users", "list", *where).stdout.split() == ["foobar"]
+    again = tailorbird("maxscale-users", "rm", "anna", *where)
+    assert (again.returncode, "has no user anna" in again.stderr) == (2, True)
+    assert list(known.users()) == ["foobar"]
+
+
+def test_what_cannot_be_served_is_said_before(topology: str, tmp_path: Path) -> None:
+    """A login that can be heard, half a certificate, nobody to serve, a source that is none."""
+    users = tmp_path / "cdcusers"
+    for options, said in [
+        (CdcOptions(listen="0.0.0.0:4001", users=users), "without TLS"),
+        (CdcOptions(listen="4001", users=users), "--listen 4001"),
+        (CdcOptions(certificate=users, users=users), "half a certificate"),
+        (CdcOptions(certificate=users, key=users, users=users), "cdcusers"),
+        (CdcOptions(users=users), "no user"),
+        (CdcOptions(users=users, sources=("x",)), "has no source x"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            run(topology, options)
+
+
+def test_it_shows_its_certificate(tmp_path: Path) -> None:
+    """Over TLS to a client that trusts its authority: what is said is the same."""
+    init(tmp_path / "authority", "acme")
+    issue(tmp_path / "authority", FleetIdentity("acme", "gateways", "g1"), tmp_path / "g1", hosts=("127.0.0.1",))
+    context = tls_context(tmp_path / "g1" / "cert.pem", tmp_path / "g1" / "key.pem")
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "g1" / "ca.pem"))
+    log = MemoryChanges()
+    source = SourceTold(log)
+    source.columns(schema_of())
+    source.transaction(("c", None, {"id": 7}))
+    source.commit()
+    with served(log, tls=context) as server, server.client() as client:
+        client.socket = trusted.wrap_socket(client.socket, server_hostname="127.0.0.1")
+        client.open().request("REQUEST-DATA d.t\n")
+        assert client.objects(2)[1]["id"] == 7

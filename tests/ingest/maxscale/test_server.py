@@ -1,0 +1,298 @@
+"""MaxScale's CDC protocol served over a log in memory, to a client that was written from the protocol's text."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import resource
+import socket
+import threading
+import time
+from typing import Any
+
+import fastavro
+import pytest
+
+from ingest.maxscale.tcp_server import STALLED, ServerLimits
+from tests.support.cdc_client import CdcClient
+from tests.support.cdc_served import Served, served
+from tests.support.changes_made import MemoryChanges, SourceTold, schema_of
+from tests.support.waiting import wait_for
+
+Row = dict[str, Any]
+
+
+def shop(**more: Any) -> tuple[MemoryChanges, SourceTold]:
+    """A table t of two columns."""
+    log = MemoryChanges(**more)
+    source = SourceTold(log)
+    source.columns(schema_of(name="varchar(20)"))
+    return log, source
+
+
+def row(number: int, name: str | None = "x") -> Row:
+    return {"id": number, "name": name}
+
+
+def filled(source: SourceTold, first: int, last: int) -> None:
+    """A transaction a row."""
+    for number in range(first, last):
+        source.transaction(("c", None, row(number)))
+    source.commit()
+
+
+def ids(client: CdcClient, count: int) -> list[int]:
+    return [one["id"] for one in client.objects(count)]
+
+
+def test_a_table_is_told_from_its_beginning_and_for_ever() -> None:
+    """Schema line, then a line a row image in the source's order, over all partitions; then what is committed later."""
+    log, source = shop()
+    source.transaction(("c", None, row(1, "é")), ("c", None, row(2, None)))
+    source.transaction(("u", row(1, "é"), row(1, "b")))
+    source.transaction(("d", row(2, None), None))
+    source.commit()
+    source.transaction(("c", None, row(3)))  # not committed yet
+    with served(log) as server, server.client() as client:
+        client.open().request("REQUEST-DATA d.t")
+        schema, *rows = client.objects(6)
+        assert schema["namespace"] == "MaxScaleChangeDataSchema.avro"
+        assert (schema["database"], schema["table"], schema["version"], schema["gtid"]) == ("d", "t", 1, "0-3001-2")
+        assert [one["name"] for one in schema["fields"]] == [
+            "domain", "server_id", "sequence", "event_number", "timestamp", "event_type", "id", "name",
+        ]  # fmt: skip
+        assert schema["fields"][-1] == {
+            "name": "name", "type": ["null", "string"], "real_type": "varchar", "length": 20, "unsigned": False,
+        }  # fmt: skip
+        assert [(one["event_type"], one["id"], one["name"]) for one in rows] == [
+            ("insert", 1, "é"),
+            ("insert", 2, None),
+            ("update_before", 1, "é"),
+            ("update_after", 1, "b"),
+            ("delete", 2, None),
+        ]
+        assert [(one["domain"], one["server_id"], one["sequence"], one["event_number"]) for one in rows] == [
+            (0, 3001, 2, 1), (0, 3001, 2, 3), (0, 3001, 4, 1), (0, 3001, 4, 2), (0, 3001, 5, 1),
+        ]  # fmt: skip
+        source.commit()
+        server.woken()
+        assert ids(client, 1) == [3]
+
+
+def test_a_new_schema_is_told_in_mid_stream_and_a_version_may_be_asked_for() -> None:
+    """The line stands before the first row of its version; `db.table.2` begins with that version."""
+    log, source = shop()
+    filled(source, 0, 5)
+    source.columns(schema_of(version=2, name="varchar(20)", credit="decimal(10,2)"))
+    for number in range(5, 10):
+        source.transaction(("c", None, {**row(number), "credit": "1.50"}))
+    source.commit()
+    with served(log) as server:
+        with server.client() as client:
+            client.open().request("REQUEST-DATA d.t\n")
+            told = client.objects(12)
+            assert [one.get("version") for one in told] == [1, *[None] * 5, 2, *[None] * 5]
+            assert [one["id"] for one in told if "id" in one] == list(range(10))
+            assert told[7]["credit"] == "1.50"
+        with server.client() as client:
+            client.open().request("REQUEST-DATA d.t.000002\n")
+            assert [one.get("version") for one in client.objects(6)] == [2, *[None] * 5]
+
+
+def test_avro_is_a_container_a_version() -> None:
+    """Read by another's reader: a header with the schema, blocks of rows; another header where the columns change."""
+    log, source = shop()
+    source.transaction(("c", None, row(1, "é")), ("u", row(1, "é"), row(1, None)))
+    source.columns(schema_of(version=2, name="varchar(20)", credit="decimal(10,2)", raw="blob"))
+    source.transaction(("c", None, {**row(2), "credit": "1.50", "raw": "AP8="}))
+    source.commit()
+    with served(log) as server, server.client() as client:
+        client.open("AVRO").request("REQUEST-DATA d.t")
+        first, second = containers(client, 2)
+        assert first[0]["version"] == 1
+        assert [(one["event_type"], one["id"], one["name"]) for one in first[1]] == [
+            ("insert", 1, "é"), ("update_before", 1, "é"), ("update_after", 1, None),
+        ]  # fmt: skip
+        assert second[0]["version"] == 2
+        assert second[1][0]["credit"] == "1.50"
+        assert second[1][0]["raw"] == b"\x00\xff"
+
+
+def containers(client: CdcClient, count: int) -> list[tuple[Row, list[Row]]]:
+    """Schema and rows of so many containers, as soon as they are there."""
+    data = client.received
+    while True:
+        parts = [b"Obj\x01" + part for part in data.split(b"Obj\x01")[1:]]
+        try:
+            found = [fastavro.reader(io.BytesIO(part)) for part in parts]
+            told = [(one.writer_schema, list(one)) for one in found]
+            if len(told) == count and all(rows for _, rows in told):
+                return told  # type: ignore[return-value]  # of records
+        except (EOFError, ValueError, IndexError):
+            pass  # there is more to come
+        received = client.socket.recv(65536)
+        assert received, "it was ended"
+        data += received
+
+
+@pytest.mark.parametrize("maria", [None, 7])
+def test_a_client_goes_on_from_its_gtid(maria: int | None) -> None:
+    """It is told that transaction and all behind it, none before, whichever server ran it: halfway the source fails
+    over to another one. Of MariaDB by the server's own GTIDs.
+    """
+    log = MemoryChanges()
+    source = SourceTold(log, maria=maria)
+    source.columns(schema_of(name="varchar(20)"))
+    for number in range(20):
+        if number == 10:
+            source.server, source.transactions = 3002, source.transactions if maria else 0
+        filled(source, number, number + 1)
+    with served(log) as server:
+        with server.client() as client:
+            client.open().request("REQUEST-DATA d.t")
+            rows = client.objects(21)[1:]
+        for place in (0, 7, 19):
+            at = rows[place]
+            with server.client() as client:
+                client.open().request(f"REQUEST-DATA d.t {at['domain']}-{at['server_id']}-{at['sequence']}")
+                assert client.objects(21 - place)[1:] == rows[place:]
+        with server.client() as client:  # what comes after all that there is
+            client.open().request(f"REQUEST-DATA d.t {rows[-1]['domain']}-1-{rows[-1]['sequence'] + 1}\n")
+            filled(source, 20, 21)
+            server.woken()
+            assert client.objects(2)[1]["id"] == 20
+
+
+def test_a_gtid_behind_compaction_is_refused_not_skipped() -> None:
+    """Where the log may not hold all behind it, the answer is that it is not there; the newest one still is."""
+    log, source = shop(now_ms=1)
+    for number in range(6):
+        filled(source, number, number + 1)
+    log.whole_since = 10
+    with served(log) as server, server.client() as client:
+        client.open().request("REQUEST-DATA d.t 0-3001-4\n")
+        assert client.line() == "ERR NO-GTID GTID '0-3001-4' not found."
+        client.request("REQUEST-DATA d.t 0-3001-7\n")
+        assert client.objects(2)[1]["id"] == 5
+
+
+def test_queries_and_answers_in_maxscales_words() -> None:
+    """QUERY-*, tables that are not there, words that are none: the connection goes on behind each."""
+    log, source = shop()
+    source.columns(schema_of("u", name="varchar(20)"))
+    filled(source, 0, 3)
+    source.transaction(("c", None, row(9)), ("c", None, row(9), "u"), ("c", None, row(10), "u"))
+    source.commit()
+    with served(log) as server, server.client() as client:
+        client.open().request("QUERY-LAST-TRANSACTION\n")
+        last = client.objects(1)[0]
+        assert (last["GTID"], last["events"], last["tables"]) == ("0-3001-6", 3, ["d.t", "d.u"])
+        client.request("QUERY-TRANSACTION 0-3001-4")
+        assert client.objects(1) == [{"GTID": "0-3001-4", "events": 1, "timestamp": 1500000004, "tables": ["d.t"]}]
+        for said, answer in [
+            ("QUERY-TRANSACTION 0-3001-77\n", "ERR NO-GTID GTID '0-3001-77' not found."),
+            ("QUERY-TRANSACTION 7\n", "ERR QUERY-TRANSACTION with malformed GTID."),
+            ("REQUEST-DATA d.v\n", "ERR NO-FILE File 'd.v' not found."),
+            ("REQUEST-DATA d.t.000009\n", "ERR NO-FILE File 'd.t.000009' not found."),
+            ("REQUEST-DATA d.t x\n", "ERR REQUEST-DATA with malformed GTID."),
+            ("REQUEST-DATA\n", "ERR REQUEST-DATA with no data."),
+            ("DANCE\n", "ERR: Unknown command"),
+        ]:
+            client.request(said)
+            assert client.line() == answer
+        client.request("REQUEST-DATA d.t")
+        assert client.objects(1)[0]["version"] == 1
+        client.request("CLOSE")
+        assert client.ended()
+
+
+def test_wrong_logins_wait_and_others_do_not() -> None:
+    """Each is answered, ended, logged and waits longer; another user at the same address is served meanwhile."""
+    log, source = shop()
+    filled(source, 0, 1)
+    with served(log) as server:
+        began = time.monotonic()
+        for _ in range(2):
+            with server.client() as client:
+                assert client.login("foobar", "wrong") == "ERROR: Authentication failed"
+                assert client.ended()
+        assert time.monotonic() - began >= 0.5
+        with server.client() as waits:
+            waits.send(b"666f6f6261723a96c86eb4479c9e3142111cf29d931bcddf248783")
+            began = time.monotonic()
+            with server.client() as other:
+                assert other.login("anna", "secret") == "OK"
+                assert time.monotonic() - began < 0.9
+            assert waits.line() == "OK"
+            assert time.monotonic() - began >= 0.5
+
+
+def test_noise_halves_and_long_lines_harm_nobody() -> None:
+    """A thousand clients that idle, half commands, a line of 1 MB, noise, and one that says nothing: all are bounded,
+    and a client beside them is served.
+    """
+    log, source = shop()
+    filled(source, 0, 3)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    idle = list[CdcClient]()
+    with served(log, ServerLimits(clients=1010, login=1.0)) as server:
+        try:
+            with server.client() as good:
+                good.open().request("REQUEST-DATA d.t")
+                assert good.objects(4)[3]["id"] == 2
+                for _ in range(1000):
+                    idle.append(server.client())
+                    assert idle[-1].login() == "OK"
+                for client in idle[:500]:
+                    client.send(b"REGISTER UUID=half")
+                for client in idle[500:510]:
+                    assert client.register() == "OK"
+                _noise(server)
+                with server.client() as silent:
+                    assert silent.line() == "ERROR: Authentication failed"
+                filled(source, 3, 4)
+                server.woken()
+                assert good.objects(1)[0]["id"] == 3
+                more = [server.client() for _ in range(12)]
+                assert any(client.ended() for client in more[-1:])
+                for client in more:
+                    client.socket.close()
+        finally:
+            for client in idle:
+                client.socket.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _noise(server: Served) -> None:
+    for said in (bytes(range(256)) * 64, b"\x16\x03\x01\x02\x00\x01" * 20, b"GET / HTTP/1.1\r\n\r\n"):
+        with server.client() as client:
+            client.send(said)
+            assert client.ended()
+    with server.client() as client:
+        client.open()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is ended in the middle
+            client.send(b"R" * (1 << 20))
+        assert client.ended()
+
+
+def test_who_takes_nothing_holds_no_more_than_a_window() -> None:
+    """A client whose socket is full is read no further; it gets all rows, in order, once it takes them."""
+    log, source = shop(most=100)
+    for number in range(1000):
+        source.transaction(("c", None, row(number, "x" * 20_000)))
+    source.commit()
+    stalls = STALLED._value.get()
+    with served(log) as server, server.client() as slow, server.client() as quick:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.open().request("REQUEST-DATA d.t")
+        quick.open().request("REQUEST-DATA d.t")
+        got = list[int]()
+        thread = threading.Thread(target=lambda: got.extend(one["id"] for one in quick.objects(1001)[1:]))
+        thread.start()
+        thread.join(60)
+        assert got == list(range(1000))
+        wait_for(lambda: STALLED._value.get() > stalls, "it is not seen to take nothing", 10)
+        reads = log.reads
+        assert [one["id"] for one in slow.objects(1001)[1:]] == list(range(1000))
+        assert log.reads > reads  # it was not kept for it

@@ -1,0 +1,217 @@
+"""A MaxScale as a source: our own server stands for it, a capture of ours reads it, over real sockets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import Fatal, TopologyError, UsageError
+from cdc.words.event import Position
+from cdc.words.naming import change_topic, history_topic, schemas_topic
+from cdc.words.schema import TableId
+from ingest.capture.signals import Signal
+from ingest.ddl.dialect import Dialect
+from ingest.facts.facts import RefusedImage, RowsLogged
+from ingest.facts.tables import Tables
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.maxscale.upstream import UpstreamFacts, UpstreamLine
+from ingest.records.seams import Checkpoint, OpenLog, PositionLost, Record
+from ingest.run import ClosableSignals, capture
+from tests.support.cdc_served import Served, served
+from tests.support.changes_made import MemoryChanges, SourceTold, schema_of
+
+TABLE = TableId(source="old", database="d", table="t")
+
+
+class Kept(MemoryLog):
+    """The log in memory, as a session opens it; it dies at the commit that is to be its last."""
+
+    commits = -1
+
+    def ensure_topic(self, name: str) -> None: ...
+
+    def close(self) -> None:
+        self.abort()
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        if Kept.commits == 0:
+            raise DiedAtCommit
+        Kept.commits -= 1
+        super().commit(checkpoint)
+
+
+class DiedAtCommit(Exception):
+    """Stands for kill -9."""
+
+
+class Quiet:
+    """Signals that never come."""
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        return [], start
+
+    def close(self) -> None: ...
+
+
+def topology(server: Served, password: str = "foopasswd", **more: Any) -> Topology:
+    host, port = server.address
+    rest = "".join(f", {name}: {value}" for name, value in more.items())
+    text = (
+        f"name: top\nsources:\n  old: {{type: maxscale, hostname: {host}, port: {port}, username: foobar, "
+        f"password: {password}, database: d, tables: {{t: {{message_key_columns: [id]}}}}{rest}}}\n"
+        "tables:\n  w: {query: SELECT t.id FROM old.t t, row_key: [id]}\n"
+    )
+    return read_topology(text, file="top.yml", environ={})
+
+
+def run(top: Topology, broker: Broker, wanted: int) -> list[dict[str, Any]]:
+    """Capture until so many changes are committed; the envelopes."""
+
+    class Into:
+        def open(self) -> tuple[OpenLog, ClosableSignals]:
+            return Kept(broker, schemas_topic("top"), history_topic("top")), Quiet()
+
+    waits = threading.Event()
+    capture(
+        top,
+        top.sources["old"],
+        log=Into(),
+        stopped=lambda: len(told(broker)) >= wanted,
+        wait=lambda s: waits.wait(0.01),
+    )
+    return told(broker)
+
+
+def told(broker: Broker) -> list[dict[str, Any]]:
+    records: list[Record] = list(broker.records)
+    return [orjson.loads(r.value) for r in records if r.topic == change_topic("top", TABLE) and r.value]
+
+
+def began(log: MemoryChanges) -> SourceTold:
+    """A table."""
+    source = SourceTold(log)
+    source.columns(schema_of(name="varchar(20)", at="datetime(6)", raw="blob"))
+    return source
+
+
+def tell(source: SourceTold, first: int, last: int) -> None:
+    """Snapshot rows among changes of every kind, over two schemas."""
+    random = Random(first)
+    for number in range(first, last):
+        if number == 40:
+            source.columns(schema_of(version=2, name="varchar(20)", at="datetime(6)", raw="blob", c="decimal(10,2)"))
+        row = {"id": number, "name": f"é{number}", "at": "2020-01-02T03:04:05.5Z", "raw": "AP8="}
+        row |= {"c": "1.50"} if number >= 40 else {}
+        source.transaction(("c", None, row), ("u", row, {**row, "name": None}))
+        if random.random() < 0.3:
+            source.read({**row, "name": None}, source.sequence - 1)
+        if random.random() < 0.5:
+            source.transaction(("d", {**row, "name": None}, None))
+        if random.random() < 0.2:
+            source.commit()
+    for number in range(1000, 1006):  # most of them behind the last row that was logged, where nobody can begin again
+        row = {"id": number, "name": f"{last}", "at": None, "raw": None} | ({"c": None} if last > 40 else {})
+        source.read(row, source.sequence)
+    source.commit()
+
+
+def by_row(changes: Iterable[tuple[str, Any, Any]]) -> dict[int, list[tuple[str, Any, Any]]]:
+    """The changes of each row, in order: between rows that were read and others' changes there is none."""
+    found: dict[int, list[tuple[str, Any, Any]]] = {}
+    for op, before, after in changes:
+        found.setdefault((after or before)["id"], []).append((op, before, after))
+    return found
+
+
+def expected(source: SourceTold) -> dict[int, list[tuple[str, Any, Any]]]:
+    kinds = {"r": "c"}
+    return by_row((kinds.get(e.op, e.op), e.before and dict(e.before), e.after and dict(e.after)) for e in source.told)
+
+
+def test_every_change_is_mirrored_with_its_columns() -> None:
+    """Inserts, updates with both images, deletes; times, bytes and decimals as they were; columns that come."""
+    log = MemoryChanges()
+    source = began(log)
+    tell(source, 0, 60)
+    Kept.commits = -1
+    with served(log) as server:
+        found = run(topology(server), Broker(), len(source.told))
+    assert by_row((e["op"], e["before"], e["after"]) for e in found) == expected(source)
+    assert {e["source"]["connector"] for e in found} == {"maxscale"}
+    numbers = [e["source"]["sequence"] for e in found]
+    assert numbers == sorted(set(numbers))
+
+
+def test_killed_at_any_commit_each_change_is_told_once() -> None:
+    """It begins again at a GTID, and passes over what it told of that transaction, and of a snapshot behind."""
+    log, random = MemoryChanges(most=2), Random(9)
+    source, broker, deaths = began(log), Broker(), 0
+    with served(log) as server:
+        for first in range(0, 60, 20):
+            tell(source, first, first + 20)
+            server.woken()
+            while len(told(broker)) < len(source.told):
+                Kept.commits = random.randrange(2)
+                try:
+                    run(topology(server), broker, len(source.told))
+                except DiedAtCommit:
+                    deaths += 1
+        Kept.commits = -1
+    assert deaths > 1
+    assert by_row((e["op"], e["before"], e["after"]) for e in told(broker)) == expected(source)
+
+
+def test_what_is_wrong_is_named() -> None:
+    """A wrong password, a table without its key, a GTID that is gone."""
+    log = MemoryChanges()
+    source = began(log)
+    tell(source, 0, 60)
+    Kept.commits = -1
+    broker = Broker()
+    with served(log) as server:
+        with pytest.raises(UsageError, match="Authentication failed"):
+            run(topology(server, "wrong"), Broker(), 1)
+        with pytest.raises(TopologyError, match="without its key"):
+            read_topology(
+                "name: top\nsources:\n  old: {type: maxscale, hostname: h, username: u, password: p, database: d, "
+                "tables: [t]}\ntables:\n  w: {query: SELECT t.id FROM old.t t, row_key: [id]}\n",
+                file="top.yml", environ={},
+            )  # fmt: skip
+        run(topology(server), broker, len(source.told))
+        log.now_ms, log.whole_since = 5, 3
+        source.transaction(("c", None, {"id": 99}))
+        source.transaction(("c", None, {"id": 100}))
+        source.commit()
+        with pytest.raises(Fatal, match="not found"):
+            run(topology(server), broker, len(source.told))
+
+
+def test_lines_that_are_none_are_dead_letters_and_a_gap_is_lost() -> None:
+    """Noise, a value that is none of its column's; a stream that lacks the row that was told last."""
+    schema = orjson.dumps({"fields": [{"name": "id", "type": ["null", "int"], "real_type": "int", "length": -1}]})
+
+    def row(sequence: int, value: Any, event: int = 1) -> bytes:
+        header = {"domain": 0, "server_id": 7, "sequence": sequence, "event_number": event, "timestamp": 5}
+        return orjson.dumps({**header, "event_type": "insert", "id": value})
+
+    def facts(*lines: bytes, start: Checkpoint | None = None) -> tuple[list[Any], Any]:
+        tables = Tables("old", {"d"}, lambda d, t: True, Dialect(server="maxscale", version=0))
+        begin = Position(file="maxscale", pos=0, gtid_set="", sequence=0)
+        at = start or Checkpoint(position=begin, snapshot="done", ts_ms=0)
+        one = UpstreamFacts([UpstreamLine(TABLE, line) for line in lines], tables, {TABLE: ("id",)}, at)
+        return [fact for fact in one if isinstance(fact, RowsLogged)], one
+
+    found, one = facts(b"\xff", schema, row(3, "x"), row(3, 4, 3))
+    assert [isinstance(fact.rows[0], RefusedImage) for fact in found] == [True, True, False]
+    state = Position(file="maxscale", pos=3, gtid_set="", sequence=3)
+    start = Checkpoint(position=state, snapshot="done", ts_ms=0, state=one.state)
+    assert [fact.rows for fact in facts(schema, row(3, 1), row(3, 4, 3), row(4, 5), start=start)[0]] == [[{"id": 5}]]
+    with pytest.raises(PositionLost, match="lacks event 3 of 0-7-3"):
+        facts(schema, row(3, 1), row(4, 5), start=start)

@@ -1,0 +1,146 @@
+"""SQL Server, polled. No server of it runs on our machines: its SQL is compared as text, its types as reflected. What
+all databases share is tested on SQLite (`test_sql_reader.py`)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import mssql as _mssql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
+
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from cdc.words.errors import Retriable
+from cdc.words.schema import TableId
+from ingest.poll.seams import Ask, cursor_of
+from ingest.poll.sql_reader import SqlReader, sql_reader
+from ingest.poll.sql_types import column_type, not_a_cursor
+from tests.support.ports import free_port
+
+MSSQL: Any = _mssql  # its types have no hints
+TABLE = TableId(source="s", database="dbo", table="orders")
+
+
+def topology(mode: str = "updated_at", port: int = 1433) -> Topology:
+    url, cursor = (
+        f"mssql+pytds://u:p@127.0.0.1:{port}/shop?login_timeout=1",
+        "changed" if mode == "updated_at" else "nr",
+    )
+    text = (
+        f"name: top\nsources:\n  s: {{type: sql, capture: poll, url: '{url}', database: dbo, tables: [orders], "
+        f"cursor: {cursor}, mode: {mode}}}\n"
+        "tables:\n  t: {query: SELECT o.id FROM s.orders o, row_key: [id]}\n"
+    )
+    return read_topology(text, file="top.yml", environ={})
+
+
+class Told:
+    """A connection that keeps the text of what it is asked, as SQL Server would get it."""
+
+    def __init__(self) -> None:
+        self.dialect: Dialect = MSSQL.dialect()
+        self.said: list[str] = []
+
+    def execute(self, statement: Any) -> Told:
+        compiled = statement.compile(dialect=self.dialect, compile_kwargs={"literal_binds": True})
+        self.said.append(" ".join(str(compiled).split()))
+        return self
+
+    def scalar_one(self) -> Any:
+        return dt.datetime(2026, 1, 2, 3, 4, 5) if "SYSDATETIME" in self.said[-1] else 7
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+def reader(cursor: TypeEngine[Any], mode: str = "updated_at") -> tuple[Told, SqlReader, Any]:
+    """A reader of a table with a composite key."""
+    source, told = topology(mode).sources["s"], Told()
+    assert source.poll is not None
+    one = SqlReader(told, source, source.poll)  # type: ignore[arg-type]  # it stands for a connection
+    described = sa.Table(
+        "orders", sa.MetaData(),
+        sa.Column("id", sa.Integer, primary_key=True), sa.Column("line", sa.Integer, primary_key=True),
+        sa.Column(source.poll.cursor, cursor, nullable=False), schema="dbo",
+    )  # fmt: skip
+    one._tables[TABLE] = described
+    return told, one, one._schema(TABLE, described, None)
+
+
+def test_its_sql() -> None:
+    """Pages by TOP, ties broken key by key, the clock of the server: every statement that a poll asks."""
+    told, one, schema = reader(MSSQL.DATETIME2(6))
+    start = cursor_of(dt.datetime(2026, 1, 2, 3, 4, 5, 600000))
+    told.execute(one._clock(one._cursor_column(schema)))
+    one.page(schema, Ask(start=None, after=None, limit=3))
+    one.page(schema, Ask(start=start, after=None, limit=3))
+    one.page(schema, Ask(start=start, after=(4, 5), limit=3))
+    one.backlog(schema, start, 100)
+    columns = "SELECT TOP 3 dbo.orders.id, dbo.orders.line, dbo.orders.changed FROM dbo.orders WHERE"
+    keys = "(dbo.orders.id > 4 OR dbo.orders.id = 4 AND dbo.orders.line > 5)"
+    order = "ORDER BY dbo.orders.changed, dbo.orders.id, dbo.orders.line"
+    at = "'2026-01-02 03:04:05.600000'"
+    assert told.said == [
+        "SELECT SYSDATETIME()",
+        f"{columns} dbo.orders.changed IS NOT NULL {order}",
+        f"{columns} dbo.orders.changed >= {at} {order}",
+        f"{columns} dbo.orders.changed = {at} AND {keys} {order}",
+        "SELECT count(*) AS count_1 FROM "
+        f"(SELECT TOP 100 1 AS anon_2 FROM dbo.orders WHERE dbo.orders.changed >= {at}) AS anon_1",
+    ]
+
+
+def test_its_sql_of_a_feed_and_of_times_with_a_zone() -> None:
+    """A feed compares numbers; DATETIMEOFFSET has a clock of its own, and is told with a zone."""
+    told, one, schema = reader(sa.BigInteger(), "feed")
+    one.page(schema, Ask(start=9, after=None, limit=2))
+    assert told.said[0].endswith("WHERE dbo.orders.nr >= 9 ORDER BY dbo.orders.nr, dbo.orders.id, dbo.orders.line")
+    told, one, schema = reader(MSSQL.DATETIMEOFFSET(6))
+    told.execute(one._clock(one._cursor_column(schema)))
+    assert told.said == ["SELECT SYSDATETIMEOFFSET()"]
+    one.page(schema, Ask(start=cursor_of(dt.datetime(2026, 1, 2)), after=None, limit=2))
+    assert "'2026-01-02 00:00:00+00:00'" in told.said[-1]
+    assert schema.column("changed").column_type == "timestamp(6)"
+
+
+TYPES: list[tuple[TypeEngine[Any], str | None]] = [
+    (MSSQL.BIT(), "bit(1)"), (MSSQL.TINYINT(), "bigint"), (MSSQL.MONEY(), "decimal(19,4)"),
+    (MSSQL.SMALLMONEY(), "decimal(10,4)"), (MSSQL.DECIMAL(18, 4), "decimal(18,4)"), (MSSQL.REAL(), "double"),
+    (MSSQL.DATE(), "date"), (MSSQL.TIME(7), "time(6)"), (MSSQL.DATETIME2(7), "datetime(6)"),
+    (MSSQL.DATETIMEOFFSET(7), "timestamp(6)"), (MSSQL.UNIQUEIDENTIFIER(), "longtext"), (MSSQL.XML(), "longtext"),
+    (MSSQL.NVARCHAR(50), "varchar(50)"), (MSSQL.NVARCHAR(), "longtext"), (MSSQL.VARBINARY(), "longblob"),
+    (MSSQL.ROWVERSION(), None), (MSSQL.SQL_VARIANT(), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "found"), TYPES, ids=[repr(kind) for kind, _ in TYPES])
+def test_its_types(kind: TypeEngine[Any], found: str | None) -> None:
+    """What each is told as; None is left out, by name."""
+    assert column_type(kind) == found
+
+
+def test_times_that_equal_none_of_their_values_are_no_cursors() -> None:
+    """A page would never come to its end by what was read of them."""
+    for kind in (
+        MSSQL.DATETIME2(),
+        MSSQL.DATETIME2(7),
+        MSSQL.DATETIMEOFFSET(),
+        MSSQL.DATETIME(),
+        MSSQL.SMALLDATETIME(),
+    ):
+        assert not_a_cursor(kind, "mssql")
+    for fine in (MSSQL.DATETIME2(6), MSSQL.DATETIME2(0), MSSQL.DATETIMEOFFSET(3)):
+        assert not_a_cursor(fine, "mssql") is None
+    assert not_a_cursor(sa.DateTime(), "sqlite") is None
+
+
+def test_its_driver_is_loaded_and_a_server_that_is_away_is_waited_for() -> None:
+    """`mssql+pytds` comes with the extra; what its socket says is Retriable, and has no password in it."""
+    source = topology(port=free_port()).sources["s"]
+    assert source.poll is not None
+    with pytest.raises(Retriable, match="source s: connect"), sql_reader(source, source.poll):
+        pass

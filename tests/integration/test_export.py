@@ -1,0 +1,132 @@
+"""`tailorbird export` on a real Kafka: killed at random, each change is in the folder, or the topic, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from cdc.words.schema import TableId
+from ingest.changes.kafka_changes import KafkaChanges
+from ingest.export.cuts import ExportCut
+from ingest.export.kafka_export import TopicExport
+from ingest.export.run import ExportOptions, export, sinks
+from tests.support.changes_made import KafkaCommitted, SourceTold, schema_of, topology_named, topology_text
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(180)]
+TABLE = TableId(source="s", database="d", table="t")
+ROWS = 800
+
+
+def servers() -> str:
+    return f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"
+
+
+@pytest.fixture
+def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceTold]]:
+    """A topology's name, and the history of its table: inserts and deletes over two schemas."""
+    name = unique("exported")
+    committed = KafkaCommitted(topology_named(name, servers()))
+    source = SourceTold(committed)
+    for version in (1, 2):
+        source.columns(schema_of(version=version, name="varchar(20)", **({"v": "int"} if version == 2 else {})))
+        for number in range(ROWS):
+            row = {"id": number, "name": f"é{version}"}
+            source.transaction(("c", None, row), ("d", row, None))
+        source.commit()
+    yield name, source
+    committed.close()
+
+
+def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, SourceTold], tmp_path: Path) -> None:
+    """SIGKILL as soon as another file is there, three times; the fourth attempt ends by itself."""
+    name, source = captured
+    topology, lake = tmp_path / "t.yml", tmp_path / "lake"
+    topology.write_text(topology_text(name, servers()))
+    command = [sys.executable, "-m", "console", "export", str(topology), "--table", "s.t", "--format", "debezium"]
+    command += ["--to", str(lake), "--rows", "100", "--json"]
+
+    def files() -> list[Path]:
+        return sorted((lake / str(TABLE)).glob("[0-9]*"))
+
+    for _ in range(3):
+        before, process = len(files()), subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_for(lambda before=before: len(files()) > before, "no file", 60)  # type: ignore[misc]  # a default
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)[str(TABLE)] < len(source.told)
+    lines = [json.loads(line) for file in files() for line in file.read_text().splitlines()]
+    assert [line["source"]["sequence"] for line in lines] == [event.source.sequence for event in source.told]
+
+
+class KilledWriter(Exception):
+    """Stands for the end of a process."""
+
+
+def test_killed_in_a_commit_a_topic_has_each_change_once(
+    captured: tuple[str, SourceTold], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a transaction ends and behind that; whoever begins anew locks out the one before."""
+    name, source = captured
+    topology = topology_named(name, servers())
+    options = ExportOptions(form="maxwell", to=f"kafka://{servers()}/{name}_mx", rows=400)
+    log = KafkaChanges(topology)
+    log.begin()
+    write, turns, left = TopicExport.write, [0], list[TopicExport]()
+
+    def dies(self: TopicExport, cut: ExportCut) -> None:
+        turns[0] += 1
+        if turns[0] % 3 == 2:
+            self._producer.begin_transaction()
+            self._producer.produce(self.topic, b"{}", b"{}")
+            self._producer.flush(10)
+            left.append(self)
+            raise KilledWriter
+        write(self, cut)
+        if turns[0] % 3 == 0:
+            raise KilledWriter
+
+    monkeypatch.setattr(TopicExport, "write", dies)
+    monkeypatch.setattr(TopicExport, "close", lambda self: None)
+    deaths = 0
+    while True:
+        try:
+            make = sinks(topology, options)
+            export(log, [TABLE], make, options, stopped=lambda: False, follow=lambda s: False)
+            break
+        except KilledWriter:
+            deaths += 1
+    log.close()
+    assert deaths >= 2
+    found = told(f"{name}_mx.d.t", len(source.told))
+    assert sorted(found) == sorted((event.op, (event.after or event.before or {})["id"]) for event in source.told)
+
+
+def told(topic: str, wanted: int) -> list[tuple[str, int]]:
+    """What a topic tells to those who read what is committed, up to its end."""
+    consumer = Consumer({"bootstrap.servers": servers(), "group.id": "x", "enable.partition.eof": True})
+    parts = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, part, 0) for part in parts])
+    found, ended = list[tuple[str, int]](), set[int]()
+    while len(ended) < len(parts):
+        message = consumer.poll(20)
+        assert message is not None
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF
+            ended.add(message.partition() or 0)
+            continue
+        value = json.loads(message.value() or b"{}")
+        assert json.loads(message.key() or b"{}")["pk.id"] == value["data"]["id"]
+        found.append(({"insert": "c", "delete": "d"}[value["type"]], value["data"]["id"]))
+    consumer.close()
+    return found

@@ -1,0 +1,69 @@
+"""A client of MaxScale's CDC protocol, written from the protocol's text alone: nothing of ours is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from typing import Any
+
+
+class CdcClient:
+    """One connection. What is sent is sent as it is: no line ends but those that are asked for."""
+
+    def __init__(self, address: tuple[str, int], timeout: float = 30.0) -> None:
+        self.socket = socket.create_connection(address, timeout=timeout)
+        self.received = b""
+
+    def __enter__(self) -> CdcClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def login(self, user: str = "foobar", password: str = "foopasswd") -> str:
+        """bin2hex(user:SHA1(password))."""
+        self.send((user.encode() + b":" + hashlib.sha1(password.encode()).digest()).hex().encode())
+        return self.line()
+
+    def register(self, form: str = "JSON") -> str:
+        """As MariaDB's connector does."""
+        self.send(f"REGISTER UUID=CDC_CONNECTOR-1.0.0, TYPE={form}".encode())
+        return self.line()
+
+    def open(self, form: str = "JSON") -> CdcClient:
+        """Log in and register."""
+        assert self.login() == "OK"
+        assert self.register(form) == "OK"
+        return self
+
+    def request(self, what: str) -> None:
+        """Without a line end, as the connector does."""
+        self.send(what.encode())
+
+    def line(self) -> str:
+        """The next line; empty where the server has ended the connection."""
+        while b"\n" not in self.received:
+            data = self.socket.recv(65536)
+            if not data:
+                rest, self.received = self.received, b""
+                return rest.decode()
+            self.received += data
+        line, _, self.received = self.received.partition(b"\n")
+        return line.decode()
+
+    def objects(self, count: int) -> list[dict[str, Any]]:
+        """So many JSON objects, a line each."""
+        return [json.loads(self.line()) for _ in range(count)]
+
+    def ended(self) -> bool:
+        """Whether the server has ended the connection, whatever it said before."""
+        try:
+            while self.socket.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
