@@ -124,7 +124,7 @@ def _source(name: str, s: Section) -> Source:
     policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
 
     def rules(value: Value) -> Mapping[TableId, TableRule]:
-        found = _rules(value, name, database, mirror)
+        found = _rules(value, name, database, mirror, exact_case=kind not in ("mysql", "mariadb"))
         return found if found or policy == "accept" else value.fail("no table", "one table at least")
 
     nothing: Mapping[TableId, TableRule] = {}
@@ -166,7 +166,9 @@ def _source(name: str, s: Section) -> Source:
     )
 
 
-def _rules(value: Value, source: str, database: str, mirror: MirrorReader | None) -> dict[TableId, TableRule]:
+def _rules(
+    value: Value, source: str, database: str, mirror: MirrorReader | None, *, exact_case: bool
+) -> dict[TableId, TableRule]:
     """What is said of each table that is listed."""
     found: dict[TableId, TableRule] = {}
     listed = not isinstance(value.node, yaml.MappingNode)
@@ -184,7 +186,7 @@ def _rules(value: Value, source: str, database: str, mirror: MirrorReader | None
         if mirror is not None and said is None:
             mirror.listed(item)
         also = partial(mirror.table, table) if mirror is not None else lambda section: None
-        found[table] = read_rule(said, also) if said else TableRule()
+        found[table] = read_rule(said, also, exact_case=exact_case) if said else TableRule(exact_case=exact_case)
     return found
 
 
