@@ -99,14 +99,10 @@ class Steward:
                 self._topic.send(map_over(name, connection, database))
 
     def left(self, seat: AgentSeat) -> None:
-        """A seat's stream has ended."""
+        """A seat's stream has ended; the next turn that Kafka is there for says so."""
         seated = self._seats.get(seat.agent.name)
-        if seated is None or seated.seat is not seat:
-            return
-        del self._seats[seat.agent.name]
-        held = self._topic.state.presences.get(seat.agent.name)
-        if held is not None and held.gateway == self.name:
-            self._topic.send(presence_record(replace(seated.presence, connected=False, at_ms=self._now_ms())))
+        if seated is not None and seated.seat is seat:
+            del self._seats[seat.agent.name]
 
     def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
         """What an agent tells of itself."""
@@ -125,7 +121,7 @@ class Steward:
             self._beaten = now
             self._topic.send(beat_record(self.name, self._now_ms()))
         gone = self._silent(state, now)
-        state = self._presences(state)
+        state = self._departures(self._presences(state), gone)
         drained = {name for (role, name), said in state.drained.items() if said and role == "agents"}
         found = claims(
             self.name, state.newest(), state.leases, state.presences,
@@ -177,6 +173,19 @@ class Steward:
         for seated in due:
             seated.said = True
         return state
+
+    def _departures(self, state: FleetState, gone: set[str]) -> FleetState:
+        """Say that agents have left whose streams nobody has: ours, where Kafka was away when they went, or a word
+        that they are here came late; those of gateways that are silent, whoever says it first.
+        """
+        left = [
+            told for name, told in state.presences.items()
+            if told.connected and (told.gateway in gone or (told.gateway == self.name and name not in self._seats))
+        ]  # fmt: skip
+        if not left:
+            return state
+        now = self._now_ms()
+        return self._topic.write(*(presence_record(replace(told, connected=False, at_ms=now)) for told in left))
 
     def _away(self, state: FleetState, gone: set[str], now: float) -> set[str]:
         named = {agent for newest in state.newest().values() if newest.spec for agent in newest.spec.agents}

@@ -281,9 +281,10 @@ class FleetAgent:
             except TailorbirdError as error:
                 log.error("failed", source=task.source.name, why=str(error))
                 task.told.now(FAILED, str(error))
-            except BaseException as error:
-                task.told.now(FAILED, f"{error!r}: look into the agent's log")
-                raise
+            except Exception as error:  # told, and begun anew: else nobody would capture the source
+                log.exception("failed of a bug", source=task.source.name)
+                # its words may hold values, which the policy does not let leave
+                task.told.now(FAILED, f"{type(error).__name__}, a bug: look into the agent's log")
             task.stopped.wait(AGAIN)
 
     def _lanes(self, epoch: int) -> LeasedLanes:

@@ -157,6 +157,50 @@ def test_a_gateway_that_dies_loses_its_agents_to_others() -> None:
     assert first.holds == {}, "the gateway was only slow: it takes its agent what it has no more"
 
 
+def test_an_agent_that_leaves_while_kafka_is_away_is_said_to_have_left() -> None:
+    """Once Kafka is there again; else it would be shown as connected, and its sources be given to nobody, for ever."""
+    world = World("g1", "g2")
+    world.desire("s", "a1", "a2")
+    first, second = seat("a1"), seat("a2")
+    world.stewards["g1"].joined(first, {}, "1")
+    world.stewards["g2"].joined(second, {}, "1")
+    world.turns(3)
+    world.topic.away = True
+    world.stewards["g1"].left(first)
+    with pytest.raises(Retriable):
+        world.turns(1)
+    world.topic.away = False
+    world.turns(2)
+    assert not world.topic.state.presences["a1"].connected
+    world.turns(GRACE + 5)
+    assert second.holds == {"s": (2, 1)}
+
+
+def test_a_word_that_came_too_late_does_not_leave_an_agent_connected() -> None:
+    """Kafka takes the record that an agent is here when it is there no more."""
+    world = World("g1")
+    there = seat("a1")
+    world.stewards["g1"].joined(there, {}, "1")
+    late = [record for record in world.topic.records if record[0].startswith(b'["agent"')][-1]
+    world.stewards["g1"].left(there)
+    world.turns(1)
+    world.topic.write(late)
+    world.turns(2)
+    assert not world.topic.state.presences["a1"].connected
+
+
+def test_agents_of_a_dead_gateway_are_shown_as_gone() -> None:
+    """Nobody else would say it; a gateway that was only slow corrects it."""
+    world = World("g1", "g2")
+    there = seat("a1")
+    world.stewards["g1"].joined(there, {}, "1")
+    world.turns(SILENT + 5, without="g1")
+    assert not world.topic.state.presences["a1"].connected
+    world.turns(3)
+    assert world.topic.state.presences["a1"].connected
+    assert there.ended == ""
+
+
 def test_drained_agents_and_gateways() -> None:
     """An agent's sources go to another one, or to nobody; a gateway's agents are sent away, and find it shut."""
     world = World("g1", "g2")

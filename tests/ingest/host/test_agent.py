@@ -200,6 +200,20 @@ def test_a_session_that_fails_is_told_and_tried_again(world: World, monkeypatch:
     world.applied(version)
 
 
+def test_a_session_that_ends_of_a_bug_is_told_and_begun_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread dies of nothing: else nobody would capture the source, while the agent holds its lease."""
+    monkeypatch.setattr(grpc_agent, "AGAIN", 0.1)
+    world.fails = KeyError("a value")
+    world.dial(world.gateway("g1"))
+    version = world.desire()
+    until(lambda: (told := world.reported()) is not None and told.status == "failed" and "KeyError" in told.reason)
+    told = world.reported()
+    assert told is not None
+    assert "a value" not in told.reason, "what a bug says may hold rows, which may not leave"
+    world.fails = None
+    world.applied(version)
+
+
 def test_a_gateway_that_dies_is_replaced_and_the_older_epoch_is_refused(world: World) -> None:
     """The agent dials the next one, under a new epoch: lanes of the older one are told so, and its stream goes on."""
     first, second = world.gateway("g1"), world.gateway("g2")
