@@ -21,7 +21,9 @@ from ingest.records.findings import Search
 from ingest.records.seams import Checkpoint, OpenLog, Record
 
 Reply = Callable[[LogReply], None]  # raises Retriable when the agent is gone
-_FOUND = 256 * 1024  # bytes of records in one message
+_FOUND = 256 * 1024  # bytes of records in one message, and of a record's value
+_HEAD = 16  # bytes that a record costs beside its key and value
+_SEARCHES = 64  # under way at a time
 
 
 class Improper(Fatal):
@@ -63,6 +65,7 @@ class Desk:
         self._log: OpenLog | None = None
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
+        self._known = range(1, 1)  # numbers of searches so far
 
     @property
     def source(self) -> str:
@@ -111,9 +114,10 @@ class Desk:
             values, behind = self._signals.values(call.signals.start if call.signals.HasField("start") else None)
             self._answer(call, {"values": values, "next": behind})
         elif what == "stop_search":
-            if call.stop_search not in self._searches:
+            if call.stop_search not in self._known:
                 raise Improper(f"no search has number {call.stop_search}")
-            self._searches[call.stop_search].given_up = True
+            if (relay := self._searches.get(call.stop_search)) is not None:
+                relay.given_up = True
         else:
             self._work(call, what, self._opened)
 
@@ -189,6 +193,12 @@ class Desk:
         asked = call.search
         if not self._source.permits.topic(asked.topic):
             self._refuse(f"or read topic {asked.topic}")
+        if asked.number != self._known.stop:
+            raise Improper(f"search {asked.number} behind {self._known.stop - 1}", SAME)
+        self._known = range(1, asked.number + 1)
+        self._searches = {number: one for number, one in self._searches.items() if not one.ended}
+        if len(self._searches) >= _SEARCHES:
+            raise Improper(f"more than {_SEARCHES} searches at a time")
         relay = Relay(asked.topic, asked.number, lambda **what: self._say(0, **what))
         relay.begin = dict(asked.begin)
         self._searches[asked.number] = relay
@@ -210,11 +220,17 @@ class Relay(Search):
         super().__init__(topic, (), (), 0)
 
     def see(self, partition: int, key: bytes, value: bytes | None) -> None:
-        """Every record goes on."""
-        self._records.append(FoundRecord(partition=partition, key=key, value=value))
-        self._size += len(key) + len(value or b"")
-        if self._size > _FOUND:
-            self._told()
+        """Every record goes on, in parts where it is large."""
+        at, whole = 0, len(value or b"")
+        while True:
+            part = None if value is None else value[at : at + _FOUND]
+            at += _FOUND
+            self._records.append(FoundRecord(partition=partition, key=key, value=part, more=at < whole))
+            self._size += len(key) + len(part or b"") + _HEAD
+            if self._size > _FOUND:
+                self._told()
+            if at >= whole or self.given_up:
+                return
 
     def _told(self) -> None:
         records, self._records, self._size = self._records, [], 0
@@ -224,6 +240,11 @@ class Relay(Search):
             self._say(found=Found(search=self._number, records=records))
         except Retriable:
             self.given_up = True
+
+    @property
+    def ended(self) -> bool:
+        """Whether nobody reads for it any more."""
+        return self._done or self._failed is not None
 
     @property
     def done(self) -> bool:

@@ -29,11 +29,14 @@ from ingest.fleet.fleet_pb2 import (
     Withdraw,
 )
 from ingest.fleet.identity import FleetIdentity
-from ingest.fleet.wire import METHOD, hello
+from ingest.fleet.wire import MESSAGE, METHOD, hello
 from ingest.gateway.grpc_desk import Opened
 from ingest.gateway.seams import AgentSeat
-from tests.ingest.fleet.test_desk import AT, Source, records
+from ingest.records.findings import Search
+from ingest.records.seams import Record
+from tests.ingest.fleet.test_desk import AT, TOPIC, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -120,6 +123,44 @@ def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> 
     again.close()
     stream.close()
     assert len(served.opened.broker.records) == 300
+    served.opened.broker.records.clear()
+
+
+class Heard(Search):
+    """Keeps every record that it is shown; `fails` raises at the first one."""
+
+    def __init__(self, topic: str, *, fails: bool = False) -> None:
+        self.records, self._fails = list[tuple[bytes, bytes | None]](), fails
+        super().__init__(topic, (), (), 0)
+
+    def see(self, partition: int, key: bytes, value: bytes | None) -> None:
+        if self._fails:
+            raise ValueError("a bug")
+        self.records.append((key, value))
+
+
+def test_large_records_are_searched(address: str, folder: Path, served: Served) -> None:
+    """One that no message holds whole passes in parts; the stream goes on, which other sources share. So it does where
+    whoever searches fails: he alone is told.
+    """
+    sizes = [10, 2 * MESSAGE, 262_144, 0, 3 * MESSAGE + 7, 800_000, 300_000]
+    told: list[tuple[bytes, bytes | None]] = [(b"%d" % n, b"x" * size) for n, size in enumerate(sizes)]
+    told.insert(3, (b"gone", None))
+    served.opened.broker.records[:] = [Record(TOPIC, key, value) for key, value in told]
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    log = GatewayLog(stream, "s")
+    log.recover()
+    heard, failing = Heard(TOPIC), Heard(TOPIC, fails=True)
+    for search in (failing, heard):
+        log.search(search)
+        wait_for(lambda: search.done or search.failed is not None, "the search does not end")  # noqa: B023
+    assert (heard.failed, heard.records == told) == (None, True)
+    assert repr(failing.failed) == "ValueError('a bug')"
+    log.commit(AT)
+    assert stream.open
+    log.close()
+    stream.close()
+    served.opened.broker.records.clear()
 
 
 def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path) -> None:
