@@ -21,6 +21,7 @@ from ingest.gateway.seams import Audit, StateTopic
 from ingest.gateway.steward import claim_again, plain
 
 T = TypeVar("T")
+SOURCES = 2000  # of a tenant: gateways have all of them in memory
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -335,7 +336,12 @@ class FleetCommands:
         return found
 
     def _next(self, who: FleetOperator, source: str, spec: SourceSpec | None, of: int | None = None) -> dict[str, Any]:
-        versions = self._topic.state.desired.get(source, ())
+        state = self._topic.state
+        if spec is not None and state.spec(source) is None:
+            there = sum(one.spec is not None for one in state.newest().values())
+            if there >= SOURCES:
+                raise UsageError(f"there are {there} sources, and a tenant has {SOURCES} at most", "source rm others")
+        versions = state.desired.get(source, ())
         number = versions[-1].version + 1 if versions else 1
         made = Desired(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)
         written_by = self._number()

@@ -22,12 +22,14 @@ from ingest.fleet.fleet_pb2 import LogReply, StreamRequest, Unsupported
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
 from ingest.fleet.wire import MESSAGE
+from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway.grpc_desk import Desk, Opened
 from ingest.gateway.seams import AgentSeat
 
-_WAITING = 64  # messages to an agent that it has not taken yet
+_WAITING = 1024 * 1024  # bytes of answers that an agent has not taken yet; beyond, whoever answers waits
 _LANES = 64  # of one stream
-_UNSENT = 1000  # words of the steward's that an agent has not taken
+# of the steward's words, what an agent has not taken: it is full, and it takes nothing; bytes, and how many
+_FULL, _UNSENT, _UNSENT_WORDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
 # of an agent's words to the steward: what it may say at once, and a second
 _SAYS, _SAYS_PER_SECOND = 500.0, 50.0
 _COMMAND, _ANSWER = 0, 1  # what is sent first
@@ -81,12 +83,15 @@ async def turned_away(
 class AgentStream:
     """The lanes of one stream; and the agent's seat (`seams.AgentSeat`), where it wants to be commanded."""
 
-    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str) -> None:
+    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str, budget: CreditBudget) -> None:
         self._fleet, self.agent, self._context, self._version = fleet, agent, context, version
+        self._budget = budget
         self._desks: dict[int, Desk] = {}
         self._outgoing: asyncio.PriorityQueue[tuple[int, int, StreamRequest]] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
-        self._room, self._commands = asyncio.Semaphore(_WAITING), 0
+        self._room, self._answers = asyncio.Event(), 0  # bytes that wait
+        self._commands = 0
+        self._said, self._sent = 0, 0  # bytes of the steward's, each counted in one thread
         self._loop = asyncio.get_running_loop()
         self._gone, self._ending = threading.Event(), self._loop.create_future()
         self._peer: str = context.peer()  # which gRPC knows no more once the stream has ended
@@ -126,8 +131,14 @@ class AgentStream:
             desk.put(None)
 
     def say(self, request: StreamRequest) -> None:
-        """See `seams.AgentSeat`; any thread may call it."""
+        """See `seams.AgentSeat`; the steward's thread calls it."""
+        self._said += request.ByteSize()
         self._soon(self._command, request)
+
+    @property
+    def full(self) -> bool:
+        """See `seams.AgentSeat`."""
+        return self._said - self._sent > _FULL
 
     def end(self, why: str) -> None:
         """See `seams.AgentSeat`; any thread may call it."""
@@ -147,7 +158,7 @@ class AgentStream:
 
     def _command(self, request: StreamRequest) -> None:
         self._commands += 1
-        if self._commands > _UNSENT:
+        if self._commands > _UNSENT_WORDS or self._said - self._sent > _UNSENT:
             self._end("it takes nothing")
             return
         if request.WhichOneof("payload") == "withdraw":
@@ -171,12 +182,17 @@ class AgentStream:
             kind, _, request = await self._outgoing.get()
             await self._context.write(request)
             if kind == _ANSWER:
-                self._room.release()
+                self._answers -= request.ByteSize()
+                self._room.set()
             else:
                 self._commands -= 1
+                self._sent += request.ByteSize()
 
     async def _answer(self, request: StreamRequest) -> None:
-        await self._room.acquire()
+        while self._answers > _WAITING:
+            self._room.clear()
+            await self._room.wait()
+        self._answers += request.ByteSize()
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     async def _one(self, request: StreamRequest) -> None:
@@ -219,8 +235,8 @@ class AgentStream:
         desk = self._desks.get(call.lane)
         if desk is None:
             desk = await self._opened(call.lane, request.header.source, request.header.epoch)
-        if not desk.put(call):
-            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "records without credit")
+        if why := desk.put(call):
+            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         if call.WhichOneof("what") == "close":
             del self._desks[call.lane]
 
@@ -230,7 +246,7 @@ class AgentStream:
             await self._away(grpc.StatusCode.PERMISSION_DENIED, f"source {name[:80]!r} is none of this agent's")
         if len(self._desks) >= _LANES:
             await self._away(grpc.StatusCode.PERMISSION_DENIED, f"more than {_LANES} lanes")
-        desk = self._desks[lane] = Desk(source, lane, self._reply, self._refused(source.name))
+        desk = self._desks[lane] = Desk(source, lane, self._reply, self._refused(source.name), self._budget)
         threading.Thread(target=desk.run, name=f"desk {source.name}", daemon=True).start()
         return desk
 

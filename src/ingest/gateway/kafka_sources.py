@@ -15,12 +15,12 @@ from cdc.words.errors import Retriable
 from ingest.fleet.desired import source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
-from ingest.gateway.grpc_desk import Opened, SignalValues
+from ingest.gateway.grpc_desk import DeskLog, Opened, SignalValues
 from ingest.gateway.seams import StateTopic
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
-from ingest.records.seams import OpenLog, Recovered
+from ingest.records.seams import Recovered
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class KafkaSource:
         topics = source_topics(self.topology, self.source)
         return Permits(self.topology.name, self.source.name, frozenset(topics.changes), topics.open_ended)
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         """Its log, for a session; Retriable while Kafka is away."""
         return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source))
 
@@ -91,7 +91,7 @@ class LeasedSource(KafkaSource):
 
     held: HeldLease
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         """Its log, for a session; Retriable while Kafka is away, and without the lease."""
         return LeasedLog(self.topology, self.source, self.held)
 
@@ -111,7 +111,7 @@ class Unleased:
         """Nothing."""
         return Permits("", self.name, frozenset(), False)
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         """None."""
         raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
 

@@ -34,7 +34,7 @@ BEAT = 5.0  # seconds between a gateway's signs of life
 SILENT = 20.0  # seconds without one: its agents are elsewhere, or nowhere
 GRACE = 30.0  # seconds that an agent may be away until another one takes its sources
 _POSITION = 64 * 1024  # bytes
-_MAP, _UNPACKED = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of one database's map
+_MAP, _MAPS = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of maps that are half told: of one agent, and of all
 _WORDS: dict[Progress, Applied] = {APPLYING: "applying", TOLD_APPLIED: "applied", TOLD_FAILED: "failed"}
 
 
@@ -209,6 +209,8 @@ class Steward:
                 if held is None or not held.admits(agent, epoch):  # it had it of another gateway, or in another life
                     self._withdraw(state, seated, source, epoch)
             for source, place in wanted.items():
+                if seated.seat.full:
+                    break  # the next turn tells the rest
                 spec = newest[source].spec
                 if seated.told.get(source) != place and spec is not None:
                     seated.told[source] = place
@@ -255,8 +257,10 @@ class Steward:
             return
         content = seated.parts.setdefault(place, bytearray())
         content += part.content
-        if len(content) > _MAP or len(seated.parts) > 64:
-            self._refused(seated.seat, "map", f"more than {_MAP} bytes of {part.database[:80]!r}, or of many at once")
+        own = sum(map(len, seated.parts.values()))
+        if own > _MAP or len(seated.parts) > 64 or self._half_told() > _MAPS:
+            self._refused(seated.seat, "map", f"more than {_MAP} bytes, or of many at once: {part.database[:80]!r}")
+            seated.parts.clear()
             seated.seat.end("its map is too large")
         elif part.last:
             try:
@@ -265,6 +269,9 @@ class Steward:
                 self._refused(seated.seat, "map", f"no map: {error!r}"[:200])
             else:
                 self._topic.send(map_record(seen))
+
+    def _half_told(self) -> int:
+        return sum(len(part) for seated in self._seats.values() for part in seated.parts.values())
 
     def _refused(self, seat: AgentSeat, what: str, why: str) -> None:
         self._audit.line({"what": what, "who": seat.agent.uri, "outcome": "refused", "why": why})

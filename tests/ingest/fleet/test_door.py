@@ -30,6 +30,7 @@ from ingest.fleet.fleet_pb2 import (
 )
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.wire import MESSAGE, METHOD, hello
+from ingest.gateway import grpc_door
 from ingest.gateway.grpc_desk import Opened
 from ingest.gateway.seams import AgentSeat
 from ingest.records.findings import Search
@@ -169,6 +170,16 @@ def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path)
     issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
     with pytest.raises(Retriable, match="is the gateway running there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
+
+
+def test_an_agent_has_so_many_streams_at_most(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has lanes, threads, memory; those that it has go on."""
+    monkeypatch.setattr(grpc_door, "_STREAMS", 1)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    with pytest.raises(Retriable, match="more than 1 streams of one agent"):
+        GrpcStream(address, Credentials.of(folder / "agent"))
+    assert stream.open
+    stream.close()
 
 
 def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder: Path) -> None:

@@ -77,6 +77,20 @@ def test_an_agent_is_told_what_to_capture() -> None:
     assert [line["how"] for line in world.audit.lines] == ["epoch 1", "epoch 2", "epoch 3"]
 
 
+def test_an_agent_that_has_much_to_take_is_told_the_rest_later() -> None:
+    """The gateway's memory holds no thousand configurations for it meanwhile."""
+    world = World("g1")
+    for number in range(3):
+        world.desire(f"s{number}", "a1")
+    there = seat("a1")
+    there.full = True
+    world.stewards["g1"].joined(there, {}, "1")
+    assert there.holds == {}
+    there.full = False
+    world.turns(1)
+    assert set(there.holds) == {"s0", "s1", "s2"}
+
+
 def test_who_dials_another_gateway_takes_its_sources_along() -> None:
     """Also where the first gateway hears late that the stream has ended, and says so."""
     world = World("g1", "g2")
@@ -294,9 +308,17 @@ def test_a_map_that_is_too_large_ends_the_stream() -> None:
     world = World("g1")
     there, steward = seat("a1"), world.stewards["g1"]
     steward.joined(there, {}, "1")
-    for _ in range(40):
-        steward.heard(there, StreamRequest(map_part=MapPart(connection="c", database="d", content=bytes(500_000))))
+    for number in range(40):  # also of many databases at once
+        part = MapPart(connection="c", database=f"d{number % 5}", content=bytes(500_000))
+        steward.heard(there, StreamRequest(map_part=part))
     assert there.ended == "its map is too large"
+    seats = [seat(f"b{number}") for number in range(9)]
+    for one in seats:
+        steward.joined(one, {}, "1")
+        for _ in range(30):
+            part = MapPart(connection="c", database="d", content=bytes(500_000))
+            steward.heard(one, StreamRequest(map_part=part))
+    assert [bool(one.ended) for one in seats] == [False] * 4 + [True] * 5, "64 MiB of all agents' together"
 
 
 def test_while_kafka_is_away_nothing_is_told_and_later_all_is() -> None:
