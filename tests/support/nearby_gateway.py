@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from cdc.words.errors import Retriable
 from ingest.agent.grpc_lane import Lane
 from ingest.fleet.fleet_pb2 import LogCall, LogReply
-from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway.grpc_desk import Desk, Opened
+from ingest.gateway.proc_credit import CreditBudget
 
 
 @dataclass

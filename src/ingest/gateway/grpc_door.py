@@ -23,8 +23,8 @@ from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
 from ingest.fleet.tokens import Guesses
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
-from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway.grpc_streams import AgentStream, Fleet, turned_away
+from ingest.gateway.proc_credit import CreditBudget
 
 _VERSION = version("tailorbird")
 _FIRST = 10.0  # seconds for the first message

@@ -22,8 +22,8 @@ from ingest.fleet.fleet_pb2 import LogReply, StreamRequest, Unsupported
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
 from ingest.fleet.wire import MESSAGE
-from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway.grpc_desk import Desk, Opened
+from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway.seams import AgentSeat
 
 _WAITING = 1024 * 1024  # bytes of answers that an agent has not taken yet; beyond, whoever answers waits

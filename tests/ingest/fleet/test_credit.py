@@ -14,8 +14,8 @@ from ingest.fleet.fleet_pb2 import LogCall, MapPart, Search, StreamRequest
 from ingest.fleet.frames import PIECE
 from ingest.fleet.state import StateRecord
 from ingest.fleet.wire import FIRST, MOST
-from ingest.gateway.proc_credit import CreditBudget, LaneCredit
 from ingest.gateway.grpc_desk import Desk, DeskLog
+from ingest.gateway.proc_credit import CreditBudget, LaneCredit
 from ingest.gateway.run import Office, steward_of
 from ingest.records.seams import Record
 from tests.ingest.fleet.test_desk import AT, TOPIC, Log, Source
