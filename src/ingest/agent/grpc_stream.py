@@ -206,7 +206,11 @@ class Gateways:
             if self._stream is None or not self._stream.open:
                 self.close()
                 stream = GrpcStream(next(self._addresses), self._credentials, self._commanded)
-                self._opened(stream)
+                try:
+                    self._opened(stream)
+                except BaseException:
+                    stream.close()  # else its connection would stay
+                    raise
                 self._stream = stream
             return self._stream
 

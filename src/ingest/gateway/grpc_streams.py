@@ -195,6 +195,14 @@ class AgentStream:
         self._answers += request.ByteSize()
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
+    def _answer_now(self, request: StreamRequest) -> None:
+        """Of who reads the stream, which must not wait: an agent that does not hear would not be heard either."""
+        if self._answers > _WAITING:
+            self._end("it takes nothing")
+            return
+        self._answers += request.ByteSize()
+        self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
+
     async def _one(self, request: StreamRequest) -> None:
         what = request.WhichOneof("payload")
         if why := improper(request):
@@ -212,7 +220,7 @@ class AgentStream:
                 self._unknown.add(request.type)
                 self._told("message", "not supported", f"a message of type {request.type}")
             told = Unsupported(type=request.type, what=f"a message of type {request.type}")
-            await self._answer(StreamRequest(type=request.type, unsupported=told))
+            self._answer_now(StreamRequest(type=request.type, unsupported=told))
 
     async def _heard(self, request: StreamRequest) -> None:
         now = time.monotonic()
@@ -230,7 +238,7 @@ class AgentStream:
         if call.lane in self._over:  # its agent had not heard of it yet
             if call.call:
                 failure = failure_of(Retriable(f"source {request.header.source} was withdrawn"))
-                await self._answer(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
+                self._answer_now(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
             return
         desk = self._desks.get(call.lane)
         if desk is None:

@@ -261,6 +261,9 @@ class Office:
         except TailorbirdError as error:  # the next turn does what this one could not
             log.warning("the steward waits", why=str(error))
             time.sleep(0.2)
+        except Exception:  # told; without a steward nobody would be commanded, nor would it be seen
+            log.exception("the steward could not do it")
+            time.sleep(0.2)
 
 
 def _nothing() -> None:

@@ -44,7 +44,7 @@ from ingest.host.policy import LocalConnection, Narrowed, Policy, narrowed
 
 AGAIN = 30.0  # seconds until a session that failed is tried again
 _LONGEST = 30.0  # seconds between attempts to dial
-_MAP_EVERY, _PLACE_EVERY = 60.0, 60.0  # seconds
+_MAP_EVERY, _MAP_WHOLE, _PLACE_EVERY = 60.0, 1800.0, 60.0  # seconds
 _PIECE = 512 * 1024  # bytes
 _REASON = 2000  # characters
 
@@ -159,7 +159,7 @@ class FleetAgent:
         self._tenures: dict[str, _Tenure] = {}
         self._ended = list[threading.Thread]()
         self._mapped: dict[tuple[str, str], bytes] = {}
-        self._map_due = 0.0
+        self._map_due = self._map_whole = 0.0
         self._lock = threading.Lock()
 
     def attend(self, streams: Streams, stopped: threading.Event) -> None:
@@ -315,13 +315,19 @@ class FleetAgent:
     def _map(self, stream: GrpcStream) -> None:
         if time.monotonic() < self._map_due:
             return
-        self._map_due = time.monotonic() + _MAP_EVERY
+        now = time.monotonic()
+        self._map_due = now + _MAP_EVERY
+        if now - self._map_whole > _MAP_WHOLE:  # Kafka may have been away when it was told
+            self._map_whole = now
+            self._mapped.clear()
         for local in self._policy.connections.values():
             try:
                 for seen in self._atlas(local, self._name):
                     self._tell_map(stream, local.alias, seen)
             except TailorbirdError as error:
                 log.warning("not mapped", connection=local.alias, why=str(error))
+            except Exception:  # told; the sources go on, and the next turn tries it again
+                log.exception("not mapped", connection=local.alias)
 
     def _tell_map(self, stream: GrpcStream, alias: str, seen: DatabaseSeen) -> None:
         """A database's map, where it is not what was told last."""

@@ -374,6 +374,7 @@ def test_guesses_are_cut_off(client: Client) -> None:
         ("POST", "/v1/sources/s/start", {"tables": {"t": {}}, "more": 1}, 400),
         ("POST", "/v1/drain", {"role": "tenants", "name": "x"}, 400),
         ("POST", "/v1/tokens", {"name": "x", "role": "god"}, 400), ("GET", "/v1/sources/none/config", None, 404),
+        ("POST", "/v1/sources/s", {**SPEC, "server_id": 2**70}, 400),
         ("GET", "/v1/nothing", None, 404), ("POST", "/v1/sources/s", {"agents": "x" * 2_000_000}, 413),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ import structlog
 from cdc.words.errors import Retriable
 from console.fleet.file_ca import init, issue
 from ingest.agent.gateway_log import GatewayLog
-from ingest.agent.grpc_stream import Credentials, GrpcStream
+from ingest.agent.grpc_stream import Credentials, Gateways, GrpcStream
 from ingest.fleet.fleet_pb2 import (
     Control_MSSQLClient,
     Control_Syslog,
@@ -170,6 +170,20 @@ def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path)
     issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
     with pytest.raises(Retriable, match="is the gateway running there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
+
+
+def test_a_stream_that_nobody_gets_is_closed(address: str, folder: Path) -> None:
+    """It broke while its agent said who it is: its connection does not stay."""
+    made = list[GrpcStream]()
+
+    def opened(stream: GrpcStream) -> None:
+        made.append(stream)
+        raise Retriable("it broke")
+
+    gateways = Gateways([address], Credentials.of(folder / "agent"), opened=opened)
+    with pytest.raises(Retriable, match="it broke"):
+        gateways.stream()
+    assert not made[0].open
 
 
 def test_an_agent_has_so_many_streams_at_most(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

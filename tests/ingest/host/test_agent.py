@@ -162,6 +162,18 @@ def test_a_source_is_captured_changed_stopped(world: World) -> None:
     until(lambda: not world.running, "it was not stopped")
 
 
+def test_a_map_that_can_not_be_drawn_stops_nothing(world: World) -> None:
+    """A server's catalog of a kind that nobody has seen: the sources of the host are captured."""
+
+    def broken(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
+        raise KeyError("a bug")
+
+    world.agent = FleetAgent("a1", policy(), world.capture, broken)
+    world.dial(world.gateway("g1"))
+    world.applied(world.desire())
+    world.applied(world.desire(tables={"cards": {}}))
+
+
 def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World) -> None:
     """The reason is told; the next version that is allowed runs."""
     world.dial(world.gateway("g1"))
