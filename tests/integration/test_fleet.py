@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from cdc.process.file_topology import load_topology
+from console.commands.cli_apply import sources
+from console.fleet.kafka_fleet import by_kafka
 from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
 from tests.support.ports import free_port
 
@@ -101,6 +104,21 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
         ("positions set", "done"), ("drain", "done"), ("lease of shop", "done"),
     ):  # fmt: skip
         assert expected in lines, lines
+
+
+def test_apply_writes_what_the_topology_says(capture: Callable[..., Any]) -> None:
+    """Into the fleet's topic, once; a dry run writes nothing."""
+    captured = capture("t")
+    text = captured.file.read_text().replace("server_id:", "agent: {names: [paris], connection: db}, server_id:", 1)
+    assert "agent:" in text
+    captured.file.write_text(text)
+    topology = load_topology(str(captured.file))
+    [name] = topology.sources
+    for dry_run, done in ((True, "made"), (False, "made"), (False, "kept"), (True, "kept")):
+        assert list(sources(topology, dry_run=dry_run)) == [(name, done, "by paris")]
+    with by_kafka(topology) as (topic, commands, _):
+        assert topic.state.spec(name) is not None
+        assert [line["what"] for line in commands.audited(10)] == ["source add"]
 
 
 def readme() -> list[str]:

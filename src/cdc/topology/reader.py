@@ -15,6 +15,7 @@ import yaml
 
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
+from cdc.topology.reader_agent import read_agent
 from cdc.topology.reader_checks import check_checks, read_check
 from cdc.topology.reader_foreign import foreign_table
 from cdc.topology.reader_mirror import MirrorReader, check_mirrors
@@ -160,6 +161,7 @@ def _source(name: str, s: Section) -> Source:
         if polled
         else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
+        agent=read_agent(s, logged=numbered),
         delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[mirror is not None]),
         **(_login(s, 5432 if postgres else 3306) if by_login else _NO_LOGIN),
         **own,

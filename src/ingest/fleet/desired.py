@@ -84,6 +84,8 @@ def spec_of(told: Any, topology: str, name: str) -> SourceSpec:
     if local := sorted(LOCAL & told.keys()):
         where = "the agent's policy file says it, under connections:"
         raise UsageError(f"source {name}: {local[0]} is not the gateway's to say", where)
+    if "agent" in told:
+        raise UsageError(f"source {name}: agent is a topology's to say", "here: agents and connection")
     agents = told.get("agents", ())
     agents = [agents] if isinstance(agents, str) else agents
     if not isinstance(agents, Sequence) or not agents or not all(isinstance(agent, str) for agent in agents):

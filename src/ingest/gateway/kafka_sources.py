@@ -158,6 +158,8 @@ class KafkaFleet:
                 return Unleased(name, agent.name)
             return LeasedSource(self.topology, name, spec, HeldLease(self.topic, name, agent.name, epoch))
         found = self.topology.sources.get(name)
+        if found is not None and found.agent is not None:  # agents capture it, under a lease, once it is applied
+            return Unleased(name, agent.name)
         return None if found is None else KafkaSource(self.topology, found)
 
     def serves(self, agent: FleetIdentity) -> bool:

@@ -69,6 +69,7 @@ def test_what_only_the_hosts_owner_says_is_refused(key: str) -> None:
         ({"tables": {"\u043erders": {}}}, "no topic"),
         ({"tables": {"../etc": {}}}, "(no topic|table, or database.table)"),
         ({"capture": "poll"}, "it does not poll"),
+        ({"agent": {"names": ["a1"], "connection": "db"}}, "agent is a topology's to say"),
         ({"server_id": 2**70}, "64-bit"),
         ({"tables": {"\ud800": {}}}, "(UTF-8|surrogates)"),
         ({"tables": DEEP}, "(lists within lists|expected a text)"),

@@ -99,3 +99,12 @@ def test_a_configuration_is_read_by_its_desk(monkeypatch: pytest.MonkeyPatch) ->
     assert opened.permits.topic("t.s.d.orders")
     assert not opened.permits.topic("t.s.d.users")
     assert by == ["desk s"]
+
+
+def test_a_source_that_agents_shall_capture_is_nobodys_before_it_is_applied() -> None:
+    """Any agent of the tenant could take it else, as one that a capture of its own topology has."""
+    text = TOPOLOGY.replace("database: d,", "database: d, agent: {names: [paris], connection: db},")
+    for said, opens in ((TOPOLOGY, True), (text, False)):
+        opened = KafkaFleet(read_topology(said, file="t.yml", environ={}), "acme", NearbyTopic()).source(PARIS, "s", 0)
+        assert opened is not None
+        assert opened.permits.topic("t.s.d.orders") == opens
