@@ -120,6 +120,9 @@ def narrowed(
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
         taken.append("tables may not be dumped: changes are captured from now on")
+    if not policy.dumps and made.cascades != "ignore":
+        made = replace(made, cascades="ignore")
+        taken.append("rows may not be read: those that foreign keys change are told by the log alone")
     if not policy.locks and made.snapshot_locking_mode != "none":
         made = replace(made, snapshot_locking_mode="none")
         taken.append("tables may not be locked")

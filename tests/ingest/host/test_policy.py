@@ -160,6 +160,7 @@ def test_dumps_can_not_be_widened() -> None:
     effective = run({"tables": {"orders": {}}, "snapshot_mode": "initial", "position_lost": "resnapshot"}, text)
     source = effective.source
     assert (source.snapshot_mode, source.position_lost, source.dumps) == ("never", "fail", False)
+    assert source.cascades == "ignore", "rows that foreign keys change would be read by their keys"
     assert "may not be dumped" in effective.taken[0]
     shut, local = policy(text), policy(text).connections["shop-db"]
     for kind in ("execute-snapshot", "mend-rows"):
@@ -168,6 +169,8 @@ def test_dumps_can_not_be_widened() -> None:
     assert refused_signal(policy(), local, source, "execute-snapshot", (table("orders"),)) == ""
     with pytest.raises(Fatal, match="would have to be read whole"):
         MySqlChunks(source).request(chunk(""))
+    with pytest.raises(Fatal, match=r"rows of table s\.shop\.users would have to be read"):  # a checkpoint may name some
+        MySqlChunks(source).request(replace(chunk(""), keys=({"id": 1},)))
 
 
 def chunk(where: str) -> ChunkRequest:
