@@ -4,7 +4,10 @@ test_bad_input.py.
 
 from __future__ import annotations
 
+import itertools
 import queue
+import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -184,6 +187,26 @@ def test_a_stream_that_nobody_gets_is_closed(address: str, folder: Path) -> None
     with pytest.raises(Retriable, match="it broke"):
         gateways.stream()
     assert not made[0].open
+
+
+def test_sources_dial_together(folder: Path) -> None:
+    """While no gateway is there a host's fifty sources are no flood of connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+    tried = list[str]()
+
+    class Counted(itertools.cycle):  # type: ignore[type-arg]
+        def __next__(self) -> str:
+            tried.append(nobody)
+            return nobody
+
+    gateways = Gateways([nobody], Credentials.of(folder / "agent"))
+    gateways._addresses = Counted([nobody])
+    began = time.monotonic()
+    for _ in range(50):
+        with pytest.raises(Retriable, match="is the gateway running there"):
+            gateways.stream()
+    assert len(tried) <= 2 + (time.monotonic() - began) / 0.5
 
 
 def test_an_agent_has_so_many_streams_at_most(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

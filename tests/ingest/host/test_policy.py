@@ -169,7 +169,8 @@ def test_dumps_can_not_be_widened() -> None:
     assert refused_signal(policy(), local, source, "execute-snapshot", (table("orders"),)) == ""
     with pytest.raises(Fatal, match="would have to be read whole"):
         MySqlChunks(source).request(chunk(""))
-    with pytest.raises(Fatal, match=r"rows of table s\.shop\.users would have to be read"):  # a checkpoint may name some
+    # a gateway's checkpoint may name some
+    with pytest.raises(Fatal, match=r"rows of table s\.shop\.users would have to be read"):
         MySqlChunks(source).request(replace(chunk(""), keys=({"id": 1},)))
 
 
