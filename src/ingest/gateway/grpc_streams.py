@@ -98,7 +98,8 @@ class AgentStream:
         self._seated = False
         self._places: set[tuple[str, str]] = set()
         self._unknown: set[int] = set()
-        self._over: set[int] = set()  # lanes whose lease was withdrawn
+        self._over: dict[int, str] = {}  # lanes that have no desk any more, or never had one, and why
+        self._threads: list[threading.Thread] = []
         self._says, self._said_at = _SAYS, time.monotonic()
 
     async def run(self, requests: AsyncIterator[StreamRequest]) -> None:
@@ -171,7 +172,7 @@ class AgentStream:
             if desk.source == source:
                 desk.put(None)
                 del self._desks[lane]
-                self._over.add(lane)
+                self._over[lane] = f"source {source} was withdrawn"
 
     async def _read(self, requests: AsyncIterator[StreamRequest]) -> None:
         async for request in requests:
@@ -235,12 +236,19 @@ class AgentStream:
 
     async def _called(self, request: StreamRequest) -> None:
         call = request.log_call
-        if call.lane in self._over:  # its agent had not heard of it yet
-            if call.call:
-                failure = failure_of(Retriable(f"source {request.header.source} was withdrawn"))
-                self._answer_now(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
-            return
         desk = self._desks.get(call.lane)
+        if desk is None and call.lane not in self._over and self._crowded():
+            if len(self._over) >= _UNSENT_WORDS:
+                await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "sessions without end")
+            self._over[call.lane] = f"an agent has {_LANES} sessions at most over one stream"
+            self._told("session", "refused", self._over[call.lane], request.header.source)
+        if call.lane in self._over:  # its agent may not have heard of it yet
+            if call.call:
+                failure = failure_of(Retriable(self._over[call.lane], retry_after=5.0))
+                self._answer_now(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
+            if call.WhichOneof("what") == "close":
+                del self._over[call.lane]
+            return
         if desk is None:
             desk = await self._opened(call.lane, request.header.source, request.header.epoch)
         if why := desk.put(call):
@@ -252,11 +260,15 @@ class AgentStream:
         source = self._fleet.source(self.agent, name, epoch)
         if source is None:
             await self._away(grpc.StatusCode.PERMISSION_DENIED, f"source {name[:80]!r} is none of this agent's")
-        if len(self._desks) >= _LANES:
-            await self._away(grpc.StatusCode.PERMISSION_DENIED, f"more than {_LANES} lanes")
         desk = self._desks[lane] = Desk(source, lane, self._reply, self._refused(source.name), self._budget)
-        threading.Thread(target=desk.run, name=f"desk {source.name}", daemon=True).start()
+        self._threads.append(threading.Thread(target=desk.run, name=f"desk {source.name}", daemon=True))
+        self._threads[-1].start()
         return desk
+
+    def _crowded(self) -> bool:
+        """Whether it has as many lanes as it may, or as many that are still ending: each has a thread, and a client."""
+        self._threads = [one for one in self._threads if one.is_alive()]
+        return len(self._desks) >= _LANES or len(self._threads) >= 2 * _LANES
 
     async def _away(self, code: grpc.StatusCode, why: str) -> NoReturn:
         await turned_away(self._fleet, self._context, code, why, self.agent)

@@ -203,7 +203,17 @@ class FleetAgent:
         """What the gateway says, in order; called by the stream's reader, so that nothing here waits."""
         with self._lock:
             if request.HasField("assign"):
-                self._assigned(request.assign)
+                told = request.assign
+                try:
+                    self._assigned(told)
+                except Exception as error:  # told; else the stream would end, and the next one too, of all sources
+                    log.exception("not understood", source=told.source, version=told.version)
+                    reason = f"{type(error).__name__}, a bug: look into the agent's log"
+                    self._report(
+                        Report(
+                            source=told.source, epoch=told.epoch, version=told.version, progress=FAILED, reason=reason
+                        )
+                    )  # fmt: skip
             elif request.HasField("withdraw"):
                 tenure = self._tenures.get(request.withdraw.source)
                 if tenure is not None and tenure.epoch <= request.withdraw.epoch:

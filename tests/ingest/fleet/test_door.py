@@ -33,7 +33,7 @@ from ingest.fleet.fleet_pb2 import (
 )
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.wire import MESSAGE, METHOD, hello
-from ingest.gateway import grpc_door
+from ingest.gateway import grpc_door, grpc_streams
 from ingest.gateway.grpc_desk import Opened
 from ingest.gateway.seams import AgentSeat
 from ingest.records.findings import Search
@@ -173,6 +173,28 @@ def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path)
     issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
     with pytest.raises(Retriable, match="is the gateway running there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
+
+
+def test_a_session_too_many_fails_by_itself(
+    address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of its stream go on; when one ends, there is room."""
+    monkeypatch.setattr(grpc_streams, "_LANES", 2)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    logs = [GatewayLog(stream, "s") for _ in range(2)]
+    for log in logs:
+        log.recover()
+    lines = len(served.lines)
+    late = GatewayLog(stream, "s")
+    with pytest.raises(Retriable, match="2 sessions at most"):
+        late.recover()
+    assert len(served.lines) == lines + 1
+    logs[-1].commit(AT)
+    logs[0].close()
+    again = GatewayLog(stream, "s")
+    again.recover()
+    assert stream.open
+    stream.close()
 
 
 def test_a_stream_that_nobody_gets_is_closed(address: str, folder: Path) -> None:

@@ -20,7 +20,7 @@ from cdc.words.errors import Fatal, Retriable
 from ingest.agent.gateway_log import GatewayLog
 from ingest.agent.grpc_stream import Credentials, Gateways
 from ingest.fleet.atlas import DatabaseSeen, TableSeen
-from ingest.fleet.desired import Desired, spec_of
+from ingest.fleet.desired import Desired, SourceSpec, spec_of
 from ingest.fleet.fleet_pb2 import APPLIED
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.reported import Reported
@@ -30,7 +30,7 @@ from ingest.gateway.kafka_sources import HeldLease
 from ingest.gateway.run import Office, steward_of
 from ingest.host import grpc_agent
 from ingest.host.grpc_agent import FleetAgent, Task
-from ingest.host.policy import LocalConnection
+from ingest.host.policy import LocalConnection, Narrowed
 from ingest.records.seams import OpenLog
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.ingest.host.test_policy import policy
@@ -190,6 +190,23 @@ def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World)
     assert len(world.began) == 1, "it is what ran all the time"
     world.applied(world.desire(tables={"cards": {}}))
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.cards"]
+
+
+def test_a_configuration_that_trips_a_bug_is_that_sources_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told; the stream goes on, and with it all other sources."""
+    narrowed = world.agent.narrowed
+
+    def broken(spec: SourceSpec, topology: str, name: str) -> Narrowed:
+        if name == "bad":
+            raise KeyError("a bug")
+        return narrowed(spec, topology, name)
+
+    monkeypatch.setattr(world.agent, "narrowed", broken)
+    world.dial(world.gateway("g1"))
+    world.desire("bad")
+    world.applied(world.desire("good"), "good")
+    until(lambda: (told := world.reported("bad")) is not None and told.status == "failed" and "KeyError" in told.reason)
+    assert len(world.began) == 1
 
 
 def test_a_source_that_is_refused_from_the_first_does_not_run(world: World) -> None:
