@@ -18,9 +18,9 @@ from ingest.fleet.fleet_pb2 import Commit, Records
 from ingest.fleet.frames import FrameWriter
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import MOST
-from ingest.gateway.grpc_desk import SignalValues
+from ingest.gateway.grpc_desk import DeskLog, SignalValues
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.seams import Checkpoint, OpenLog, Record
+from ingest.records.seams import Checkpoint, Record
 from tests.support.nearby_gateway import NearbyGateway
 
 AT = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="done", ts_ms=1)
@@ -65,7 +65,7 @@ class Source:
     def __init__(self) -> None:
         self.broker = Broker()
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         return Log(self.broker, schemas_topic("t"), history_topic("t"))
 
     def signals(self) -> SignalValues:
@@ -236,7 +236,7 @@ def test_a_usage_error_of_the_gateways_is_the_agents() -> None:
     """A topic whose partitions are not the topology's, say: the capture ends with the same words."""
 
     class Mistaken(Source):
-        def log(self) -> OpenLog:
+        def log(self) -> DeskLog:
             raise UsageError("topic t has 2 partitions", "correct log.partitions")
 
     log = GatewayLog(NearbyGateway(Mistaken()), "s")

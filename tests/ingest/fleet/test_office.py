@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from cdc.topology.reader import read_topology
-from ingest.fleet.desired import Desired, SourceSpec
+from ingest.fleet.desired import Desired, SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import FleetState, StateRecord, beat_record, desired_record
 from ingest.gateway import kafka_sources
@@ -79,7 +79,7 @@ def test_what_comes_with_an_error_is_read() -> None:
 
 def test_a_configuration_is_read_by_its_desk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop has all streams: half a megabyte of YAML takes it seconds."""
-    read: Callable[..., Any] = kafka_sources.source_of
+    read: Callable[..., Any] = source_of
     by = list[str]()
 
     def noted(*what: Any) -> Any:

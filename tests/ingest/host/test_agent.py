@@ -25,13 +25,12 @@ from ingest.fleet.fleet_pb2 import APPLIED
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.reported import Reported
 from ingest.fleet.state import desired_record
-from ingest.gateway.grpc_desk import Opened
+from ingest.gateway.grpc_desk import DeskLog, Opened
 from ingest.gateway.kafka_sources import HeldLease
 from ingest.gateway.run import Office, steward_of
 from ingest.host import grpc_agent
 from ingest.host.grpc_agent import FleetAgent, Task
 from ingest.host.policy import LocalConnection, Narrowed
-from ingest.records.seams import OpenLog
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.ingest.host.test_policy import policy
 from tests.support.gateways import certificates, door_open
@@ -55,7 +54,7 @@ class LeasedMemory(Source):
     def __init__(self, held: HeldLease, broker: Any) -> None:
         self.held, self.broker = held, broker
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         self.held.check()
         return super().log()
 
