@@ -146,6 +146,9 @@ class Steward:
 
     def _silent(self, state: FleetState, now: float) -> set[str]:
         """Gateways that were not heard of for long; none before we have listened for so long ourselves."""
+        if now - self._beats.get(self.name, (0, now))[1] > 2 * BEAT:
+            # our own is not read either: Kafka is away, and nobody could be heard; all are listened to anew
+            self._beats = dict.fromkeys(self._beats, (-1, now))
         for gateway, beat in state.beats.items():
             if self._beats.get(gateway, (None, 0.0))[0] != beat:
                 self._beats[gateway] = (beat, now)

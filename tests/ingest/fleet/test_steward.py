@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Collection
+from contextlib import suppress
 
 import orjson
 import pytest
@@ -201,6 +202,27 @@ def test_a_word_that_came_too_late_does_not_leave_an_agent_connected() -> None:
     world.topic.write(late)
     world.turns(2)
     assert not world.topic.state.presences["a1"].connected
+
+
+def test_no_gateway_is_taken_for_dead_while_kafka_is_away() -> None:
+    """Nobody could be heard then: no lease moves, and nobody is said to have left."""
+    world = World("g1", "g2")
+    world.desire("s", "a1", "a2")
+    first, second = seat("a1"), seat("a2")
+    world.stewards["g1"].joined(first, {}, "1")
+    world.stewards["g2"].joined(second, {}, "1")
+    world.turns(10)
+    written = [record for record in world.topic.records if not record[0].startswith(b'["gateway"')]
+    world.topic.away = True
+    for _ in range(120):
+        world.now += 1.0
+        for steward in world.stewards.values():
+            with suppress(Retriable):
+                steward.turn()
+    world.topic.away = False
+    world.turns(GRACE + SILENT)
+    assert [record for record in world.topic.records if not record[0].startswith(b'["gateway"')] == written
+    assert (first.holds, second.holds, first.ended, second.ended) == ({"s": (1, 1)}, {}, "", "")
 
 
 def test_agents_of_a_dead_gateway_are_shown_as_gone() -> None:
