@@ -57,6 +57,8 @@ def run(
     """
     topology = load_topology(file)
     source = choose(topology, source_name)
+    if source.agent is not None:
+        raise UsageError(f"source {source.name} is captured by agents of a fleet", "tailorbird fleet source list")
     log_lines("json")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

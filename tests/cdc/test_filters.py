@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.topology.reader import read_topology
+from cdc.topology.reader import read_source, read_topology
 from cdc.words.errors import TopologyError
 from cdc.words.filters import TableRule, is_captured, mask, shape_of
 from cdc.words.schema import TableId
@@ -48,6 +48,29 @@ def test_masks_and_ignored_columns() -> None:
     shape(empty)
     assert empty == {"b": None, "c": None, "d": None}
     assert shape_of(TableRule(where="id > 5")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        ("mysql", {"b": "x", "m": "***"}),
+        ("mariadb", {"b": "x", "m": "***"}),
+        ("postgresql", {"A": 1, "b": "x", "m": 2}),
+    ],
+)
+def test_columns_are_the_same_in_any_case_unless_the_server_tells_them_apart(
+    kind: str, left: dict[str, object]
+) -> None:
+    """`ignored_columns: [Password]` of a MySQL table whose column is `password` hides it; PostgreSQL's are two."""
+    number = "" if kind == "postgresql" else ", server_id: 1"
+    text = f"""{{type: {kind}, hostname: h, username: u, password: p, database: d, dbname: x{number},
+      tables: {{t: {{ignored_columns: [a], mask: {{M: redact}}}}}}}}"""
+    text = text if kind == "postgresql" else text.replace(", dbname: x", "")
+    shape = shape_of(read_source(text, name="s", file="f").rules[table("t")])
+    assert shape is not None
+    row: dict[str, object] = {"A": 1, "b": "x", "m": 2}
+    shape(row)
+    assert row == left
 
 
 def test_a_topology_says_it_by_table() -> None:

@@ -26,7 +26,7 @@ from cdc.words.schema import Column, TableId, TableSchema
 from ingest.agent.gateway_log import GatewayLog
 from ingest.agent.grpc_stream import Credentials, GrpcStream
 from ingest.fleet.permits import Permits
-from ingest.gateway.grpc_desk import SignalValues
+from ingest.gateway.grpc_desk import DeskLog, SignalValues
 from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
@@ -120,7 +120,7 @@ class BehindGateway:
     def permits(self) -> Permits:
         return Permits(self.topology, "s", (topic(self.topology),), open_ended=False)
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         return MemoryDesk(self.place.broker, schemas_topic(self.topology), history_topic(self.topology))
 
     def signals(self) -> SignalValues:

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from cdc.process.file_topology import load_topology
+from console.commands.cli_apply import sources
+from console.fleet.kafka_fleet import by_kafka
 from tests.support.commands import tailorbird
 from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
 from tests.support.ports import free_port
@@ -103,6 +106,21 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
         assert expected in lines, lines
 
 
+def test_apply_writes_what_the_topology_says(capture: Callable[..., Any]) -> None:
+    """Into the fleet's topic, once; a dry run writes nothing."""
+    captured = capture("t")
+    text = captured.file.read_text().replace("server_id:", "agent: {names: [paris], connection: db}, server_id:", 1)
+    assert "agent:" in text
+    captured.file.write_text(text)
+    topology = load_topology(str(captured.file))
+    [name] = topology.sources
+    for dry_run, done in ((True, "made"), (False, "made"), (False, "kept"), (True, "kept")):
+        assert list(sources(topology, dry_run=dry_run)) == [(name, done, "by paris")]
+    with by_kafka(topology) as (topic, commands, _):
+        assert topic.state.spec(name) is not None
+        assert [line["what"] for line in commands.audited(10)] == ["source add"]
+
+
 def readme() -> list[str]:
     """The commands of README's walk, in order."""
     text = (Path(__file__).parents[2] / "README.md").read_text()
@@ -187,8 +205,11 @@ def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:
     captured = fleet.captured
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
-    fleet.agent("paris", policy(captured))
     fleet.until(lambda: fleet.api("agents") is not None, "g1 does not serve")
+    begun = time.monotonic()
+    fleet.agent("paris", policy(captured))
+    fleet.until(lambda: fleet.api("agents"), "the agent does not dial")
+    dialled = time.monotonic() - begun
     place = ("--agent", "paris", "--connection", "db", "--database", captured.name, "--table", "t")
     for name in ("one", "two", "three"):
         fleet.ask("source", "add", name, *place)
@@ -202,5 +223,7 @@ def test_an_agent_is_a_small_guest(fleet: FleetOnServers) -> None:
     process = fleet.processes["paris"].pid
     used = spent(process)
     time.sleep(10.0)
-    assert (spent(process) - used) / 10.0 <= 0.05, "idle, it takes more than a twentieth of a core"
-    assert memory(process) <= 150, f"{memory(process):.0f} MB"
+    share, size = (spent(process) - used) / 10.0, memory(process)
+    print(f"agent: dials after {dialled:.1f} s, {size:.0f} MB with three sources, {100 * share:.1f}% of a core idle")
+    assert share <= 0.05, "idle, it takes more than a twentieth of a core"
+    assert size <= 150, f"{size:.0f} MB"

@@ -74,6 +74,7 @@ class NearbySeat:
     specs: dict[str, bytes] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     ended: str = ""
+    full: bool = False
 
     def say(self, request: StreamRequest) -> None:
         if request.HasField("assign"):

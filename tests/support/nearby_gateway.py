@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cdc.words.errors import Retriable
 from ingest.agent.grpc_lane import Lane
 from ingest.fleet.fleet_pb2 import LogCall, LogReply
 from ingest.gateway.grpc_desk import Desk, Opened
+from ingest.gateway.proc_credit import CreditBudget
 
 
 @dataclass
@@ -17,6 +19,7 @@ class NearbyGateway:
 
     source: Opened
     refused: list[str] = field(default_factory=list)
+    budget: CreditBudget = field(default_factory=CreditBudget)
     desks: list[threading.Thread] = field(default_factory=list)
 
     def lane(self, source: str, unasked: Callable[[LogReply], None]) -> Lane:
@@ -24,11 +27,13 @@ class NearbyGateway:
         number = len(self.desks) + 1
         desk = Desk(
             self.source, number, lambda reply: lane.hear(LogReply.FromString(reply.SerializeToString())),
-            self.refused.append,
+            self.refused.append, self.budget,
         )  # fmt: skip
 
         def send(call: LogCall) -> None:
-            desk.put(LogCall.FromString(call.SerializeToString()))
+            if why := desk.put(LogCall.FromString(call.SerializeToString())):  # as a stream does
+                desk.put(None)
+                lane.end(Retriable(why))
 
         lane = Lane(number, send, unasked)
         self.desks.append(threading.Thread(target=desk.run, name=f"desk {source}"))

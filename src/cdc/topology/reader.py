@@ -15,6 +15,7 @@ import yaml
 
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
+from cdc.topology.reader_agent import read_agent
 from cdc.topology.reader_checks import check_checks, read_check
 from cdc.topology.reader_foreign import foreign_table
 from cdc.topology.reader_mirror import MirrorReader, check_keys, check_mirrors
@@ -124,7 +125,7 @@ def _source(name: str, s: Section) -> Source:
     policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
 
     def rules(value: Value) -> Mapping[TableId, TableRule]:
-        found = _rules(value, name, database, mirror)
+        found = _rules(value, name, database, mirror, exact_case=kind not in ("mysql", "mariadb"))
         return found if found or policy == "accept" else value.fail("no table", "one table at least")
 
     nothing: Mapping[TableId, TableRule] = {}
@@ -162,13 +163,16 @@ def _source(name: str, s: Section) -> Source:
         if polled
         else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
+        agent=read_agent(s, logged=numbered),
         delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[kind in ("kafka", "maxscale")]),
         **(_login(s, _PORTS.get(kind, 3306)) if by_login else _NO_LOGIN),
         **own,
     )
 
 
-def _rules(value: Value, source: str, database: str, mirror: MirrorReader | None) -> dict[TableId, TableRule]:
+def _rules(
+    value: Value, source: str, database: str, mirror: MirrorReader | None, *, exact_case: bool
+) -> dict[TableId, TableRule]:
     """What is said of each table that is listed."""
     found: dict[TableId, TableRule] = {}
     listed = not isinstance(value.node, yaml.MappingNode)
@@ -186,7 +190,7 @@ def _rules(value: Value, source: str, database: str, mirror: MirrorReader | None
         if mirror is not None and said is None:
             mirror.listed(item)
         also = partial(mirror.table, table) if mirror is not None else lambda section: None
-        found[table] = read_rule(said, also) if said else TableRule()
+        found[table] = read_rule(said, also, exact_case=exact_case) if said else TableRule(exact_case=exact_case)
     return found
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from cdc.words.filters import TableRule, mask
 
 
-def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None) -> TableRule:
+def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *, exact_case: bool = False) -> TableRule:
     """What is said of a table, as the reader has it.
 
     `{}` or `{ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true,
-    watermark: …}`. `also` takes the keys that only some sources have.
+    watermark: …}`. `also` takes the keys that only some sources have; `exact_case`: its columns differ by case.
     """
     if value.node.tag == "tag:yaml.org,2002:null":
-        return TableRule()
+        return TableRule(exact_case=exact_case)
     s = value.section()
     also(s)
     rule = TableRule(
@@ -25,6 +25,7 @@ def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None) ->
         message_key_columns=s.take("message_key_columns", lambda v: v.texts(), ()),
         append_only=s.take("append_only", lambda v: v.one_of("true", "false"), "false") == "true",
         watermark=s.take("watermark", lambda v: v.duration(), 0.0),
+        exact_case=exact_case,
     )
     if rule.append_only and "watermark" not in s.pairs:
         s.pairs["append_only"].fail("append_only without a watermark", "watermark: 10m, how late a row may come")

@@ -63,6 +63,17 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChoice:
+    """The agents of a fleet that may capture a source: by `names`, first choice first, or those that have all `labels`;
+    and the alias of its server in their policies.
+    """
+
+    names: tuple[str, ...]
+    labels: Mapping[str, str]
+    connection: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A database server to capture; `database` is what two-part table names of queries stand in.
 
@@ -77,7 +88,8 @@ class Source:
     Of PostgreSQL `database` is a schema of the database
     `dbname`; `slot_name` and `publication_name` are empty where both are called after topology and source, and
     `replica_identity` full where every table tells whole rows before their changes. `mirror` is set where topics of
-    others are the source, which has no server of its own, and `listen` where syslog messages are.
+    others are the source, which has no server of its own, and `listen` where syslog messages are. `agent` is set where
+    agents of a fleet capture it, and no process beside the topology.
     """
 
     name: str
@@ -109,6 +121,7 @@ class Source:
     replica_identity: Literal["default", "full"] = "default"
     mirror: Mirror | None = None
     listen: Listen | None = None
+    agent: AgentChoice | None = None
 
     @property
     def databases(self) -> frozenset[str]:

@@ -26,6 +26,8 @@ class TableRule:
     `append_only`: its rows are inserted and never change, and come at most `watermark` seconds later than others whose
     times are as young (joins by time, docs/queries.md). Capture does the same for every table.
     `only_columns`: where it is not None, no other column leaves, one that the table gets later neither.
+    Columns are meant by their names in any case, as MySQL has them: `Mail` hides `mail`. `exact_case`: the server tells
+    columns apart by case (PostgreSQL), and so are they here.
     """
 
     ignored_columns: tuple[str, ...] = ()
@@ -35,6 +37,7 @@ class TableRule:
     message_key_columns: tuple[str, ...] = ()
     append_only: bool = False
     watermark: float = 0.0
+    exact_case: bool = False
 
     @property
     def empty(self) -> bool:
@@ -44,7 +47,20 @@ class TableRule:
 
     def leaves_out(self, column: str) -> bool:
         """Whether a column of the table does not leave at all."""
-        return column in self.ignored_columns or (self.only_columns is not None and column not in self.only_columns)
+        same, name = self._same, self._same(column)
+        if self.only_columns is not None and name not in map(same, self.only_columns):
+            return True
+        return name in map(same, self.ignored_columns)
+
+    def mask_of(self, column: str) -> str | None:
+        """How a column is masked; None where it leaves as it is."""
+        same, name = self._same, self._same(column)
+        return next((text for masked, text in self.masks.items() if same(masked) == name), None)
+
+    @property
+    def _same(self) -> Callable[[str], str]:
+        """What two names have in common that mean one column."""
+        return str if self.exact_case else str.lower
 
 
 def is_captured(
@@ -78,17 +94,21 @@ def shape_of(rule: TableRule) -> Callable[[dict[str, object]], None] | None:
     """The function that takes the ignored columns out of a row and masks others, in place; None if nothing is asked."""
     if not rule.ignored_columns and not rule.masks and rule.only_columns is None:
         return None
-    ignored, masks = rule.ignored_columns, {name: mask(text) for name, text in rule.masks.items()}
-    only = None if rule.only_columns is None else frozenset(rule.only_columns)
+    known, hidden, masked = set[str](), list[str](), list[tuple[str, Callable[[object], object]]]()
 
     def shape(row: dict[str, object]) -> None:
-        for name in ignored:
+        if not row.keys() <= known:  # rows of a table have the same names, mostly: each is decided once
+            for name in row.keys() - known:
+                known.add(name)
+                text = rule.mask_of(name)
+                if rule.leaves_out(name):
+                    hidden.append(name)
+                elif text is not None:
+                    masked.append((name, mask(text)))
+        for name in hidden:
             row.pop(name, None)
-        if only is not None:
-            for name in row.keys() - only:
-                del row[name]
-        for name, masked in masks.items():
+        for name, to in masked:
             if row.get(name) is not None:
-                row[name] = masked(row[name])
+                row[name] = to(row[name])
 
     return shape

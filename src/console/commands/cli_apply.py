@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,6 +27,8 @@ def apply(
 ) -> None:
     """Make the tables, collections and replication peers that a topology needs; what exists is kept.
 
+    Sources with `agent:` are written into the fleet's topic, where their gateways find them (docs/fleet.md).
+
     Run it before the processes of the topology, and again after every change of the file. Exit code 1 where a table's
     query was changed: its join does not go on before its state is made anew, and the line says by which command.
 
@@ -40,6 +42,12 @@ def apply(
         else:
             done = _WOULD[outcome.done] if dry_run else outcome.done
             typer.echo(f"{done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
+    for name, done, note in sources(topology, dry_run=dry_run):
+        if as_json:
+            told = {"kind": "source", "name": name, "done": done, "note": note}
+            typer.echo(json.dumps({**told, **({"dry_run": True} if dry_run else {})}))
+        else:
+            typer.echo(f"{_WOULD[done] if dry_run else done:<8}source     {name}  ({note})")
     # imported here: `--help` should not wait for the compiler of queries
     from joins.process.kafka_changed import changed_queries
 
@@ -71,6 +79,17 @@ def planned(topology: Topology) -> Iterator[Outcome]:
 
     with _stores(topology) as stores:
         yield from (outcome for step in plan(topology, stores) if (outcome := outcome_of(step)) is not None)
+
+
+def sources(topology: Topology, *, dry_run: bool) -> Iterator[tuple[str, Literal["made", "changed", "kept"], str]]:
+    """Write the configurations of sources that agents capture; name, what was done, by whom it is captured."""
+    if all(source.agent is None for source in topology.sources.values()):
+        return
+    # imported here: a fleet needs gRPC, which other topologies do not
+    from console.fleet.kafka_fleet import written
+
+    for one in written(topology, dry_run=dry_run):
+        yield one.source, one.done, one.note
 
 
 @contextmanager

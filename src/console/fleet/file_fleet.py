@@ -61,14 +61,10 @@ class LocalFleet:
 
     def specs(self) -> dict[str, dict[str, Any]]:
         """The configuration of each source, as the topology's file has it."""
-        told = yaml.safe_load(Path(self.topology.file).read_text(encoding="utf-8"))["sources"]
         return {
-            name: {
-                **{key: value for key, value in said.items() if key not in LOCAL},
-                "agents": [agent_of(name)], "connection": name.replace("_", "-"),
-            }
-            for name, said in told.items()
-        }  # fmt: skip
+            name: {**said, "agents": [agent_of(name)], "connection": name.replace("_", "-")}
+            for name, said in said_of(self.topology).items()
+        }
 
 
 def agent_of(source: str) -> str:
@@ -87,3 +83,11 @@ def policy_of(source: Source) -> dict[str, Any]:
     }  # fmt: skip
     locks = source.snapshot_locking_mode != "none"
     return {"dumps": True, "locks": locks, "connections": {source.name.replace("_", "-"): connection}}
+
+
+def said_of(topology: Topology) -> dict[str, dict[str, Any]]:
+    """What the topology's file says of each source, but where it is, who reads it, and which agent."""
+    told = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
+    return {
+        name: {key: value for key, value in one.items() if key not in {*LOCAL, "agent"}} for name, one in told.items()
+    }

@@ -50,7 +50,8 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
     Checks are one process, and so is the ledger that a check of the log reads.
     """
     found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
-    found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in topology.sources]
+    captured = [name for name, source in topology.sources.items() if source.agent is None]
+    found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in captured]
     tables = list(topology.tables)
     shared = [tables] if topology.joins.isolation == "shared" and tables else [[name] for name in tables]
     for names in shared:

@@ -51,7 +51,7 @@ class PartStatus:
 
 def parts_of(topology: Topology) -> list[str]:
     """The parts that must run, in the order of the flow."""
-    captures = [f"capture {name}" for name in topology.sources]
+    captures = [f"capture {name}" for name, source in topology.sources.items() if source.agent is None]
     proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
     joins = [f"join {name}" for name in topology.tables]
     return [*captures, *joins, *(f"index {name}" for name in topology.indexes), *proving]

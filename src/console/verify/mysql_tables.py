@@ -3,7 +3,7 @@ faults; only the connection is made as the capture makes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from cdc.topology.topology import Source
+from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import LogicalType, from_mysql
 from ingest.mysql.mysql_connection import settings, translated
@@ -63,9 +64,9 @@ def _read_table(cursor: Cursor, source: Source, table: TableId) -> SourceTable:
         " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
         (table.database, table.table),
     )
-    rule = source.rules.get(table)
+    rule = source.rules.get(table, TableRule())
     shown = list(cursor.fetchall())
-    columns = tuple(_columns(shown, rule.ignored_columns if rule else ()))
+    columns = tuple(_columns(shown, rule.leaves_out))
     cursor.execute(
         "SELECT column_name FROM information_schema.statistics"
         " WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
@@ -77,10 +78,12 @@ def _read_table(cursor: Cursor, source: Source, table: TableId) -> SourceTable:
     return SourceTable(columns=columns, rows=list(cursor.fetchall()), schema=schema)
 
 
-def _columns(shown: Iterable[tuple[object, object]], ignored: tuple[str, ...]) -> Iterator[tuple[str, LogicalType]]:
+def _columns(
+    shown: Iterable[tuple[object, object]], ignored: Callable[[str], bool]
+) -> Iterator[tuple[str, LogicalType]]:
     """The columns that leave the source: those of types that are not captured stay there, as ignored ones do."""
     for name, column_type in shown:
-        if str(name) in ignored:
+        if ignored(str(name)):
             continue
         try:
             yield str(name), from_mysql(str(column_type))

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 from cdc.topology.topology import Source
+from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import from_mysql
 from console.verify.mysql_tables import SourceTable
@@ -34,13 +35,12 @@ def read_postgres(source: Source) -> dict[TableId, SourceTable]:
 
 
 def _read(connection: psycopg.Connection[Any], source: Source, table: TableId) -> SourceTable:
-    rule = source.rules.get(table)
-    ignored = rule.ignored_columns if rule else ()
+    rule = source.rules.get(table, TableRule(exact_case=True))
     shown = connection.execute(_COLUMNS, (table.database, table.table)).fetchall()
     types = {
         str(name): f"decimal({precision},{scale})" if kind == "numeric" and precision else _TYPES.get(kind, "longtext")
         for name, kind, precision, scale in shown
-        if name not in ignored
+        if not rule.leaves_out(str(name))
     }
     parts = [_quoted(name) + ("::text" if kind == "longtext" else "") for name, kind in types.items()]
     names, whole = ", ".join(parts), f"{_quoted(table.database)}.{_quoted(table.table)}"

@@ -16,9 +16,9 @@ from cdc.words.history import Record as HistoryRecord
 from ingest.agent.grpc_lane import Lane
 from ingest.capture.signals import Signal, signal_of
 from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
-from ingest.fleet.fleet_pb2 import Commit, Empty, LogReply, Records, Signals
+from ingest.fleet.fleet_pb2 import Commit, Empty, FoundRecord, LogReply, Records, Signals
 from ingest.fleet.fleet_pb2 import Search as SearchCall
-from ingest.fleet.frames import FrameWriter, zipped
+from ingest.fleet.frames import LONGEST, SAME, FrameWriter, zipped
 from ingest.records.findings import Search
 from ingest.records.seams import Checkpoint, Record, Recovered
 
@@ -43,6 +43,8 @@ class GatewayLog:
         self._lane = stream.lane(source, self._heard)
         self._frames = FrameWriter()
         self._searches: dict[int, Search] = {}
+        self._parts: dict[int, bytearray] = {}  # of a record that a search has been told in part
+        self._asked = 0
         self._ensured = set[str]()
         self._signals: int | None = None
         self._closed = False
@@ -92,7 +94,7 @@ class GatewayLog:
 
     def search(self, search: Search) -> None:
         """See `seams.ChangeLog`; the gateway reads the topic, and what it holds passes the stream."""
-        number = len(self._searches) + 1
+        number = self._asked = self._asked + 1
         self._searches[number] = search
         self._lane.tell(search=SearchCall(number=number, topic=search.topic, begin=search.begin))
 
@@ -116,7 +118,7 @@ class GatewayLog:
         if self._closed:
             return
         self._closed = True
-        for search in self._searches.values():
+        for search in list(self._searches.values()):
             search.given_up = True
         self._lane.close()
         self._stream.leave(self._lane)
@@ -137,15 +139,34 @@ class GatewayLog:
 
     def _heard(self, reply: LogReply) -> None:
         """What the reader of the stream hears of searches."""
+        number = reply.found.search if reply.HasField("found") else reply.search_end.search
+        search = self._searches[number]
         if reply.HasField("found"):
-            search = self._searches[reply.found.search]
-            for one in reply.found.records:
-                search.see(one.partition, one.key, one.value if one.HasField("value") else None)
+            try:
+                for one in reply.found.records:
+                    self._seen(number, search, one)
+            except Exception as error:  # noqa: BLE001  # raised by who waits for the search: other sources share the stream
+                search.given_up = True
+                search.failed = error
             if search.full or search.given_up:
-                self._give_up(stop_search=reply.found.search)
-        else:
-            search = self._searches[reply.search_end.search]
-            if reply.search_end.HasField("failure"):
-                search.failed = error_of(reply.search_end.failure)
-            else:
-                search.begin, search.done = dict(reply.search_end.begin), True
+                self._give_up(stop_search=number)
+            return
+        self._parts.pop(number, None)
+        del self._searches[number]
+        if reply.search_end.HasField("failure"):
+            search.failed = error_of(reply.search_end.failure)
+        elif search.failed is None:
+            search.begin, search.done = dict(reply.search_end.begin), True
+
+    def _seen(self, number: int, search: Search, one: FoundRecord) -> None:
+        """A record, or a part of one."""
+        if one.more or number in self._parts:
+            whole = self._parts.setdefault(number, bytearray())
+            whole += one.value
+            if len(whole) > LONGEST:
+                raise Fatal(f"a record of {len(whole)} bytes in topic {search.topic}", SAME)
+            if one.more:
+                return
+            search.see(one.partition, one.key, bytes(self._parts.pop(number)))
+        elif not search.given_up:
+            search.see(one.partition, one.key, one.value if one.HasField("value") else None)

@@ -15,7 +15,7 @@ import orjson
 from cdc.words.errors import Retriable, TailorbirdError
 from ingest.fleet.answers import error_of
 from ingest.fleet.fleet_pb2 import Empty, LogCall, LogReply
-from ingest.fleet.wire import CREDIT
+from ingest.fleet.wire import FIRST
 
 _PATIENCE = 120.0  # seconds: the gateway itself waits for Kafka twice
 
@@ -28,7 +28,7 @@ class Lane:
     ) -> None:
         self.number, self._send, self._unasked = number, send, unasked
         self._heard = threading.Condition()
-        self._credit = CREDIT
+        self._credit = FIRST
         self._calls = 0
         self._answers: dict[int, bytearray] = {}
         self._done = set[int]()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import queue
+import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 
 _PATIENCE = 15.0  # seconds for a gateway to say hello
 _FAREWELL = 1.0  # seconds
+_AGAIN = 1.0  # seconds, at most, between attempts: each of an agent's sources would dial by itself
 _VERSION = version("tailorbird")
 _REMEDIES = {
     grpc.StatusCode.UNAUTHENTICATED: "the certificate, or token, is none of this fleet's agents'",
@@ -198,17 +201,32 @@ class Gateways:
         self._addresses = itertools.cycle(addresses)
         self._credentials = credentials
         self._stream: GrpcStream | None = None
+        self._failed: Retriable | None = None  # how the last attempt ended, and until when that holds for all sources
+        self._again = 0.0
         self._lock = threading.Lock()
 
     def stream(self) -> GrpcStream:
         """The open stream, or a new one to the next address; Retriable where that gateway is away."""
         with self._lock:
             if self._stream is None or not self._stream.open:
+                if self._failed is not None and time.monotonic() < self._again:
+                    raise Retriable(self._failed.message, self._failed.hint, retry_after=self._failed.retry_after)
                 self.close()
-                stream = GrpcStream(next(self._addresses), self._credentials, self._commanded)
-                self._opened(stream)
-                self._stream = stream
+                try:
+                    self._stream = self._dialled()
+                except Retriable as error:
+                    self._failed, self._again = error, time.monotonic() + _AGAIN * random.uniform(0.5, 1.0)
+                    raise
             return self._stream
+
+    def _dialled(self) -> GrpcStream:
+        stream = GrpcStream(next(self._addresses), self._credentials, self._commanded)
+        try:
+            self._opened(stream)
+        except BaseException:
+            stream.close()  # else its connection would stay
+            raise
+        return stream
 
     def close(self) -> None:
         """End the stream."""

@@ -44,7 +44,7 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
         schema = replace(schema, columns=kept, left_out=left_out)
     if rule is None or rule.empty:
         return replace(schema, primary_key=key) if key != schema.primary_key else schema
-    if hidden := sorted(name for name in key if rule.leaves_out(name) or name in rule.masks):
+    if hidden := sorted(name for name in key if rule.leaves_out(name) or rule.mask_of(name) is not None):
         raise Skippable(f"table {schema.table_id}: {hidden[0]} is part of its key", "neither ignore nor mask it")
     return replace(schema, primary_key=key, columns=tuple(_shaped(schema, rule)))
 
@@ -74,7 +74,7 @@ def _shaped(schema: TableSchema, rule: TableRule) -> Iterator[Column]:
     for column in schema.columns:
         if rule.leaves_out(column.name):
             continue
-        if column.name in rule.masks:
+        if rule.mask_of(column.name) is not None:
             known = column.default_known and column.default is None  # NULL is masked as NULL
             yield replace(
                 column,

@@ -135,7 +135,7 @@ class Tables:
         """What takes away ignored columns and those of types that are not captured, and masks others, in place; None
         where nothing is to be done.
         """
-        rule = self._rules.get(table) or TableRule()
+        rule = self._rules.get(table) or TableRule(exact_case=True)
         state = self.history.last_state(table)
         if state is not None and state.schema is not None:
             untyped = [column.name for column in not_captured(state.schema)]

@@ -10,7 +10,7 @@ import orjson
 
 from ingest.fleet.frames import unzipped, zipped
 
-_UNPACKED = 64 * 1024 * 1024  # bytes of one database's map
+_UNPACKED = 12 * 1024 * 1024  # bytes of one database's map: the topic takes records of 16 MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

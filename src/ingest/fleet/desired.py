@@ -51,12 +51,14 @@ class SourceSpec:
     def tables(self) -> Mapping[str, Any]:
         """What is said of each table, by `table` or `database.table`."""
         said = self.keys.get("tables") or {}
-        return said if isinstance(said, Mapping) else {name: {} for name in said}
+        if isinstance(said, Mapping):
+            return said
+        return {name: {} for name in said if isinstance(name, str)} if isinstance(said, list | tuple) else {}
 
     @property
     def captures(self) -> bool:
         """Whether there is anything to capture; a source without tables is only looked at."""
-        return bool(self.tables) or self.keys.get("filter_policy") == "accept"
+        return bool(self.keys.get("tables")) or self.keys.get("filter_policy") == "accept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ def spec_of(told: Any, topology: str, name: str) -> SourceSpec:
     if local := sorted(LOCAL & told.keys()):
         where = "the agent's policy file says it, under connections:"
         raise UsageError(f"source {name}: {local[0]} is not the gateway's to say", where)
+    if "agent" in told:
+        raise UsageError(f"source {name}: agent is a topology's to say", "here: agents and connection")
     agents = told.get("agents", ())
     agents = [agents] if isinstance(agents, str) else agents
     if not isinstance(agents, Sequence) or not agents or not all(isinstance(agent, str) for agent in agents):
@@ -104,7 +108,10 @@ def spec_of(told: Any, topology: str, name: str) -> SourceSpec:
 
 def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
     """The source that a configuration describes, with no server yet; UsageError (a TopologyError) where it is none."""
-    text = orjson.dumps(spec.keys)
+    try:
+        text = orjson.dumps(spec.keys)
+    except TypeError as error:
+        raise UsageError(f"source {name}: {error}"[:200], "the keys of a source, as in a topology") from error
     if b"${" in text or len(text) > _LONGEST:
         raise UsageError(f"source {name}: it names a variable, or is longer than {_LONGEST} bytes", "plain values")
     default = 1_000_000_000 + zlib.crc32(f"{topology}.{name}".encode()) % 2_000_000_000
@@ -115,7 +122,10 @@ def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
         said["tables"] = [_NONE_YET]
     if said.get("capture", "log") != "log":
         raise UsageError(f"source {name}: an agent reads logs, it does not poll", "capture: log")
-    source = read_source(orjson.dumps(said).decode(), name=name, file=f"configuration of {name}")
+    try:
+        source = read_source(orjson.dumps(said).decode(), name=name, file=f"configuration of {name}")
+    except RecursionError as error:
+        raise UsageError(f"source {name}: lists within lists", "the keys of a source, as in a topology") from error
     return source if spec.captures else replace(source, tables=(), rules={})
 
 

@@ -295,14 +295,16 @@ class Found(_message.Message):
     def __init__(self, search: _Optional[int] = ..., records: _Optional[_Iterable[_Union[FoundRecord, _Mapping]]] = ...) -> None: ...
 
 class FoundRecord(_message.Message):
-    __slots__ = ("partition", "key", "value")
+    __slots__ = ("partition", "key", "value", "more")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     partition: int
     key: bytes
     value: bytes
-    def __init__(self, partition: _Optional[int] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+    more: bool
+    def __init__(self, partition: _Optional[int] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class SearchEnd(_message.Message):
     __slots__ = ("search", "begin", "failure")

@@ -79,7 +79,7 @@ def folded(state: FleetState, records: Iterable[StateRecord]) -> FleetState:
     for key, value in records:
         try:
             _fold(of, orjson.loads(key), None if value is None else orjson.loads(value))
-        except (LookupError, TypeError, ValueError):  # counted: whoever reads the topic says so
+        except (AttributeError, LookupError, TypeError, ValueError):  # counted: whoever reads the topic says so
             strange += 1
     return replace(state, **made, strange=strange)
 

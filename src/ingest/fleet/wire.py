@@ -7,7 +7,8 @@ from ingest.fleet.fleet_pb2 import Header, Hello, StreamRequest
 METHOD = "/tailorbird.fleet.v1.Fleet/Connect"
 SERVICE, RPC = METHOD.split("/")[1:]
 PROTOCOL = 1
-CREDIT = 4 * 1024 * 1024  # bytes of a lane's records that may be on their way at a time
+FIRST = 256 * 1024  # bytes of records that a lane may send before it is given credit
+MOST = 4 * 1024 * 1024  # bytes of a lane's records that may be on their way at a time
 MESSAGE = 1024 * 1024  # bytes; each end refuses a longer one
 _PING_MS, _PONG_MS = 20_000, 10_000
 

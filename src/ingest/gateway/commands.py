@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+import orjson
+
 from cdc.words.errors import TailorbirdError, UsageError
 from cdc.words.schema import TableId
 from ingest.fleet.certificate import Revoked, serial_of
@@ -21,6 +23,8 @@ from ingest.gateway.seams import Audit, StateTopic
 from ingest.gateway.steward import claim_again, plain
 
 T = TypeVar("T")
+SOURCES = 2000  # of a tenant: gateways have all of them in memory
+_LINE = 600 * 1024  # bytes of a command's words that its line of audit holds
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -324,8 +328,9 @@ class FleetCommands:
     def _done(
         self, who: FleetOperator, what: str, on: str, told: Mapping[str, Any], do: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        line = {"what": what, "who": who.name, "from": who.address, "on": on[:80], **told}
+        line = {"what": what, "who": who.name, "from": who.address, "on": on[:80]}
         try:
+            line |= _kept(told)
             found = do()
         except TailorbirdError as error:
             outcome = "refused" if isinstance(error, UsageError) or error.exit_code == 2 else "failed"
@@ -335,7 +340,12 @@ class FleetCommands:
         return found
 
     def _next(self, who: FleetOperator, source: str, spec: SourceSpec | None, of: int | None = None) -> dict[str, Any]:
-        versions = self._topic.state.desired.get(source, ())
+        state = self._topic.state
+        if spec is not None and state.spec(source) is None:
+            there = sum(one.spec is not None for one in state.newest().values())
+            if there >= SOURCES:
+                raise UsageError(f"there are {there} sources, and a tenant has {SOURCES} at most", "source rm others")
+        versions = state.desired.get(source, ())
         number = versions[-1].version + 1 if versions else 1
         made = Desired(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)
         written_by = self._number()
@@ -356,6 +366,15 @@ class FleetCommands:
         told = state.reported.get((lease.agent, name)) if lease else None
         current = told is not None and lease is not None and told.epoch == lease.epoch
         return {**shown, "reported": asdict(told) if told is not None and current else None}
+
+
+def _kept(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the audit keeps of a command's words, or how long they were; UsageError for what no topic could hold."""
+    try:
+        size = len(orjson.dumps(told))
+    except TypeError as error:
+        raise UsageError(f"what can not be kept: {error}"[:200], "numbers of 64 bits, texts of UTF-8") from error
+    return told if size <= _LINE else dict.fromkeys(told, f"{size} bytes")
 
 
 def _running(state: FleetState, source: str, agent: str, epoch: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ may not write. It works in a thread of its own, since the log waits, and the str
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
@@ -16,12 +17,17 @@ from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_
 from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
 from ingest.fleet.frames import PIECE, SAME, FrameReader, unzipped
 from ingest.fleet.permits import Permits
-from ingest.fleet.wire import CREDIT
+from ingest.gateway.proc_credit import CreditBudget, LaneCredit
 from ingest.records.findings import Search
 from ingest.records.seams import Checkpoint, OpenLog, Record
 
 Reply = Callable[[LogReply], None]  # raises Retriable when the agent is gone
-_FOUND = 256 * 1024  # bytes of records in one message
+_FOUND = 256 * 1024  # bytes of records in one message, and of a record's value
+_HEAD = 16  # bytes that a record costs beside its key and value
+_CALLS, _CALLED = 1024, 4 * 1024 * 1024  # calls that wait, and bytes of those that are no records
+_ZIPPED = 1024  # bytes
+PATIENCE, _POLL = 30.0, 0.05  # seconds
+_SEARCHES = 64  # under way at a time
 
 
 class Improper(Fatal):
@@ -38,6 +44,13 @@ class SignalValues(Protocol):
         """Forget the connection."""
 
 
+class DeskLog(OpenLog, Protocol):
+    """A log that tells how much of what it has taken is still on its way."""
+
+    def undelivered(self, seconds: float = 0.0) -> int:
+        """Records that are not safe in the log yet, after waiting so long at most that some become so."""
+
+
 class Opened(Protocol):
     """A source of the gateway's: its log opens once per session; UsageError from `log` and `signals` is the agent's."""
 
@@ -47,7 +60,7 @@ class Opened(Protocol):
     @property
     def permits(self) -> Permits: ...
 
-    def log(self) -> OpenLog: ...
+    def log(self) -> DeskLog: ...
 
     def signals(self) -> SignalValues: ...
 
@@ -55,26 +68,39 @@ class Opened(Protocol):
 class Desk:
     """Of one lane; `refused` is told what was not done, and why, for the audit."""
 
-    def __init__(self, source: Opened, lane: int, reply: Reply, refused: Callable[[str], None]) -> None:
+    def __init__(
+        self, source: Opened, lane: int, reply: Reply, refused: Callable[[str], None], budget: CreditBudget
+    ) -> None:
         self._source, self._lane, self._reply, self._refused = source, lane, reply, refused
         self._calls: queue.SimpleQueue[LogCall | None] = queue.SimpleQueue()
-        self._owed = 0  # bytes of records that have come and were not taken yet
+        self._credit = LaneCredit(budget)
+        self._came, self._done = 0, 0  # bytes of calls that are no records; each is counted in one thread
         self._frames = FrameReader()
-        self._log: OpenLog | None = None
+        self._log: DeskLog | None = None
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
+        self._known = range(1, 1)  # numbers of searches so far
 
     @property
     def source(self) -> str:
         """The source's name."""
         return self._source.name
 
-    def put(self, call: LogCall | None) -> bool:
-        """Hand the next call over, never waiting; None: the stream has ended. False: it is more than it has credit."""
-        if call is not None and call.WhichOneof("what") == "records":
-            self._owed += call.records.size
+    def put(self, call: LogCall | None) -> str:
+        """Hand the next call over, never waiting; None: the stream has ended. Why it is too much; empty: it is not."""
+        if call is None:
+            self._calls.put(None)
+            return ""
+        if call.WhichOneof("what") == "records":
+            size, sent = call.records.size, len(call.records.frames)
+            if not self._credit.came(size) or sent > size + size // 128 + _ZIPPED:  # so much longer it can become
+                return "records without credit"
+        else:
+            self._came += call.ByteSize()
+        if self._came - self._done > _CALLED or self._calls.qsize() >= _CALLS:
+            return "more calls than a lane may have"
         self._calls.put(call)
-        return self._owed <= CREDIT + PIECE
+        return ""
 
     def run(self) -> None:
         """Work until the lane is closed or fails; what is uncommitted then is given up."""
@@ -82,6 +108,8 @@ class Desk:
             while (call := self._calls.get()) is not None and call.WhichOneof("what") != "close":
                 try:
                     self._do(call)
+                    if call.WhichOneof("what") != "records":
+                        self._done += call.ByteSize()
                 except TailorbirdError as error:
                     if isinstance(error, Improper):
                         self._refused(error.message)
@@ -95,6 +123,7 @@ class Desk:
             for opened in (self._log, self._signals):
                 if opened is not None:
                     opened.close()
+            self._credit.close()
 
     def _say(self, call: int, **what: Any) -> None:
         self._reply(LogReply(lane=self._lane, call=call, **what))
@@ -111,19 +140,20 @@ class Desk:
             values, behind = self._signals.values(call.signals.start if call.signals.HasField("start") else None)
             self._answer(call, {"values": values, "next": behind})
         elif what == "stop_search":
-            if call.stop_search not in self._searches:
+            if call.stop_search not in self._known:
                 raise Improper(f"no search has number {call.stop_search}")
-            self._searches[call.stop_search].given_up = True
+            if (relay := self._searches.get(call.stop_search)) is not None:
+                relay.given_up = True
         else:
             self._work(call, what, self._opened)
 
     @property
-    def _opened(self) -> OpenLog:
+    def _opened(self) -> DeskLog:
         if self._log is None:
             raise Improper("a session recovers before anything else")
         return self._log
 
-    def _work(self, call: LogCall, what: str | None, log: OpenLog) -> None:
+    def _work(self, call: LogCall, what: str | None, log: DeskLog) -> None:
         if what == "records":
             self._take(call.records.frames, call.records.size, log)
         elif what == "commit":
@@ -134,6 +164,8 @@ class Desk:
                 self._refused(told)
                 raise Retriable(f"{told}: the session begins anew")
             log.commit(self._checkpoint(call.commit.checkpoint))
+            self._credit.delivered(self._frames.records)
+            self._credit.paused()
             self._answer(call, None)
         elif what == "restate":
             log.restate(())
@@ -150,12 +182,13 @@ class Desk:
             self._search(call, log)
         elif what == "abort":
             log.abort()
+            self._credit.dropped()
             self._frames = FrameReader()
         else:
             raise Improper(f"this gateway knows no call {what}", "update the gateway")
 
-    def _take(self, frames: bytes, size: int, log: OpenLog) -> None:
-        if size > PIECE:
+    def _take(self, frames: bytes, size: int, log: DeskLog) -> None:
+        if not 0 < size <= PIECE:
             raise Improper(f"a message of {size} bytes of records", f"at most {PIECE} are taken at a time")
         try:
             piece = unzipped(frames, size)
@@ -167,8 +200,19 @@ class Desk:
             if not permitted(record):
                 self._refuse(f"a record of topic {record.topic} under key {record.key[:80]!r}")
         log.extend(records)
-        self._owed -= size
-        self._say(0, credit=size)
+        unfinished = 0 if self._frames.complete else 1  # a record of which there is only a part
+        if credit := self._credit.taken(size, self._frames.records + unfinished):
+            self._say(0, credit=credit)
+        self._settle(log)
+
+    def _settle(self, log: DeskLog) -> None:
+        """Wait until Kafka has so much that the gateway's budget holds the rest; some is always let be on its way."""
+        deadline = time.monotonic() + PATIENCE
+        self._credit.delivered(self._frames.records - log.undelivered())
+        while self._credit.must_wait and (left := log.undelivered(_POLL)):
+            self._credit.delivered(self._frames.records - left)
+            if time.monotonic() > deadline:
+                raise Retriable("Kafka takes no records")
 
     def _checkpoint(self, told: bytes) -> Checkpoint:
         try:
@@ -189,6 +233,12 @@ class Desk:
         asked = call.search
         if not self._source.permits.topic(asked.topic):
             self._refuse(f"or read topic {asked.topic}")
+        if asked.number != self._known.stop:
+            raise Improper(f"search {asked.number} behind {self._known.stop - 1}", SAME)
+        self._known = range(1, asked.number + 1)
+        self._searches = {number: one for number, one in self._searches.items() if not one.ended}
+        if len(self._searches) >= _SEARCHES:
+            raise Improper(f"more than {_SEARCHES} searches at a time")
         relay = Relay(asked.topic, asked.number, lambda **what: self._say(0, **what))
         relay.begin = dict(asked.begin)
         self._searches[asked.number] = relay
@@ -210,11 +260,17 @@ class Relay(Search):
         super().__init__(topic, (), (), 0)
 
     def see(self, partition: int, key: bytes, value: bytes | None) -> None:
-        """Every record goes on."""
-        self._records.append(FoundRecord(partition=partition, key=key, value=value))
-        self._size += len(key) + len(value or b"")
-        if self._size > _FOUND:
-            self._told()
+        """Every record goes on, in parts where it is large."""
+        at, whole = 0, len(value or b"")
+        while True:
+            part = None if value is None else value[at : at + _FOUND]
+            at += _FOUND
+            self._records.append(FoundRecord(partition=partition, key=key, value=part, more=at < whole))
+            self._size += len(key) + len(part or b"") + _HEAD
+            if self._size > _FOUND:
+                self._told()
+            if at >= whole or self.given_up:
+                return
 
     def _told(self) -> None:
         records, self._records, self._size = self._records, [], 0
@@ -224,6 +280,11 @@ class Relay(Search):
             self._say(found=Found(search=self._number, records=records))
         except Retriable:
             self.given_up = True
+
+    @property
+    def ended(self) -> bool:
+        """Whether nobody reads for it any more."""
+        return self._done or self._failed is not None
 
     @property
     def done(self) -> bool:

@@ -24,9 +24,11 @@ from ingest.fleet.improper import improper
 from ingest.fleet.tokens import Guesses
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
 from ingest.gateway.grpc_streams import AgentStream, Fleet, turned_away
+from ingest.gateway.proc_credit import CreditBudget
 
 _VERSION = version("tailorbird")
 _FIRST = 10.0  # seconds for the first message
+_STREAMS = 64  # of one agent: a capture of its own topology has one for itself
 _WATCH = 1.0  # seconds between looks at the certificates of open streams
 
 _GUESSED = "too many wrong tokens from this address: not heard for a while"
@@ -41,6 +43,7 @@ class Door:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._open: dict[AgentStream, Void] = {}
+        self._budget = CreditBudget()
         self._guesses = Guesses()
 
     async def serve(
@@ -104,11 +107,14 @@ class Door:
         if first.hello.protocol != PROTOCOL:
             what = f"protocol {first.hello.protocol}; this gateway speaks {PROTOCOL}"
             await self._turned_away(context, grpc.StatusCode.FAILED_PRECONDITION, what, agent)
-        log.info("agent connected", agent=agent.uri, peer=context.peer(), version=first.hello.version)
-        await context.write(hello(_VERSION))
-        stream = AgentStream(self._fleet, agent, context, first.hello.version)
+        if sum(one.agent == agent for one in self._open) >= _STREAMS:
+            what = f"more than {_STREAMS} streams of one agent"
+            await self._turned_away(context, grpc.StatusCode.RESOURCE_EXHAUSTED, what, agent)
+        stream = AgentStream(self._fleet, agent, context, first.hello.version, self._budget)
         self._open[stream] = void
         try:
+            log.info("agent connected", agent=agent.uri, peer=context.peer(), version=first.hello.version)
+            await context.write(hello(_VERSION))
             await stream.run(heard)
         finally:
             del self._open[stream]

@@ -23,11 +23,13 @@ from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
 from ingest.fleet.wire import MESSAGE
 from ingest.gateway.grpc_desk import Desk, Opened
+from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway.seams import AgentSeat
 
-_WAITING = 64  # messages to an agent that it has not taken yet
+_WAITING = 1024 * 1024  # bytes of answers that an agent has not taken yet; beyond, whoever answers waits
 _LANES = 64  # of one stream
-_UNSENT = 1000  # words of the steward's that an agent has not taken
+# of the steward's words, what an agent has not taken: it is full, and it takes nothing; bytes, and how many
+_FULL, _UNSENT, _UNSENT_WORDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
 # of an agent's words to the steward: what it may say at once, and a second
 _SAYS, _SAYS_PER_SECOND = 500.0, 50.0
 _COMMAND, _ANSWER = 0, 1  # what is sent first
@@ -81,19 +83,23 @@ async def turned_away(
 class AgentStream:
     """The lanes of one stream; and the agent's seat (`seams.AgentSeat`), where it wants to be commanded."""
 
-    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str) -> None:
+    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str, budget: CreditBudget) -> None:
         self._fleet, self.agent, self._context, self._version = fleet, agent, context, version
+        self._budget = budget
         self._desks: dict[int, Desk] = {}
         self._outgoing: asyncio.PriorityQueue[tuple[int, int, StreamRequest]] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
-        self._room, self._commands = asyncio.Semaphore(_WAITING), 0
+        self._room, self._answers = asyncio.Event(), 0  # bytes that wait
+        self._commands = 0
+        self._said, self._sent = 0, 0  # bytes of the steward's, each counted in one thread
         self._loop = asyncio.get_running_loop()
         self._gone, self._ending = threading.Event(), self._loop.create_future()
         self._peer: str = context.peer()  # which gRPC knows no more once the stream has ended
         self._seated = False
         self._places: set[tuple[str, str]] = set()
         self._unknown: set[int] = set()
-        self._over: set[int] = set()  # lanes whose lease was withdrawn
+        self._over: dict[int, str] = {}  # lanes that have no desk any more, or never had one, and why
+        self._threads: list[threading.Thread] = []
         self._says, self._said_at = _SAYS, time.monotonic()
 
     async def run(self, requests: AsyncIterator[StreamRequest]) -> None:
@@ -126,8 +132,14 @@ class AgentStream:
             desk.put(None)
 
     def say(self, request: StreamRequest) -> None:
-        """See `seams.AgentSeat`; any thread may call it."""
+        """See `seams.AgentSeat`; the steward's thread calls it."""
+        self._said += request.ByteSize()
         self._soon(self._command, request)
+
+    @property
+    def full(self) -> bool:
+        """See `seams.AgentSeat`."""
+        return self._said - self._sent > _FULL
 
     def end(self, why: str) -> None:
         """See `seams.AgentSeat`; any thread may call it."""
@@ -147,7 +159,7 @@ class AgentStream:
 
     def _command(self, request: StreamRequest) -> None:
         self._commands += 1
-        if self._commands > _UNSENT:
+        if self._commands > _UNSENT_WORDS or self._said - self._sent > _UNSENT:
             self._end("it takes nothing")
             return
         if request.WhichOneof("payload") == "withdraw":
@@ -160,7 +172,7 @@ class AgentStream:
             if desk.source == source:
                 desk.put(None)
                 del self._desks[lane]
-                self._over.add(lane)
+                self._over[lane] = f"source {source} was withdrawn"
 
     async def _read(self, requests: AsyncIterator[StreamRequest]) -> None:
         async for request in requests:
@@ -171,12 +183,25 @@ class AgentStream:
             kind, _, request = await self._outgoing.get()
             await self._context.write(request)
             if kind == _ANSWER:
-                self._room.release()
+                self._answers -= request.ByteSize()
+                self._room.set()
             else:
                 self._commands -= 1
+                self._sent += request.ByteSize()
 
     async def _answer(self, request: StreamRequest) -> None:
-        await self._room.acquire()
+        while self._answers > _WAITING:
+            self._room.clear()
+            await self._room.wait()
+        self._answers += request.ByteSize()
+        self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
+
+    def _answer_now(self, request: StreamRequest) -> None:
+        """Of who reads the stream, which must not wait: an agent that does not hear would not be heard either."""
+        if self._answers > _WAITING:
+            self._end("it takes nothing")
+            return
+        self._answers += request.ByteSize()
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     async def _one(self, request: StreamRequest) -> None:
@@ -196,7 +221,7 @@ class AgentStream:
                 self._unknown.add(request.type)
                 self._told("message", "not supported", f"a message of type {request.type}")
             told = Unsupported(type=request.type, what=f"a message of type {request.type}")
-            await self._answer(StreamRequest(type=request.type, unsupported=told))
+            self._answer_now(StreamRequest(type=request.type, unsupported=told))
 
     async def _heard(self, request: StreamRequest) -> None:
         now = time.monotonic()
@@ -211,16 +236,23 @@ class AgentStream:
 
     async def _called(self, request: StreamRequest) -> None:
         call = request.log_call
-        if call.lane in self._over:  # its agent had not heard of it yet
-            if call.call:
-                failure = failure_of(Retriable(f"source {request.header.source} was withdrawn"))
-                await self._answer(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
-            return
         desk = self._desks.get(call.lane)
+        if desk is None and call.lane not in self._over and self._crowded():
+            if len(self._over) >= _UNSENT_WORDS:
+                await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "sessions without end")
+            self._over[call.lane] = f"an agent has {_LANES} sessions at most over one stream"
+            self._told("session", "refused", self._over[call.lane], request.header.source)
+        if call.lane in self._over:  # its agent may not have heard of it yet
+            if call.call:
+                failure = failure_of(Retriable(self._over[call.lane], retry_after=5.0))
+                self._answer_now(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
+            if call.WhichOneof("what") == "close":
+                del self._over[call.lane]
+            return
         if desk is None:
             desk = await self._opened(call.lane, request.header.source, request.header.epoch)
-        if not desk.put(call):
-            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "records without credit")
+        if why := desk.put(call):
+            await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         if call.WhichOneof("what") == "close":
             del self._desks[call.lane]
 
@@ -228,11 +260,15 @@ class AgentStream:
         source = self._fleet.source(self.agent, name, epoch)
         if source is None:
             await self._away(grpc.StatusCode.PERMISSION_DENIED, f"source {name[:80]!r} is none of this agent's")
-        if len(self._desks) >= _LANES:
-            await self._away(grpc.StatusCode.PERMISSION_DENIED, f"more than {_LANES} lanes")
-        desk = self._desks[lane] = Desk(source, lane, self._reply, self._refused(source.name))
-        threading.Thread(target=desk.run, name=f"desk {source.name}", daemon=True).start()
+        desk = self._desks[lane] = Desk(source, lane, self._reply, self._refused(source.name), self._budget)
+        self._threads.append(threading.Thread(target=desk.run, name=f"desk {source.name}", daemon=True))
+        self._threads[-1].start()
         return desk
+
+    def _crowded(self) -> bool:
+        """Whether it has as many lanes as it may, or as many that are still ending: each has a thread, and a client."""
+        self._threads = [one for one in self._threads if one.is_alive()]
+        return len(self._desks) >= _LANES or len(self._threads) >= 2 * _LANES
 
     async def _away(self, code: grpc.StatusCode, why: str) -> NoReturn:
         await turned_away(self._fleet, self._context, code, why, self.agent)

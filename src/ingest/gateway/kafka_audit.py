@@ -28,7 +28,11 @@ class KafkaAudit:
     def __init__(self, settings: Log, topology: str) -> None:
         self._topic, self._brokers = audit_topic(topology), settings.brokers
         make_topic(settings, self._topic, 1, _CONFIG)
-        self._producer = Producer(client_settings(self._brokers, acks="all", enable_idempotence=True, linger_ms=5))
+        self._producer = Producer(
+            client_settings(
+                self._brokers, acks="all", enable_idempotence=True, linger_ms=5, queue_buffering_max_kbytes=16 * 1024
+            )
+        )
 
     def line(self, said: Mapping[str, Any]) -> None:
         """See `seams.Audit`; one that Kafka does not take is in the gateway's log alone."""

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cdc.topology.topology import Source, Topology
 from cdc.words.errors import Retriable
-from ingest.fleet.desired import source_of
+from ingest.fleet.desired import SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
-from ingest.gateway.grpc_desk import Opened, SignalValues
+from ingest.gateway.grpc_desk import DeskLog, Opened, SignalValues
 from ingest.gateway.seams import StateTopic
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
-from ingest.records.seams import OpenLog, Recovered
+from ingest.records.seams import Recovered
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KafkaSource:
     """Implements `grpc_desk.Opened`."""
 
@@ -35,13 +36,13 @@ class KafkaSource:
         """The source's name."""
         return self.source.name
 
-    @property
+    @cached_property
     def permits(self) -> Permits:
         """What its sessions may write."""
         topics = source_topics(self.topology, self.source)
         return Permits(self.topology.name, self.source.name, frozenset(topics.changes), topics.open_ended)
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         """Its log, for a session; Retriable while Kafka is away."""
         return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source))
 
@@ -85,15 +86,34 @@ class LeasedLog(KafkaLog):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedSource(KafkaSource):
-    """A source that the fleet has configured."""
+@dataclass(frozen=True)
+class LeasedSource:
+    """A source that the fleet has configured; implements `grpc_desk.Opened`. What its configuration says is read by its
+    desk, in a thread: half a megabyte of it takes seconds, which the other streams do not have.
+    """
 
+    topology: Topology
+    name: str
+    spec: SourceSpec
     held: HeldLease
 
-    def log(self) -> OpenLog:
+    @cached_property
+    def served(self) -> KafkaSource:
+        """As one of the topology's."""
+        return KafkaSource(self.topology, source_of(self.spec, self.topology.name, self.name))
+
+    @property
+    def permits(self) -> Permits:
+        """What its sessions may write."""
+        return self.served.permits
+
+    def log(self) -> DeskLog:
         """Its log, for a session; Retriable while Kafka is away, and without the lease."""
-        return LeasedLog(self.topology, self.source, self.held)
+        return LeasedLog(self.topology, self.served.source, self.held)
+
+    def signals(self) -> SignalValues:
+        """Signals to it."""
+        return KafkaSignals(self.topology, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +131,7 @@ class Unleased:
         """Nothing."""
         return Permits("", self.name, frozenset(), False)
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         """None."""
         raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
 
@@ -136,9 +156,10 @@ class KafkaFleet:
             spec = self.topic.state.spec(name)
             if spec is None or agent.name not in spec.agents:
                 return Unleased(name, agent.name)
-            held = HeldLease(self.topic, name, agent.name, epoch)
-            return LeasedSource(self.topology, source_of(spec, self.topology.name, name), held)
+            return LeasedSource(self.topology, name, spec, HeldLease(self.topic, name, agent.name, epoch))
         found = self.topology.sources.get(name)
+        if found is not None and found.agent is not None:  # agents capture it, under a lease, once it is applied
+            return Unleased(name, agent.name)
         return None if found is None else KafkaSource(self.topology, found)
 
     def serves(self, agent: FleetIdentity) -> bool:

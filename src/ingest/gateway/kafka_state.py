@@ -19,6 +19,7 @@ from ingest.fleet.state import FleetState, StateRecord, folded
 from ingest.log.kafka_topics import MAX_MESSAGE, PATIENCE, client_settings, make_topic
 
 _BATCH = 1000  # records
+_QUEUE = 2 * MAX_MESSAGE // 1024  # KiB that wait while Kafka is away
 # cleaned by the hour: a gateway that starts reads all of it
 _CONFIG = {
     "cleanup.policy": "compact",
@@ -45,7 +46,8 @@ class KafkaState:
         self._producer = Producer(
             client_settings(
                 self._brokers, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=5,
-                message_max_bytes=MAX_MESSAGE, message_timeout_ms=int(PATIENCE * 1000),
+                message_max_bytes=MAX_MESSAGE, queue_buffering_max_kbytes=_QUEUE,
+                message_timeout_ms=int(PATIENCE * 1000),
             )
         )  # fmt: skip
         self._thread = threading.Thread(target=self._follow, name="fleet", daemon=True)
@@ -143,7 +145,7 @@ class KafkaState:
             consumer.close()
 
     def _take(self, messages: list[Any]) -> None:
-        records, reached = list[StateRecord](), 0
+        records, reached, failed = list[StateRecord](), 0, None
         for message in messages:
             error = message.error()
             if error is None:
@@ -152,9 +154,13 @@ class KafkaState:
             elif error.code() == Code._PARTITION_EOF:
                 reached = message.offset()
             elif not error.retriable():
-                raise KafkaException(error)
-        if not messages:
-            return
+                failed = error
+        if messages:
+            self._fold(records, reached)
+        if failed is not None:  # behind what came with it, which is not read again
+            raise KafkaException(failed)
+
+    def _fold(self, records: list[StateRecord], reached: int) -> None:
         state = folded(self._state, records)
         if state.strange != self._state.strange:
             log.warning("records that are none of the fleet's", topic=self._topic, count=state.strange)

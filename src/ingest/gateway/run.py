@@ -37,7 +37,8 @@ from ingest.gateway.tenants import Tenants
 Sourced = Callable[[FleetIdentity, str, int], Opened | None]
 _ISSUE = "tailorbird fleet ca issue gateway NAME --into FOLDER"
 _TURN = 1.0  # seconds at most between a steward's turns
-_UNHEARD = 100_000  # words of agents that the steward has not heard yet; their streams are bounded, too
+# of agents' words what the steward has not heard yet; how many, and bytes: their streams are bounded, too
+_UNHEARD, _UNHEARD_BYTES = 100_000, 64 * 1024 * 1024
 
 log = structlog.get_logger()
 
@@ -164,6 +165,7 @@ class Office:
     def __init__(self, steward: Steward, source: Sourced, audit: Audit, topic: StateTopic) -> None:
         self._steward, self._source, self._audit, self._topic = steward, source, audit, topic
         self._handshakes = Guesses(most=60)
+        self._put, self._got = 0, 0  # bytes of words, each counted in one thread
         self._heard: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="steward", daemon=True)
         self._thread.start()
@@ -197,10 +199,17 @@ class Office:
 
     def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
         """See `grpc_door.Fleet`; while the steward has too much to do, the stream is ended: its agent says it again."""
-        if self._heard.qsize() > _UNHEARD:
+        size = request.ByteSize()
+        if self._heard.qsize() > _UNHEARD or self._put - self._got + size > _UNHEARD_BYTES:
             seat.end("the gateway has too much to do")
-        else:
-            self._heard.put(lambda: self._steward.heard(seat, request))
+            return
+        self._put += size
+
+        def heard() -> None:
+            self._got += size
+            self._steward.heard(seat, request)
+
+        self._heard.put(heard)
 
     def left(self, seat: AgentSeat) -> None:
         """See `grpc_door.Fleet`."""
@@ -251,6 +260,9 @@ class Office:
             do()
         except TailorbirdError as error:  # the next turn does what this one could not
             log.warning("the steward waits", why=str(error))
+            time.sleep(0.2)
+        except Exception:  # told; without a steward nobody would be commanded, nor would it be seen
+            log.exception("the steward could not do it")
             time.sleep(0.2)
 
 

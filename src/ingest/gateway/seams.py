@@ -49,5 +49,9 @@ class AgentSeat(Protocol):
     def say(self, request: StreamRequest) -> None:
         """Send it, before any answer to a lane; never waits: an agent that takes nothing loses its stream."""
 
+    @property
+    def full(self) -> bool:
+        """Whether it has so much to take that what can wait had better be said later."""
+
     def end(self, why: str) -> None:
         """End the stream; the agent may dial again."""

@@ -34,7 +34,7 @@ BEAT = 5.0  # seconds between a gateway's signs of life
 SILENT = 20.0  # seconds without one: its agents are elsewhere, or nowhere
 GRACE = 30.0  # seconds that an agent may be away until another one takes its sources
 _POSITION = 64 * 1024  # bytes
-_MAP, _UNPACKED = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of one database's map
+_MAP, _MAPS = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of maps that are half told: of one agent, and of all
 _WORDS: dict[Progress, Applied] = {APPLYING: "applying", TOLD_APPLIED: "applied", TOLD_FAILED: "failed"}
 
 
@@ -99,14 +99,10 @@ class Steward:
                 self._topic.send(map_over(name, connection, database))
 
     def left(self, seat: AgentSeat) -> None:
-        """A seat's stream has ended."""
+        """A seat's stream has ended; the next turn that Kafka is there for says so."""
         seated = self._seats.get(seat.agent.name)
-        if seated is None or seated.seat is not seat:
-            return
-        del self._seats[seat.agent.name]
-        held = self._topic.state.presences.get(seat.agent.name)
-        if held is not None and held.gateway == self.name:
-            self._topic.send(presence_record(replace(seated.presence, connected=False, at_ms=self._now_ms())))
+        if seated is not None and seated.seat is seat:
+            del self._seats[seat.agent.name]
 
     def heard(self, seat: AgentSeat, request: StreamRequest) -> None:
         """What an agent tells of itself."""
@@ -125,7 +121,7 @@ class Steward:
             self._beaten = now
             self._topic.send(beat_record(self.name, self._now_ms()))
         gone = self._silent(state, now)
-        state = self._presences(state)
+        state = self._departures(self._presences(state), gone)
         drained = {name for (role, name), said in state.drained.items() if said and role == "agents"}
         found = claims(
             self.name, state.newest(), state.leases, state.presences,
@@ -150,6 +146,9 @@ class Steward:
 
     def _silent(self, state: FleetState, now: float) -> set[str]:
         """Gateways that were not heard of for long; none before we have listened for so long ourselves."""
+        if now - self._beats.get(self.name, (0, now))[1] > 2 * BEAT:
+            # our own is not read either: Kafka is away, and nobody could be heard; all are listened to anew
+            self._beats = dict.fromkeys(self._beats, (-1, now))
         for gateway, beat in state.beats.items():
             if self._beats.get(gateway, (None, 0.0))[0] != beat:
                 self._beats[gateway] = (beat, now)
@@ -178,6 +177,19 @@ class Steward:
             seated.said = True
         return state
 
+    def _departures(self, state: FleetState, gone: set[str]) -> FleetState:
+        """Say that agents have left whose streams nobody has: ours, where Kafka was away when they went, or a word
+        that they are here came late; those of gateways that are silent, whoever says it first.
+        """
+        left = [
+            told for name, told in state.presences.items()
+            if told.connected and (told.gateway in gone or (told.gateway == self.name and name not in self._seats))
+        ]  # fmt: skip
+        if not left:
+            return state
+        now = self._now_ms()
+        return self._topic.write(*(presence_record(replace(told, connected=False, at_ms=now)) for told in left))
+
     def _away(self, state: FleetState, gone: set[str], now: float) -> set[str]:
         named = {agent for newest in state.newest().values() if newest.spec for agent in newest.spec.agents}
         present = {one.agent for one in state.presences.values() if one.connected and one.gateway not in gone}
@@ -200,6 +212,8 @@ class Steward:
                 if held is None or not held.admits(agent, epoch):  # it had it of another gateway, or in another life
                     self._withdraw(state, seated, source, epoch)
             for source, place in wanted.items():
+                if seated.seat.full:
+                    break  # the next turn tells the rest
                 spec = newest[source].spec
                 if seated.told.get(source) != place and spec is not None:
                     seated.told[source] = place
@@ -246,8 +260,10 @@ class Steward:
             return
         content = seated.parts.setdefault(place, bytearray())
         content += part.content
-        if len(content) > _MAP or len(seated.parts) > 64:
-            self._refused(seated.seat, "map", f"more than {_MAP} bytes of {part.database[:80]!r}, or of many at once")
+        own = sum(map(len, seated.parts.values()))
+        if own > _MAP or len(seated.parts) > 64 or self._half_told() > _MAPS:
+            self._refused(seated.seat, "map", f"more than {_MAP} bytes, or of many at once: {part.database[:80]!r}")
+            seated.parts.clear()
             seated.seat.end("its map is too large")
         elif part.last:
             try:
@@ -256,6 +272,9 @@ class Steward:
                 self._refused(seated.seat, "map", f"no map: {error!r}"[:200])
             else:
                 self._topic.send(map_record(seen))
+
+    def _half_told(self) -> int:
+        return sum(len(part) for seated in self._seats.values() for part in seated.parts.values())
 
     def _refused(self, seat: AgentSeat, what: str, why: str) -> None:
         self._audit.line({"what": what, "who": seat.agent.uri, "outcome": "refused", "why": why})

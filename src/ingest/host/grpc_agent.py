@@ -44,7 +44,7 @@ from ingest.host.policy import LocalConnection, Narrowed, Policy, narrowed
 
 AGAIN = 30.0  # seconds until a session that failed is tried again
 _LONGEST = 30.0  # seconds between attempts to dial
-_MAP_EVERY, _PLACE_EVERY = 60.0, 60.0  # seconds
+_MAP_EVERY, _MAP_WHOLE, _PLACE_EVERY = 60.0, 1800.0, 60.0  # seconds
 _PIECE = 512 * 1024  # bytes
 _REASON = 2000  # characters
 
@@ -159,7 +159,7 @@ class FleetAgent:
         self._tenures: dict[str, _Tenure] = {}
         self._ended = list[threading.Thread]()
         self._mapped: dict[tuple[str, str], bytes] = {}
-        self._map_due = 0.0
+        self._map_due = self._map_whole = 0.0
         self._lock = threading.Lock()
 
     def attend(self, streams: Streams, stopped: threading.Event) -> None:
@@ -203,7 +203,17 @@ class FleetAgent:
         """What the gateway says, in order; called by the stream's reader, so that nothing here waits."""
         with self._lock:
             if request.HasField("assign"):
-                self._assigned(request.assign)
+                told = request.assign
+                try:
+                    self._assigned(told)
+                except Exception as error:  # told; else the stream would end, and the next one too, of all sources
+                    log.exception("not understood", source=told.source, version=told.version)
+                    reason = f"{type(error).__name__}, a bug: look into the agent's log"
+                    self._report(
+                        Report(
+                            source=told.source, epoch=told.epoch, version=told.version, progress=FAILED, reason=reason
+                        )
+                    )  # fmt: skip
             elif request.HasField("withdraw"):
                 tenure = self._tenures.get(request.withdraw.source)
                 if tenure is not None and tenure.epoch <= request.withdraw.epoch:
@@ -281,9 +291,10 @@ class FleetAgent:
             except TailorbirdError as error:
                 log.error("failed", source=task.source.name, why=str(error))
                 task.told.now(FAILED, str(error))
-            except BaseException as error:
-                task.told.now(FAILED, f"{error!r}: look into the agent's log")
-                raise
+            except Exception as error:  # told, and begun anew: else nobody would capture the source
+                log.exception("failed of a bug", source=task.source.name)
+                # its words may hold values, which the policy does not let leave
+                task.told.now(FAILED, f"{type(error).__name__}, a bug: look into the agent's log")
             task.stopped.wait(AGAIN)
 
     def _lanes(self, epoch: int) -> LeasedLanes:
@@ -314,13 +325,19 @@ class FleetAgent:
     def _map(self, stream: GrpcStream) -> None:
         if time.monotonic() < self._map_due:
             return
-        self._map_due = time.monotonic() + _MAP_EVERY
+        now = time.monotonic()
+        self._map_due = now + _MAP_EVERY
+        if now - self._map_whole > _MAP_WHOLE:  # Kafka may have been away when it was told
+            self._map_whole = now
+            self._mapped.clear()
         for local in self._policy.connections.values():
             try:
                 for seen in self._atlas(local, self._name):
                     self._tell_map(stream, local.alias, seen)
             except TailorbirdError as error:
                 log.warning("not mapped", connection=local.alias, why=str(error))
+            except Exception:  # told; the sources go on, and the next turn tries it again
+                log.exception("not mapped", connection=local.alias)
 
     def _tell_map(self, stream: GrpcStream, alias: str, seen: DatabaseSeen) -> None:
         """A database's map, where it is not what was told last."""

@@ -42,7 +42,12 @@ class TablePolicy:
 
     def tells(self, column: str) -> bool:
         """Whether a column may leave as it is, so that conditions may ask for it."""
-        return self.shows(column) and column.lower() not in {name.lower() for name in self.masks}
+        return self.shows(column) and column.lower() not in self.low_masks
+
+    @property
+    def low_masks(self) -> frozenset[str]:
+        """The columns that are masked, in small letters."""
+        return frozenset(name.lower() for name in self.masks)
 
 
 ALL_OF_IT = TablePolicy()
@@ -115,6 +120,9 @@ def narrowed(
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
         taken.append("tables may not be dumped: changes are captured from now on")
+    if not policy.dumps and made.cascades != "ignore":
+        made = replace(made, cascades="ignore")
+        taken.append("rows may not be read: those that foreign keys change are told by the log alone")
     if not policy.locks and made.snapshot_locking_mode != "none":
         made = replace(made, snapshot_locking_mode="none")
         taken.append("tables may not be locked")
@@ -136,14 +144,18 @@ def _rule(
     if not allowed.hides:
         return made
     ignored = tuple(dict.fromkeys((*rule.ignored_columns, *allowed.ignored)))
-    masks = {**rule.masks, **allowed.masks}
+    # by the policy's names, and in its words: a mask of the gateway's for `Mail` is one for `mail`
+    masks = {
+        **{name: said for name, said in rule.masks.items() if name.lower() not in allowed.low_masks},
+        **allowed.masks,
+    }
     if allowed.columns is not None:
         taken.append(f"of {name} leave {', '.join(allowed.columns)} alone")
-    if set(allowed.ignored) - set(rule.ignored_columns):
+    if any(not rule.leaves_out(column) for column in allowed.ignored):
         taken.append(f"of {name} do not leave {', '.join(allowed.ignored)}")
-    if any(rule.masks.get(column) != mask for column, mask in allowed.masks.items()):
+    if any(rule.mask_of(column) != mask for column, mask in allowed.masks.items()):
         taken.append(f"of {name} leave masked {', '.join(allowed.masks)}")
-    return replace(made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns)
+    return replace(made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=False)
 
 
 def _allowed(local: LocalConnection, table: TableId) -> TablePolicy:

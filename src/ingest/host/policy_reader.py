@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import yaml
 
@@ -87,15 +87,31 @@ def _tables(value: Value) -> Mapping[str, TablePolicy]:
         section = said.section()
         only: tuple[str, ...] | None = None
         found[name] = TablePolicy(
-            columns=section.take("columns", Value.texts, only),
-            ignored=section.take("ignored_columns", Value.texts, ()),
+            columns=section.take("columns", _columns, only),
+            ignored=section.take("ignored_columns", _columns, ()),
             masks=section.take("mask", _masks, {}),
         )
         section.end()
     return found
 
 
+def _columns(value: Value) -> tuple[str, ...]:
+    names = value.texts()
+    _each_once(value, names)
+    return names
+
+
+def _each_once(value: Value, names: Iterable[str]) -> None:
+    """Two masks of one column would leave it open which one holds; MySQL's columns are the same in any case."""
+    told = set[str]()
+    for name in names:
+        if name.lower() in told:
+            value.fail(f"column {name} twice", "each column once: names of columns are the same in any case")
+        told.add(name.lower())
+
+
 def _masks(value: Value) -> Mapping[str, str]:
+    _each_once(value, value.pairs())
     for text in value.pairs().values():
         try:
             mask(text.text())

@@ -131,7 +131,7 @@ class Books:
     """All tables' books. `open_store(topic, partition, shape)` opens what was kept of a partition."""
 
     def __init__(
-        self, open_store: Callable[[str, int, str], PartitionStore], masked: Callable[[TableId], Sequence[str]]
+        self, open_store: Callable[[str, int, str], PartitionStore], masked: Callable[[TableSchema], Sequence[str]]
     ) -> None:
         self._open, self._masked = open_store, masked
         self.tables: dict[TableId, Book] = {}
@@ -142,7 +142,7 @@ class Books:
 
     def schema(self, schema: TableSchema, topic: str) -> list[Partition]:
         """A table's newest schema. The partitions that must be read again from their beginnings."""
-        what = covered(schema, self._masked(schema.table_id))
+        what = covered(schema, self._masked(schema))
         if what.without_grid:
             self.without[schema.table_id] = what.without_grid
             self._topics.pop(topic, None)

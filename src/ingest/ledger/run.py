@@ -19,7 +19,8 @@ from cdc.process.proc_log_lines import log_lines
 from cdc.process.verdict import Standing
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, UsageError
-from cdc.words.schema import TableId
+from cdc.words.filters import TableRule
+from cdc.words.schema import TableId, TableSchema
 from ingest.ledger.books import Books
 from ingest.ledger.file_folder import LedgerFolder
 from ingest.ledger.kafka_ledger import KafkaLedger
@@ -58,9 +59,9 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
         source = topology.sources.get(table.source)
         return source is not None and source.poll is None and source.captures(table)
 
-    def masked(table: TableId) -> tuple[str, ...]:
-        rule = topology.sources[table.source].rules.get(table)
-        return tuple(rule.masks) if rule else ()
+    def masked(schema: TableSchema) -> tuple[str, ...]:
+        rule = topology.sources[schema.table_id.source].rules.get(schema.table_id, TableRule())
+        return tuple(column.name for column in schema.columns if rule.mask_of(column.name) is not None)
 
     stores: list[SqlRows] = []
 

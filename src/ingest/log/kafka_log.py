@@ -31,8 +31,7 @@ from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 # How long a transaction may stay open: the broker's default limit. It bounds the largest source transaction.
 TRANSACTION_TIMEOUT_MS = 900_000
-# Records that are appended before the client is asked for delivery reports.
-_POLL_EVERY = 200
+_POLL_EVERY = 200  # records that are appended before the client is asked for delivery reports
 
 
 class KafkaLog:
@@ -146,6 +145,12 @@ class KafkaLog:
                 self._producer.poll(0)
         except (KafkaException, SystemError) as exception:
             raise self._translation(exception, "append") from exception
+
+    def undelivered(self, seconds: float = 0.0) -> int:
+        """Records that Kafka has not taken yet, after waiting so long at most for it to take some."""
+        with self._translated("append"):
+            self._producer.poll(seconds)
+        return len(self._producer)
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """See `seams.ChangeLog`; the checkpoint's record also holds where each change topic ends behind this commit."""

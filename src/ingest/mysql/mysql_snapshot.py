@@ -45,12 +45,15 @@ class MySqlChunks(ChunkThreads):
         self._source = source
 
     def request(self, request: ChunkRequest) -> None:
-        """See `snapshots.ChunkReader`; Fatal where the host's owner lets no table be read whole."""
+        """See `snapshots.ChunkReader`; Fatal where the host's owner lets no rows be read."""
         table = request.schema.table_id
-        if not self._source.dumps and not request.keys:
-            raise Fatal(
-                f"table {table} would have to be read whole", "the policy of its host forbids it (dumps: false)"
+        if not self._source.dumps:
+            what = (
+                f"rows of table {table} would have to be read"
+                if request.keys
+                else f"table {table} would have to be read whole"
             )
+            raise Fatal(what, "the policy of its host forbids it (dumps: false)")
         if request.where and self._source.conditions is not None:
             request = replace(request, where=self._source.conditions(table, request.where))
         super().request(request)

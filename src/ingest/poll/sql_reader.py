@@ -12,6 +12,7 @@ from sqlalchemy import exc
 
 from cdc.topology.topology import Poll, Source
 from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 from ingest.facts.facts import Image, RefusedImage
@@ -115,10 +116,10 @@ class SqlReader:
         key = tuple(str(column.name) for column in described.primary_key.columns)
         if not key:
             raise UsageError(f"table {table} has no primary key", "add one, or leave it out of `tables:`")
-        ignored = self._source.rules[table].ignored_columns if table in self._source.rules else ()
-        if needed := {*key, self._poll.cursor} & set(ignored):
+        rule = self._source.rules.get(table, TableRule(exact_case=True))
+        if needed := {name for name in (*key, self._poll.cursor) if rule.leaves_out(name)}:
             raise UsageError(f"table {table}: {', '.join(needed)} cannot be ignored", "keys and cursors are needed")
-        shown = [column for column in described.columns if column.name not in ignored]
+        shown = [column for column in described.columns if not rule.leaves_out(str(column.name))]
         left_out = tuple((str(c.name), str(c.type)) for c in shown if column_type(c.type) is None)
         if shut := {*key, self._poll.cursor} & {name for name, _ in left_out}:
             raise UsageError(

@@ -37,7 +37,7 @@ from ingest.fleet.frames import PIECE, FrameWriter
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import revoked_record, token_record
 from ingest.fleet.tokens import AGENT, Token, hashed, written
-from ingest.fleet.wire import CREDIT, MESSAGE, METHOD, PROTOCOL, hello
+from ingest.fleet.wire import FIRST, MESSAGE, METHOD, PROTOCOL, hello
 from ingest.gateway.proc_handshakes import handshakes
 from tests.ingest.fleet.test_desk import AT, TOPIC, Log, records
 from tests.support.gateways import TENANT
@@ -121,7 +121,7 @@ def framed(topic: str, key: bytes = b"1") -> Records:
 def without_credit() -> Iterator[StreamRequest]:
     """Small records that say they are large, more of them than there is credit for."""
     writer = FrameWriter()
-    for record in records(CREDIT // PIECE + 4):
+    for record in records(FIRST // PIECE + 4):
         for piece in [*writer.write([record]), *writer.rest()]:
             yield log_call(records=Records(frames=zstd.compress(piece), size=PIECE))
 

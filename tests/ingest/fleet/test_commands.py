@@ -25,6 +25,7 @@ from ingest.fleet.state import (
     token_record,
 )
 from ingest.fleet.tokens import Role, Token, hashed, written
+from ingest.gateway import commands
 from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
 from ingest.gateway.http_api import fleet_api
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
@@ -73,6 +74,18 @@ class Desk:
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
+
+
+def test_a_tenant_has_so_many_sources_at_most(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is no more makes room, and does not come back by a roll-back where there is none."""
+    monkeypatch.setattr(commands, "SOURCES", 1)
+    desk.commands.add(WHO, "s", SPEC)
+    with pytest.raises(UsageError, match="a tenant has 1 at most"):
+        desk.commands.add(WHO, "u", SPEC)
+    desk.commands.remove(WHO, "s")
+    desk.commands.add(WHO, "u", SPEC)
+    with pytest.raises(UsageError, match="a tenant has 1 at most"):
+        desk.commands.roll_back(WHO, "s", 1)
 
 
 def test_a_source_is_added_changed_rolled_back_and_removed(desk: Desk) -> None:
@@ -361,6 +374,7 @@ def test_guesses_are_cut_off(client: Client) -> None:
         ("POST", "/v1/sources/s/start", {"tables": {"t": {}}, "more": 1}, 400),
         ("POST", "/v1/drain", {"role": "tenants", "name": "x"}, 400),
         ("POST", "/v1/tokens", {"name": "x", "role": "god"}, 400), ("GET", "/v1/sources/none/config", None, 404),
+        ("POST", "/v1/sources/s", {**SPEC, "server_id": 2**70}, 400),
         ("GET", "/v1/nothing", None, 404), ("POST", "/v1/sources/s", {"agents": "x" * 2_000_000}, 413),
     ],
 )  # fmt: skip

@@ -38,6 +38,11 @@ def test_a_source_without_tables_is_looked_at_only() -> None:
     assert effective_hash(source_of(more, "t", "shop")) != effective_hash(source_of(spec, "t", "shop"))
 
 
+DEEP: Any = "t"
+for _ in range(240):
+    DEEP = [DEEP]
+
+
 @pytest.mark.parametrize("key", sorted(LOCAL))
 def test_what_only_the_hosts_owner_says_is_refused(key: str) -> None:
     """Another host for an alias, its user, its password, what the server is: never from the gateway."""
@@ -64,6 +69,13 @@ def test_what_only_the_hosts_owner_says_is_refused(key: str) -> None:
         ({"tables": {"\u043erders": {}}}, "no topic"),
         ({"tables": {"../etc": {}}}, "(no topic|table, or database.table)"),
         ({"capture": "poll"}, "it does not poll"),
+        ({"agent": {"names": ["a1"], "connection": "db"}}, "agent is a topology's to say"),
+        ({"server_id": 2**70}, "64-bit"),
+        ({"tables": {"\ud800": {}}}, "(UTF-8|surrogates)"),
+        ({"tables": DEEP}, "(lists within lists|expected a text)"),
+        ({"database": DEEP}, "(lists within lists|expected a text)"),
+        ({"tables": 5}, "expected a"),
+        ({"tables": [["orders"]]}, "expected a"),
         ({"database": {"a": 1}}, "expected a text"),
         ({"tables": {"orders": {"where": "x" * 600_000}}}, "longer than"),
     ],

@@ -4,7 +4,10 @@ test_bad_input.py.
 
 from __future__ import annotations
 
+import itertools
 import queue
+import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import structlog
 from cdc.words.errors import Retriable
 from console.fleet.file_ca import init, issue
 from ingest.agent.gateway_log import GatewayLog
-from ingest.agent.grpc_stream import Credentials, GrpcStream
+from ingest.agent.grpc_stream import Credentials, Gateways, GrpcStream
 from ingest.fleet.fleet_pb2 import (
     Control_MSSQLClient,
     Control_Syslog,
@@ -29,11 +32,15 @@ from ingest.fleet.fleet_pb2 import (
     Withdraw,
 )
 from ingest.fleet.identity import FleetIdentity
-from ingest.fleet.wire import METHOD, hello
+from ingest.fleet.wire import MESSAGE, METHOD, hello
+from ingest.gateway import grpc_door, grpc_streams
 from ingest.gateway.grpc_desk import Opened
 from ingest.gateway.seams import AgentSeat
-from tests.ingest.fleet.test_desk import AT, Source, records
+from ingest.records.findings import Search
+from ingest.records.seams import Record
+from tests.ingest.fleet.test_desk import AT, TOPIC, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -120,6 +127,44 @@ def test_a_session_over_a_socket(address: str, folder: Path, served: Served) -> 
     again.close()
     stream.close()
     assert len(served.opened.broker.records) == 300
+    served.opened.broker.records.clear()
+
+
+class Heard(Search):
+    """Keeps every record that it is shown; `fails` raises at the first one."""
+
+    def __init__(self, topic: str, *, fails: bool = False) -> None:
+        self.records, self._fails = list[tuple[bytes, bytes | None]](), fails
+        super().__init__(topic, (), (), 0)
+
+    def see(self, partition: int, key: bytes, value: bytes | None) -> None:
+        if self._fails:
+            raise ValueError("a bug")
+        self.records.append((key, value))
+
+
+def test_large_records_are_searched(address: str, folder: Path, served: Served) -> None:
+    """One that no message holds whole passes in parts; the stream goes on, which other sources share. So it does where
+    whoever searches fails: he alone is told.
+    """
+    sizes = [10, 2 * MESSAGE, 262_144, 0, 3 * MESSAGE + 7, 800_000, 300_000]
+    told: list[tuple[bytes, bytes | None]] = [(b"%d" % n, b"x" * size) for n, size in enumerate(sizes)]
+    told.insert(3, (b"gone", None))
+    served.opened.broker.records[:] = [Record(TOPIC, key, value) for key, value in told]
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    log = GatewayLog(stream, "s")
+    log.recover()
+    heard, failing = Heard(TOPIC), Heard(TOPIC, fails=True)
+    for search in (failing, heard):
+        log.search(search)
+        wait_for(lambda: search.done or search.failed is not None, "the search does not end")  # noqa: B023
+    assert (heard.failed, heard.records == told) == (None, True)
+    assert repr(failing.failed) == "ValueError('a bug')"
+    log.commit(AT)
+    assert stream.open
+    log.close()
+    stream.close()
+    served.opened.broker.records.clear()
 
 
 def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path) -> None:
@@ -128,6 +173,72 @@ def test_a_gateway_of_another_fleet_is_not_trusted(address: str, tmp_path: Path)
     issue(tmp_path / "authority", FleetIdentity(TENANT, "agents", "a1"), tmp_path / "agent")
     with pytest.raises(Retriable, match="is the gateway running there"):
         GrpcStream(address, Credentials.of(tmp_path / "agent"))
+
+
+def test_a_session_too_many_fails_by_itself(
+    address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of its stream go on; when one ends, there is room."""
+    monkeypatch.setattr(grpc_streams, "_LANES", 2)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    logs = [GatewayLog(stream, "s") for _ in range(2)]
+    for log in logs:
+        log.recover()
+    lines = len(served.lines)
+    late = GatewayLog(stream, "s")
+    with pytest.raises(Retriable, match="2 sessions at most"):
+        late.recover()
+    assert len(served.lines) == lines + 1
+    logs[-1].commit(AT)
+    logs[0].close()
+    again = GatewayLog(stream, "s")
+    again.recover()
+    assert stream.open
+    stream.close()
+
+
+def test_a_stream_that_nobody_gets_is_closed(address: str, folder: Path) -> None:
+    """It broke while its agent said who it is: its connection does not stay."""
+    made = list[GrpcStream]()
+
+    def opened(stream: GrpcStream) -> None:
+        made.append(stream)
+        raise Retriable("it broke")
+
+    gateways = Gateways([address], Credentials.of(folder / "agent"), opened=opened)
+    with pytest.raises(Retriable, match="it broke"):
+        gateways.stream()
+    assert not made[0].open
+
+
+def test_sources_dial_together(folder: Path) -> None:
+    """While no gateway is there a host's fifty sources are no flood of connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+    tried = list[str]()
+
+    class Counted(itertools.cycle):  # type: ignore[type-arg]
+        def __next__(self) -> str:
+            tried.append(nobody)
+            return nobody
+
+    gateways = Gateways([nobody], Credentials.of(folder / "agent"))
+    gateways._addresses = Counted([nobody])
+    began = time.monotonic()
+    for _ in range(50):
+        with pytest.raises(Retriable, match="is the gateway running there"):
+            gateways.stream()
+    assert len(tried) <= 2 + (time.monotonic() - began) / 0.5
+
+
+def test_an_agent_has_so_many_streams_at_most(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has lanes, threads, memory; those that it has go on."""
+    monkeypatch.setattr(grpc_door, "_STREAMS", 1)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    with pytest.raises(Retriable, match="more than 1 streams of one agent"):
+        GrpcStream(address, Credentials.of(folder / "agent"))
+    assert stream.open
+    stream.close()
 
 
 def test_an_unknown_type_is_answered_and_the_stream_goes_on(address: str, folder: Path) -> None:

@@ -66,6 +66,7 @@ def test_noise_is_counted_and_passed_over() -> None:
     noise: list[StateRecord] = [
         (b"noise", b"{}"), (b"{}", b"{}"), (b'["lease","s"]', b"{}"), (b'["reported","a","s"]', b'{"status":"fine"}'),
         (b'["token","x"]', b'{"role":"god"}'), (b'["desired","s","one","g"]', b'{"spec":null}'), (b"[]", b"1"),
+        (b'["desired","s",1,"g"]', b'{"spec":[]}'), (b'["desired","s",1,"g"]', b'{"spec":{"agents":1}}'),
         (b'["map","a","c","d"]', b'{"database":"d","tables":[{"name":1,"rows":2,"columns":[]}]}'),
     ]  # fmt: skip
     state = folded(FleetState(), [*noise, (b'["tomorrow","x"]', b"{}"), beat_record("g1", 1)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Collection
+from contextlib import suppress
 
 import orjson
 import pytest
@@ -75,6 +76,20 @@ def test_an_agent_is_told_what_to_capture() -> None:
     world.turns()
     assert there.holds == {"s": (3, 4)}
     assert [line["how"] for line in world.audit.lines] == ["epoch 1", "epoch 2", "epoch 3"]
+
+
+def test_an_agent_that_has_much_to_take_is_told_the_rest_later() -> None:
+    """The gateway's memory holds no thousand configurations for it meanwhile."""
+    world = World("g1")
+    for number in range(3):
+        world.desire(f"s{number}", "a1")
+    there = seat("a1")
+    there.full = True
+    world.stewards["g1"].joined(there, {}, "1")
+    assert there.holds == {}
+    there.full = False
+    world.turns(1)
+    assert set(there.holds) == {"s0", "s1", "s2"}
 
 
 def test_who_dials_another_gateway_takes_its_sources_along() -> None:
@@ -155,6 +170,71 @@ def test_a_gateway_that_dies_loses_its_agents_to_others() -> None:
     assert second.holds == {"s": (2, 1)}
     world.turns(3)
     assert first.holds == {}, "the gateway was only slow: it takes its agent what it has no more"
+
+
+def test_an_agent_that_leaves_while_kafka_is_away_is_said_to_have_left() -> None:
+    """Once Kafka is there again; else it would be shown as connected, and its sources be given to nobody, for ever."""
+    world = World("g1", "g2")
+    world.desire("s", "a1", "a2")
+    first, second = seat("a1"), seat("a2")
+    world.stewards["g1"].joined(first, {}, "1")
+    world.stewards["g2"].joined(second, {}, "1")
+    world.turns(3)
+    world.topic.away = True
+    world.stewards["g1"].left(first)
+    with pytest.raises(Retriable):
+        world.turns(1)
+    world.topic.away = False
+    world.turns(2)
+    assert not world.topic.state.presences["a1"].connected
+    world.turns(GRACE + 5)
+    assert second.holds == {"s": (2, 1)}
+
+
+def test_a_word_that_came_too_late_does_not_leave_an_agent_connected() -> None:
+    """Kafka takes the record that an agent is here when it is there no more."""
+    world = World("g1")
+    there = seat("a1")
+    world.stewards["g1"].joined(there, {}, "1")
+    late = [record for record in world.topic.records if record[0].startswith(b'["agent"')][-1]
+    world.stewards["g1"].left(there)
+    world.turns(1)
+    world.topic.write(late)
+    world.turns(2)
+    assert not world.topic.state.presences["a1"].connected
+
+
+def test_no_gateway_is_taken_for_dead_while_kafka_is_away() -> None:
+    """Nobody could be heard then: no lease moves, and nobody is said to have left."""
+    world = World("g1", "g2")
+    world.desire("s", "a1", "a2")
+    first, second = seat("a1"), seat("a2")
+    world.stewards["g1"].joined(first, {}, "1")
+    world.stewards["g2"].joined(second, {}, "1")
+    world.turns(10)
+    written = [record for record in world.topic.records if not record[0].startswith(b'["gateway"')]
+    world.topic.away = True
+    for _ in range(120):
+        world.now += 1.0
+        for steward in world.stewards.values():
+            with suppress(Retriable):
+                steward.turn()
+    world.topic.away = False
+    world.turns(GRACE + SILENT)
+    assert [record for record in world.topic.records if not record[0].startswith(b'["gateway"')] == written
+    assert (first.holds, second.holds, first.ended, second.ended) == ({"s": (1, 1)}, {}, "", "")
+
+
+def test_agents_of_a_dead_gateway_are_shown_as_gone() -> None:
+    """Nobody else would say it; a gateway that was only slow corrects it."""
+    world = World("g1", "g2")
+    there = seat("a1")
+    world.stewards["g1"].joined(there, {}, "1")
+    world.turns(SILENT + 5, without="g1")
+    assert not world.topic.state.presences["a1"].connected
+    world.turns(3)
+    assert world.topic.state.presences["a1"].connected
+    assert there.ended == ""
 
 
 def test_drained_agents_and_gateways() -> None:
@@ -250,9 +330,17 @@ def test_a_map_that_is_too_large_ends_the_stream() -> None:
     world = World("g1")
     there, steward = seat("a1"), world.stewards["g1"]
     steward.joined(there, {}, "1")
-    for _ in range(40):
-        steward.heard(there, StreamRequest(map_part=MapPart(connection="c", database="d", content=bytes(500_000))))
+    for number in range(40):  # also of many databases at once
+        part = MapPart(connection="c", database=f"d{number % 5}", content=bytes(500_000))
+        steward.heard(there, StreamRequest(map_part=part))
     assert there.ended == "its map is too large"
+    seats = [seat(f"b{number}") for number in range(9)]
+    for one in seats:
+        steward.joined(one, {}, "1")
+        for _ in range(30):
+            part = MapPart(connection="c", database="d", content=bytes(500_000))
+            steward.heard(one, StreamRequest(map_part=part))
+    assert [bool(one.ended) for one in seats] == [False] * 4 + [True] * 5, "64 MiB of all agents' together"
 
 
 def test_while_kafka_is_away_nothing_is_told_and_later_all_is() -> None:

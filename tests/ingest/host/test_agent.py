@@ -20,18 +20,17 @@ from cdc.words.errors import Fatal, Retriable
 from ingest.agent.gateway_log import GatewayLog
 from ingest.agent.grpc_stream import Credentials, Gateways
 from ingest.fleet.atlas import DatabaseSeen, TableSeen
-from ingest.fleet.desired import Desired, spec_of
+from ingest.fleet.desired import Desired, SourceSpec, spec_of
 from ingest.fleet.fleet_pb2 import APPLIED
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.reported import Reported
 from ingest.fleet.state import desired_record
-from ingest.gateway.grpc_desk import Opened
+from ingest.gateway.grpc_desk import DeskLog, Opened
 from ingest.gateway.kafka_sources import HeldLease
 from ingest.gateway.run import Office, steward_of
 from ingest.host import grpc_agent
 from ingest.host.grpc_agent import FleetAgent, Task
-from ingest.host.policy import LocalConnection
-from ingest.records.seams import OpenLog
+from ingest.host.policy import LocalConnection, Narrowed
 from tests.ingest.fleet.test_desk import AT, Source, records
 from tests.ingest.host.test_policy import policy
 from tests.support.gateways import certificates, door_open
@@ -55,7 +54,7 @@ class LeasedMemory(Source):
     def __init__(self, held: HeldLease, broker: Any) -> None:
         self.held, self.broker = held, broker
 
-    def log(self) -> OpenLog:
+    def log(self) -> DeskLog:
         self.held.check()
         return super().log()
 
@@ -162,6 +161,18 @@ def test_a_source_is_captured_changed_stopped(world: World) -> None:
     until(lambda: not world.running, "it was not stopped")
 
 
+def test_a_map_that_can_not_be_drawn_stops_nothing(world: World) -> None:
+    """A server's catalog of a kind that nobody has seen: the sources of the host are captured."""
+
+    def broken(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
+        raise KeyError("a bug")
+
+    world.agent = FleetAgent("a1", policy(), world.capture, broken)
+    world.dial(world.gateway("g1"))
+    world.applied(world.desire())
+    world.applied(world.desire(tables={"cards": {}}))
+
+
 def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World) -> None:
     """The reason is told; the next version that is allowed runs."""
     world.dial(world.gateway("g1"))
@@ -180,6 +191,23 @@ def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World)
     assert [str(table) for table in world.running["s"].source.tables] == ["s.shop.cards"]
 
 
+def test_a_configuration_that_trips_a_bug_is_that_sources_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told; the stream goes on, and with it all other sources."""
+    narrowed = world.agent.narrowed
+
+    def broken(spec: SourceSpec, topology: str, name: str) -> Narrowed:
+        if name == "bad":
+            raise KeyError("a bug")
+        return narrowed(spec, topology, name)
+
+    monkeypatch.setattr(world.agent, "narrowed", broken)
+    world.dial(world.gateway("g1"))
+    world.desire("bad")
+    world.applied(world.desire("good"), "good")
+    until(lambda: (told := world.reported("bad")) is not None and told.status == "failed" and "KeyError" in told.reason)
+    assert len(world.began) == 1
+
+
 def test_a_source_that_is_refused_from_the_first_does_not_run(world: World) -> None:
     """Others of the same agent do."""
     world.dial(world.gateway("g1"))
@@ -196,6 +224,20 @@ def test_a_session_that_fails_is_told_and_tried_again(world: World, monkeypatch:
     world.dial(world.gateway("g1"))
     version = world.desire()
     until(lambda: (told := world.reported()) is not None and told.status == "failed" and "log_bin" in told.reason)
+    world.fails = None
+    world.applied(version)
+
+
+def test_a_session_that_ends_of_a_bug_is_told_and_begun_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread dies of nothing: else nobody would capture the source, while the agent holds its lease."""
+    monkeypatch.setattr(grpc_agent, "AGAIN", 0.1)
+    world.fails = KeyError("a value")
+    world.dial(world.gateway("g1"))
+    version = world.desire()
+    until(lambda: (told := world.reported()) is not None and told.status == "failed" and "KeyError" in told.reason)
+    told = world.reported()
+    assert told is not None
+    assert "a value" not in told.reason, "what a bug says may hold rows, which may not leave"
     world.fails = None
     world.applied(version)
 

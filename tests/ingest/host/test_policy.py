@@ -87,6 +87,31 @@ def test_columns_can_not_be_widened() -> None:
     assert set(row_of(run({"tables": {"users": {"ignored_columns": ["name"]}}}), "users", dict(USER))) == {"id", "mail"}
 
 
+def test_columns_are_meant_in_any_case() -> None:
+    """MySQL's column names are: one that the server writes otherwise than the policy does is hidden and masked as it is
+    meant, and a gateway's mask under such a name does not take the place of the policy's.
+    """
+    text = POLICY.replace("[number]", "[Number]").replace(
+        "[id, name, mail], mask: {mail:", "[ID, name, Mail], mask: {MAIL:"
+    )
+    every: list[dict[str, Any]] = [{}, {"mask": {"mail": "truncate(100)"}}, {"mask": {"Mail": "truncate(100)"}}]
+    expected = row_of(run({"tables": {"users": {}}}), "users", dict(USER))["mail"]
+    for said in every:
+        effective = run({"tables": {"users": said, "cards": {}}}, text)
+        assert row_of(effective, "users", dict(USER)) == {"id": 1, "name": "n", "mail": expected}
+        assert row_of(effective, "users", {"Id": 1, "mAIL": "m@x", "PHONE": 5}) == {"Id": 1, "mAIL": expected}
+        assert row_of(effective, "cards", {"id": 1, "number": "4711", "NUMBER": "4711"}) == {"id": 1}
+    columns = tuple(Column(name=name, column_type="varchar(9)", nullable=False) for name in USER)
+    schema = TableSchema(table_id=table("users"), version=1, columns=columns, primary_key=("id",))
+    rule = run({"tables": {"users": {}}}, text).source.rules[table("users")]
+    assert [(one.name, one.column_type) for one in published(schema, (), rule).columns] == [
+        ("id", "varchar(9)"), ("name", "varchar(9)"), ("mail", "varchar(255)"),
+    ]  # fmt: skip
+    keyed = replace(schema, primary_key=("mail",))
+    with pytest.raises(TailorbirdError, match="mail is part of its key"):
+        published(keyed, (), rule)
+
+
 def test_columns_that_do_not_leave_are_in_no_schema_and_no_key() -> None:
     """Neither their names nor their values: a key of one that is hidden is refused by the capture."""
     columns = tuple(Column(name=name, column_type="varchar(9)", nullable=False) for name in USER)
@@ -135,6 +160,7 @@ def test_dumps_can_not_be_widened() -> None:
     effective = run({"tables": {"orders": {}}, "snapshot_mode": "initial", "position_lost": "resnapshot"}, text)
     source = effective.source
     assert (source.snapshot_mode, source.position_lost, source.dumps) == ("never", "fail", False)
+    assert source.cascades == "ignore", "rows that foreign keys change would be read by their keys"
     assert "may not be dumped" in effective.taken[0]
     shut, local = policy(text), policy(text).connections["shop-db"]
     for kind in ("execute-snapshot", "mend-rows"):
@@ -143,6 +169,9 @@ def test_dumps_can_not_be_widened() -> None:
     assert refused_signal(policy(), local, source, "execute-snapshot", (table("orders"),)) == ""
     with pytest.raises(Fatal, match="would have to be read whole"):
         MySqlChunks(source).request(chunk(""))
+    # a gateway's checkpoint may name some
+    with pytest.raises(Fatal, match=r"rows of table s\.shop\.users would have to be read"):
+        MySqlChunks(source).request(replace(chunk(""), keys=({"id": 1},)))
 
 
 def chunk(where: str) -> ChunkRequest:
@@ -219,6 +248,8 @@ def test_the_hash_tells_what_runs() -> None:
         (("open: all", "open:"), "nothing is said of it"),
         (("sha256(pepper)", "reveal"), "none of"),
         (("columns: [id", "colums: [id"), "unknown key colums"),
+        (("[id, name", "[id, ID, name"), "column ID twice"),
+        (("mask: {mail", "mask: {Mail: redact, mail"), "column mail twice"),
         (("${file:secret}", "${file:other}"), "no such file"),
         (("shop-db:", "Shop DB:"), "alias 'Shop DB'"),
         (("hostname: 10.0.0.5", ""), "expected hostname"),

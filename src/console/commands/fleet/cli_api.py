@@ -39,7 +39,15 @@ def ask(api: str, ca: Path, token_file: Path | None) -> FleetApi:
 
 def tell(found: Any, as_json: bool, line: str) -> None:
     """An answer as JSON, or as a line."""
-    typer.echo(json.dumps(found) if as_json else line)
+    typer.echo(json.dumps(found) if as_json else one_line(line))
+
+
+def one_line(text: str) -> str:
+    """A text that others have written, so that it can neither look like a line of its own nor command a terminal.
+
+    Agents, and whoever asks the API without a token, say what is in the audit.
+    """
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def tell_version(one: FleetApi, found: dict[str, Any], as_json: bool, wait: float) -> None:

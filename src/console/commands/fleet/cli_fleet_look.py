@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from console.commands.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, tell, when
+from console.commands.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, one_line, tell, when
 
 
 def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
@@ -20,7 +20,7 @@ def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: J
         for source in () if as_json else one["sources"]:
             more = f": {source['reason']}" if source["reason"] else ""
             version = f"version {source['version']} " if "version" in source else ""
-            typer.echo(f"  {source['source']}: {version}{source['status']}{more}")
+            typer.echo(one_line(f"  {source['source']}: {version}{source['status']}{more}"))
 
 
 def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
@@ -51,7 +51,7 @@ def show_map(
         place = f"{one['agent']} {one['connection']} {one['database']}.{one['table']}"
         tell(one, as_json, f"{place}: about {rows} rows, {len(one['columns'])} columns, {captured}")
         for name, kind in one["columns"] if columns and not as_json else ():
-            typer.echo(f"  {name} {kind}")
+            typer.echo(one_line(f"  {name} {kind}"))
 
 
 def audit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated, Any, Literal
 
 import typer
@@ -50,19 +49,10 @@ def issue_token(
 def written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
     """A token straight into Kafka: whoever may write there is asked for none, since he could write what he likes."""
     from cdc.process.file_topology import load_topology
-    from ingest.gateway.commands import FleetOperator
-    from ingest.gateway.kafka_audit import KafkaAudit
-    from ingest.gateway.kafka_state import KafkaState
-    from ingest.gateway.run import commands_of
+    from console.fleet.kafka_fleet import by_kafka
 
-    topology = load_topology(file)
-    topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
-    try:
-        who = FleetOperator(f"{getpass.getuser()}, by Kafka")
-        return commands_of(topology, topic, audit).issue(who, name, role, days)
-    finally:
-        topic.close()
-        audit.close()
+    with by_kafka(load_topology(file)) as (_, commands, who):
+        return commands.issue(who, name, role, days)
 
 
 @token.command("list")

@@ -1,0 +1,31 @@
+"""Reads which agents of a fleet capture a source; part of `cdc.topology.reader`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc.topology.topology import AgentChoice
+from cdc.topology.values import Section, Value
+
+
+def read_agent(s: Section, *, logged: bool) -> AgentChoice | None:
+    """`agent: {names: […] | labels: {…}, connection: …}` of a source; None where it says nothing. `logged`: whether an
+    agent can capture it.
+    """
+    if "agent" in s.pairs and not logged:
+        s.pairs["agent"].fail("an agent", "a source of MySQL or MariaDB whose log is read: agents read no other")
+    return s.take("agent", _choice, None)
+
+
+def _choice(value: Value) -> AgentChoice:
+    s = value.section()
+    nothing: Mapping[str, str] = {}
+    found = AgentChoice(
+        names=s.take("names", Value.texts, ()),
+        labels=s.take("labels", lambda v: {name: said.text() for name, said in v.pairs().items()}, nothing),
+        connection=s.take("connection", Value.text),
+    )
+    s.end()
+    if bool(found.names) == bool(found.labels):
+        value.fail("which agents?", "one of names: [paris, lyon] and labels: {site: paris}")
+    return found

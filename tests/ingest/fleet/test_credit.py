@@ -1,0 +1,192 @@
+"""A gateway holds so many bytes of agents' records, whatever they send and however long Kafka is away."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from cdc.words.errors import Retriable
+from ingest.agent.gateway_log import GatewayLog
+from ingest.fleet.fleet_pb2 import LogCall, MapPart, Search, StreamRequest
+from ingest.fleet.frames import PIECE
+from ingest.fleet.state import StateRecord
+from ingest.fleet.wire import FIRST, MOST
+from ingest.gateway.grpc_desk import Desk, DeskLog
+from ingest.gateway.proc_credit import CreditBudget, LaneCredit
+from ingest.gateway.run import Office, steward_of
+from ingest.records.seams import Record
+from tests.ingest.fleet.test_desk import AT, TOPIC, Log, Source
+from tests.support.nearby_fleet import NearbyAudit, NearbyTopic, seat
+from tests.support.nearby_gateway import NearbyGateway
+from tests.support.waiting import wait_for
+
+MIB = 1024 * 1024
+
+
+def test_a_window_grows_by_use_and_shrinks_without() -> None:
+    """From little to the most where there is room; a lane that needs little gives the rest back."""
+    budget = CreditBudget(64 * MIB)
+    lane, records = LaneCredit(budget), 0
+    assert lane.window == FIRST
+    for _ in range(100):
+        records += 1
+        assert lane.came(PIECE)
+        assert lane.taken(PIECE, records) >= PIECE
+        lane.delivered(records)
+    assert (lane.window, budget.held) == (MOST, MOST - FIRST)
+    for _ in range(60):
+        lane.paused()
+        records += 1
+        assert lane.came(100_000)
+        lane.taken(100_000, records)
+        lane.delivered(records)
+    assert (lane.window, budget.held) == (FIRST, 0)
+    lane.close()
+    assert budget.held == 0
+
+
+def test_a_thousand_lanes_share_what_there_is() -> None:
+    """Windows have half of the budget; each lane goes on, with its first bytes at least, and all is given back."""
+    budget, chance = CreditBudget(64 * MIB), random.Random(3)
+    lanes = [LaneCredit(budget) for _ in range(1000)]
+    open_, number = [FIRST] * 1000, [0] * 1000
+    for _ in range(20_000):
+        one = chance.randrange(1000)
+        lane, size = lanes[one], chance.randint(1, PIECE)
+        assert open_[one] > 0, "it may send at any time"
+        assert lane.came(size)
+        number[one] += 1
+        open_[one] += lane.taken(size, number[one]) - size
+        lane.delivered(number[one])
+        if chance.random() < 0.05:
+            lane.paused()
+        assert sum(lane.window - FIRST for lane in lanes) <= budget.held <= 32 * MIB + PIECE
+    assert all(size >= FIRST for size in open_)
+    for lane in lanes:
+        lane.close()
+    assert budget.held == 0
+
+
+def test_more_than_there_was_credit_for_is_told() -> None:
+    """One message may overdraw it, by no more than a message's bytes."""
+    lane = LaneCredit(CreditBudget())
+    assert lane.came(FIRST)
+    assert lane.came(PIECE)
+    assert not lane.came(1)
+
+
+class Away(Log):
+    """A log that takes records, of which Kafka has none until `there`."""
+
+    there = threading.Event()
+    taken = 0
+
+    def append(self, record: Record) -> None:
+        Away.taken += len(record.value or b"")
+        super().append(record)
+
+    def undelivered(self, seconds: float = 0.0) -> int:
+        return 0 if self.there.wait(seconds) else len(self._pending)
+
+
+class AwaySource(Source):
+    def log(self) -> DeskLog:
+        return Away(self.broker, "t.schemas", "t.history")
+
+
+def test_while_kafka_is_away_lanes_hold_what_the_budget_has() -> None:
+    """Also what the client has taken counts; once Kafka is there, each goes on, and nothing is lost."""
+    Away.there.clear()
+    Away.taken = 0
+    budget, lanes = CreditBudget(4 * MIB), 6
+    places = [NearbyGateway(AwaySource(), budget=budget) for _ in range(lanes)]
+    logs = [GatewayLog(place, "s") for place in places]
+    for log in logs:
+        log.recover()
+    rows = [Record(TOPIC, b"%d" % n, random.Random(n).randbytes(50_000)) for n in range(100)]
+    writing = [threading.Thread(target=log.extend, args=(rows,)) for log in logs]
+    for thread in writing:
+        thread.start()
+    most = 4 * MIB + lanes * (FIRST + PIECE)
+
+    def stuck() -> bool:
+        before = Away.taken
+        for thread in writing:
+            thread.join(0.1)
+        return Away.taken == before > 0
+
+    wait_for(stuck, "it takes more and more", seconds=20)
+    assert all(thread.is_alive() for thread in writing)
+    assert Away.taken <= most
+    Away.there.set()
+    for thread in writing:
+        thread.join(20)
+    for log in logs:
+        log.commit(AT)
+        log.close()
+    for place in places:
+        assert isinstance(place.source, AwaySource)
+        assert len(place.source.broker.records) == len(rows)
+        place.desks[0].join(10)
+    assert budget.held == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "call"),
+    [
+        ("calls", lambda: LogCall(lane=1, search=Search(number=1))),
+        ("bytes", lambda: LogCall(lane=1, ensure_topic="x" * 900_000)),
+        ("empty records", lambda: LogCall(lane=1, records={"frames": b"x" * 900_000, "size": 1})),
+    ],
+)
+def test_calls_that_wait_are_bounded(what: str, call: Callable[[], LogCall]) -> None:
+    """By how many they are, and by their bytes, which are those that came and not those that they claim."""
+    desk = Desk(Source(), 1, lambda reply: None, lambda told: None, CreditBudget())
+    put = [desk.put(call()) for _ in range(1100)]
+    refused = next(n for n, why in enumerate(put) if why)
+    assert refused * call().ByteSize() <= 5 * MIB
+    assert refused <= 1024
+
+
+def test_a_lane_that_sends_more_than_its_credit_ends() -> None:
+    """The session is told, and begins anew."""
+    gateway = NearbyGateway(Source())
+    log = GatewayLog(gateway, "s")
+    log.recover()
+    Log.waits.clear()
+    try:
+        log._lane._credit = 100 * MIB  # what no gateway has given
+        with pytest.raises(Retriable, match="without credit"):
+            log.extend([Record(TOPIC, b"%d" % n, random.Random(n).randbytes(200_000)) for n in range(20)])
+    finally:
+        Log.waits.set()
+        log.close()
+
+
+class Slow(NearbyTopic):
+    """A topic that takes its time."""
+
+    goes_on = threading.Event()
+
+    def send(self, record: StateRecord) -> None:
+        assert self.goes_on.wait(30)
+        super().send(record)
+
+
+def test_words_that_the_steward_has_not_heard_are_bounded() -> None:
+    """By their bytes: whoever says more loses his stream, and says it again."""
+    Slow.goes_on.clear()
+    topic, audit, there = Slow(), NearbyAudit(), seat("a1")
+    office = Office(steward_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
+    part = StreamRequest(map_part=MapPart(connection="c", database="d", content=bytes(900_000)))
+    for _ in range(60):
+        office.heard(there, part)
+    assert there.ended == ""
+    for _ in range(40):
+        office.heard(there, part)
+    assert there.ended == "the gateway has too much to do"
+    Slow.goes_on.set()
+    office.close()

@@ -1,0 +1,110 @@
+"""What must not stop a gateway: a bug of its steward's, a broker's error, a configuration that takes long to read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from cdc.topology.reader import read_topology
+from ingest.fleet.desired import Desired, SourceSpec, source_of
+from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.state import FleetState, StateRecord, beat_record, desired_record
+from ingest.gateway import kafka_sources
+from ingest.gateway.kafka_sources import KafkaFleet
+from ingest.gateway.kafka_state import KafkaState
+from ingest.gateway.run import Office, steward_of
+from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
+from tests.support.waiting import wait_for
+
+PARIS = FleetIdentity("acme", "agents", "paris")
+TOPOLOGY = """
+name: t
+sources: {s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, tables: {orders: {}}}}
+tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
+"""
+
+
+def test_a_steward_goes_on_behind_a_bug() -> None:
+    """Else the gateway would serve sessions, and give nobody a lease, until somebody looks."""
+
+    class Broken(NearbyTopic):
+        turns = 0
+
+        def send(self, record: StateRecord) -> None:
+            self.turns += 1
+            if self.turns == 1:
+                raise KeyError("a bug")
+            super().send(record)
+
+    topic, audit = Broken(), NearbyAudit()
+    office = Office(steward_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
+    wait_for(lambda: topic.state.beats, "the steward is gone", seconds=20)
+    office.close()
+
+
+class Message:
+    """Of a consumer's: a record, or an error."""
+
+    def __init__(self, offset: int, record: StateRecord | None, error: int = 0) -> None:
+        self._offset, self._record, self._error = offset, record, error
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(self._error) if self._error else None
+
+    def key(self) -> bytes | None:
+        return self._record[0] if self._record else None
+
+    def value(self) -> bytes | None:
+        return self._record[1] if self._record else None
+
+    def offset(self) -> int:
+        return self._offset
+
+
+def test_what_comes_with_an_error_is_read() -> None:
+    """It is not read again: a lease that is missed would be given twice."""
+    state: Any = object.__new__(KafkaState)
+    state._topic, state._state, state._next, state._read = "t.fleet", FleetState(), 0, threading.Condition()
+    with pytest.raises(KafkaException):
+        state._take([Message(0, beat_record("g1", 1)), Message(1, None, KafkaError.TOPIC_AUTHORIZATION_FAILED)])
+    assert (state.state.beats, state._next) == ({"g1": 1}, 1)
+    state._take([])
+    state._take([Message(1, beat_record("g1", 2)), Message(2, None, KafkaError._PARTITION_EOF)])
+    assert (state.state.beats, state._next) == ({"g1": 2}, 2)
+
+
+def test_a_configuration_is_read_by_its_desk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop has all streams: half a megabyte of YAML takes it seconds."""
+    read: Callable[..., Any] = source_of
+    by = list[str]()
+
+    def noted(*what: Any) -> Any:
+        by.append(threading.current_thread().name)
+        return read(*what)
+
+    monkeypatch.setattr(kafka_sources, "source_of", noted)
+    topic = NearbyTopic()
+    spec = SourceSpec(agents=("paris",), connection="db", keys={"database": "d", "tables": {"orders": {}}})
+    topic.write(desired_record(Desired(source="s", version=1, spec=spec), "test"))
+    opened = KafkaFleet(read_topology(TOPOLOGY, file="t.yml", environ={}), "acme", topic).source(PARIS, "s", 1)
+    assert opened is not None
+    assert (opened.name, by) == ("s", [])
+    desk = threading.Thread(target=lambda: [opened.permits.topic("t.s.d.orders") for _ in range(3)], name="desk s")
+    desk.start()
+    desk.join()
+    assert opened.permits.topic("t.s.d.orders")
+    assert not opened.permits.topic("t.s.d.users")
+    assert by == ["desk s"]
+
+
+def test_a_source_that_agents_shall_capture_is_nobodys_before_it_is_applied() -> None:
+    """Any agent of the tenant could take it else, as one that a capture of its own topology has."""
+    text = TOPOLOGY.replace("database: d,", "database: d, agent: {names: [paris], connection: db},")
+    for said, opens in ((TOPOLOGY, True), (text, False)):
+        opened = KafkaFleet(read_topology(said, file="t.yml", environ={}), "acme", NearbyTopic()).source(PARIS, "s", 0)
+        assert opened is not None
+        assert opened.permits.topic("t.s.d.orders") == opens
