@@ -12,6 +12,7 @@ from console.commands import (
     cli_doctor,
     cli_init,
     cli_ledger,
+    cli_plan,
     cli_run,
     cli_stack,
     cli_status,
@@ -44,6 +45,7 @@ app.add_typer(cli_fleet.app, name="fleet")
 app.command("agent")(cli_agent.agent)
 app.command("gateway")(cli_gateway.gateway)
 app.command("apply")(cli_apply.apply)
+app.command("plan")(cli_plan.plan)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)
 app.add_typer(cli_index.app, name="index")

@@ -17,29 +17,31 @@ if TYPE_CHECKING:
     from console.provision.apply import Outcome
     from console.provision.stores import Stores
 
-_WOULD = {"made": "make", "kept": "keep", "changed": "change"}
-
 
 def apply(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per thing, for programs.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `tailorbird plan`: do nothing.")] = False,
 ) -> None:
     """Make the tables, collections and replication peers that a topology needs; what exists is kept.
 
     Run it before the processes of the topology, and again after every change of the file. Exit code 1 where a table's
     query was changed: its join does not go on before its state is made anew, and the line says by which command.
+    `tailorbird plan` says beforehand what there is to do, and what it costs.
 
     Example: tailorbird apply topologies/shop.yml --dry-run
     """
     topology = load_topology(file)
-    for outcome in planned(topology) if dry_run else provision(topology):
+    if dry_run:
+        from console.commands.cli_plan import show_plan
+
+        show_plan(topology, as_json=as_json)
+        return
+    for outcome in provision(topology):
         if as_json:
-            told = {**dataclasses.asdict(outcome), **({"dry_run": True} if dry_run else {})}
-            typer.echo(json.dumps(told))
+            typer.echo(json.dumps(dataclasses.asdict(outcome)))
         else:
-            done = _WOULD[outcome.done] if dry_run else outcome.done
-            typer.echo(f"{done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
+            typer.echo(f"{outcome.done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
     # imported here: `--help` should not wait for the compiler of queries
     from joins.process.kafka_changed import changed_queries
 
@@ -60,21 +62,13 @@ def provision(topology: Topology) -> Iterator[Outcome]:
     from console.provision.apply import apply as run
     from console.provision.plan import plan
 
-    with _stores(topology) as stores:
+    with stores_of(topology) as stores:
         yield from run(topology, plan(topology, stores), stores)
 
 
-def planned(topology: Topology) -> Iterator[Outcome]:
-    """What `provision` would yield."""
-    from console.provision.apply import outcome_of
-    from console.provision.plan import plan
-
-    with _stores(topology) as stores:
-        yield from (outcome for step in plan(topology, stores) if (outcome := outcome_of(step)) is not None)
-
-
 @contextmanager
-def _stores(topology: Topology) -> Iterator[Stores]:
+def stores_of(topology: Topology) -> Iterator[Stores]:
+    """The servers of a topology, connected while the block runs."""
     from console.commands.index.cli_index_rebuild import StoredBackfills
     from console.provision.hbase_admin import HBaseAdmin
     from console.provision.solr_cloud import admin_of

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ from joins.steps.sink import Refusals
 
 FORMAT = 1
 _RECORD = "query.json"
+_LARGE = 1000  # changes of a batch whose time is more than what any batch costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,30 @@ def stored_record(folder: Path) -> QueryRecord | None:
         return QueryRecord(**value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Fatal(f"{file}: {error}", "start with --rebuild, which makes the state anew") from error
+
+
+def measured_rate(folder: Path) -> float | None:
+    """How many changes a second the large batches took whose files Spark still keeps, from a batch's plan to its
+    commit; None where there is none. Also while a process holds the folder.
+    """
+    spark, taken, seconds = folder / "spark", 0, 0.0
+    commits = sorted(int(path.name) for path in (spark / "commits").glob("[0-9]*"))
+    for before, batch in pairwise(commits):
+        try:
+            changes = _read_until(spark, batch) - _read_until(spark, before)
+            took = (spark / "commits" / str(batch)).stat().st_mtime - (spark / "offsets" / str(batch)).stat().st_mtime
+        except FileNotFoundError:  # Spark removes old ones meanwhile
+            continue
+        if changes >= _LARGE and took > 0:
+            taken, seconds = taken + changes, seconds + took
+    return taken / seconds if seconds else None
+
+
+def _read_until(spark: Path, batch: int) -> int:
+    """How many offsets of all partitions of all levels stand before a planned batch's end."""
+    lines = (spark / "offsets" / str(batch)).read_text().splitlines()[2:]
+    levels = (_offsets(json.loads(line)) for line in lines if line != "-")
+    return sum(offset for level in levels for ends in level.values() for offset in ends.values())
 
 
 def _offsets(stored: Any) -> dict[str, dict[int, int]]:
