@@ -58,7 +58,7 @@ def run(
         tables = [choose_table(topology, name) for name in rebuild]
         forget_state(topology, tables)
         settle_rebuilt(topology, tables)
-    list(provision(topology))
+    list(provision(topology, patience=60))  # on another machine the same topology may be started now
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
