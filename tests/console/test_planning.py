@@ -11,18 +11,16 @@ import pytest
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.naming import change_topic
 from cdc.words.schema import Column, TableId, TableSchema
 from console.planning.change import Change
 from console.planning.planner import changes
-from console.planning.seen import RowCount, Seen, SeenCollection, SeenState
+from console.planning.seen import RowCount, Seen
 from console.planning.telling import lines_of, time_told, told
 from console.provision.apply import apply
 from console.provision.plan import foreseen, plan
-from indexer.index.mapping import fields_of
-from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
 from tests.console.test_apply import Servers, stores
+from tests.support.planned import RECORDS, ROWS, World
 
 FILE = """
 name: t
@@ -45,7 +43,6 @@ COLUMNS = {
     "items": {"id": "int", "amount": "int"},
     "shops": {"id": "int", "city": "varchar(9)"},
 }
-ROWS, RECORDS = 5_200, 24_000
 
 
 def read(text: str) -> Topology:
@@ -59,54 +56,10 @@ def schema(table: TableId, columns: Mapping[str, str]) -> TableSchema:
     return TableSchema(table_id=table, version=1, columns=found, primary_key=("id",))
 
 
-class World:
-    """What runs of a topology that was applied and has joined everything: rows in its tables and its indexes."""
-
-    def __init__(self, text: str = FILE) -> None:
-        self.servers = Servers()
-        topology = read(text)
-        list(apply(topology, plan(topology, stores(self.servers)), stores(self.servers)))
-        self.schemas = {
-            TableId(source="s", database="d", table=name): schema(
-                TableId(source="s", database="d", table=name), columns
-            )
-            for name, columns in COLUMNS.items()
-            if name != "shops"
-        }
-        self.partitions = {change_topic("t", table): 2 for table in self.schemas} | {"t.positions": 1, "t.schemas": 1}
-        self.captured = frozenset(topology.sources)
-        self.states: dict[str, SeenState] = {}
-        self.layouts = {}
-        for name, table in topology.tables.items():
-            made = compile_plan(topology, table, self.schemas)
-            self.states[name] = SeenState(
-                fingerprint=made.fingerprint(), partitions=2, topics=frozenset(made.topics), complete=True, rate=400.0
-            )
-            self.layouts[name] = made.layout(1)
-            self.servers.rows.add(f"t:{name}")
-        self.collections = {
-            name: SeenCollection(
-                rows=ROWS,
-                fields={one.name: (one.type, one.many) for one in fields_of(self.layouts[index.table], index.search)},
-            )
-            for name, index in topology.indexes.items()
-        }
-
-    def seen(self, topology: Topology) -> Seen:
-        """What `look` would find."""
-        return Seen(
-            steps=foreseen(topology, stores(self.servers)),
-            captured=self.captured & frozenset(topology.sources),
-            schemas={table: one for table, one in self.schemas.items() if change_topic("t", table) in self.partitions},
-            records=dict.fromkeys(self.partitions, RECORDS // 2),
-            partitions=self.partitions,
-            states=self.states,
-            layouts=self.layouts,
-            rows={name: RowCount(rows=ROWS) for name in self.servers.rows},
-            collections=self.collections,
-            tables=frozenset(self.servers.specs),
-            peers=frozenset(self.servers.known_peers),
-        )
+def world_of(text: str = FILE) -> World:
+    """The topology of a file, applied and joined."""
+    ids = {name: TableId(source="s", database="d", table=name) for name in ("orders", "items")}
+    return World(read(text), {table: schema(table, COLUMNS[name]) for name, table in ids.items()})
 
 
 def planned(world: World, text: str) -> list[Change]:
@@ -228,7 +181,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
 def test_every_kind_of_change_has_its_steps(case: str) -> None:
     """Neither a step too few, which would leave stale rows, nor one too many, which would cost hours for nothing."""
     text, wanted = CASES[case]
-    assert steps(planned(World(), text)) == wanted
+    assert steps(planned(world_of(), text)) == wanted
 
 
 def test_a_topology_that_never_ran_is_made_and_read() -> None:
@@ -288,6 +241,12 @@ def peer_gone(world: World) -> None:
     world.servers.known_peers.clear()
 
 
+def by_agents(world: World) -> None:
+    world.fleet = frozenset({"s"})
+    world.partitions["t.s.d.former"] = 2  # which the fleet may write
+    del world.partitions["t.s.d.items"]
+
+
 def stray_topic(world: World) -> None:
     world.partitions["t.s.d.former"] = 2
 
@@ -302,6 +261,7 @@ def stray_topic(world: World) -> None:
         (other_column, []),
         (disabled, [("refuse", "peer", "t_main_1")]),
         (peer_gone, [("make", "peer", "t_main_2"), ("fill", "index", "main")]),
+        (by_agents, [("read", "source", "s.d.items"), ("join", "join", "wide"), ("join", "join", "sums")]),
         (stray_topic, [("leave", "topic", "t.s.d.former")]),
     ],
 )
@@ -309,13 +269,13 @@ def test_what_became_of_the_servers_is_told_as_well(
     how: Callable[[World], None], wanted: list[tuple[str, str, str]]
 ) -> None:
     """The file is as it was, and what runs is not: a table dropped by hand, a lost state, an ALTER, a peer removed."""
-    assert steps(planned(changed(World(), how), FILE)) == wanted
+    assert steps(planned(changed(world_of(), how), FILE)) == wanted
 
 
 def test_a_step_says_what_it_costs_why_and_by_what() -> None:
     """Records of the log by this machine's own rate, rows, what readers see meanwhile, and the command; as text and as
     JSON of plain values."""
-    found = planned(World(), edited((SELECT, "o.id, o.name, o.note, i.amount FROM")))
+    found = planned(world_of(), edited((SELECT, "o.id, o.name, o.note, i.amount FROM")))
     (anew,) = [one for one in found if one.action == "rebuild"]
     assert (anew.records, anew.rows, anew.seconds) == (RECORDS, RowCount(rows=ROWS), 60.0)
     assert anew.why.startswith("note string comes; its SELECT")
@@ -331,9 +291,15 @@ def test_a_step_says_what_it_costs_why_and_by_what() -> None:
     assert (value["action"], value["by_hand"], value["rows"], value["rows_whole"]) == ("rebuild", True, ROWS, True)
 
 
+def test_a_table_that_the_fleet_was_not_told_is_told_by_hand() -> None:
+    """An agent captures what the gateway commands, whatever the file lists."""
+    (read_anew,) = [one for one in planned(changed(world_of(), by_agents), FILE) if one.action == "read"]
+    assert (read_anew.by, read_anew.by_hand) == ("tailorbird fleet sync start s items", True)
+
+
 def test_rates_of_others_serve_where_this_machine_has_none() -> None:
     """A state without large batches, and rows that were not counted to their end, are told as what they are."""
-    world = World()
+    world = world_of()
     world.states["wide"] = replace(world.states["wide"], rate=None)
     (anew,) = [one for one in planned(world, CASES["a filter"][0]) if one.name == "wide" and one.action == "rebuild"]
     assert anew.seconds == 3.0
@@ -346,7 +312,7 @@ def test_rates_of_others_serve_where_this_machine_has_none() -> None:
 
 def test_what_is_made_by_apply_is_what_the_plan_said() -> None:
     """The steps told are those that an apply then does: no third opinion."""
-    world, text = World(), CASES["a new table with an index"][0]
+    world, text = world_of(), CASES["a new table with an index"][0]
     topology = read(text)
     said = {(one.kind, one.name) for one in planned(world, text) if one.by == "apply"}
     outcomes = list(apply(topology, plan(topology, stores(world.servers)), stores(world.servers)))

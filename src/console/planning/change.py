@@ -43,7 +43,7 @@ class Change:
     @property
     def by_hand(self) -> bool:
         """Whether neither `apply` nor the processes do it by themselves."""
-        return self.action in ("rebuild", "reindex", "refuse")
+        return self.action == "refuse" or self.by.startswith("tailorbird ")
 
 
 def seconds_for(count: int | None, rate: float) -> float | None:

@@ -10,8 +10,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
-from cdc.words.naming import change_topic, schemas_topic
+from cdc.words.naming import change_topic, fleet_topic, schemas_topic
 from cdc.words.schema import TableId, TableSchema
+from ingest.gateway.kafka_state import KafkaState
 from joins.select.parser import tables_of
 from joins.stores.kafka_schemas import read_schemas
 
@@ -49,6 +50,18 @@ def seen_topics(topology: Topology) -> SeenTopics:
 def _records(consumer: Consumer, topic: str, partition: int) -> int:
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT)
     return int(high - low)
+
+
+def fleet_sources(topology: Topology, topics: SeenTopics) -> frozenset[str]:
+    """The sources that agents of the fleet are told to capture; none where it never began. Retriable as above."""
+    if fleet_topic(topology.name) not in topics.partitions:
+        return frozenset()
+    fleet = KafkaState(topology.log, topology.name)
+    try:
+        newest = fleet.state.newest()
+    finally:
+        fleet.close()
+    return frozenset(name for name, version in newest.items() if version.spec is not None)
 
 
 def told_schemas(topology: Topology, topics: SeenTopics) -> dict[TableId, TableSchema]:

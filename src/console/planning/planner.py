@@ -90,17 +90,21 @@ def _sources(topology: Topology, seen: Seen) -> Iterator[Change]:
             yield Change(action="read", kind="source", name=source.name, why=why, by="run")
             continue
         new = [table for topic, table in listed.items() if topic not in seen.partitions]
+        commanded = source.name in seen.fleet
         for table in new:
+            why = "the file lists it now: its rows are read when the capture starts again"
+            if commanded:
+                why = "the file lists it, and the fleet, which captures its source, has not been told"
             yield Change(
                 action="read",
                 kind="source",
                 name=str(table),
-                why="the file lists it now: its rows are read when the capture starts again",
-                by="run",
+                why=why,
+                by=f"tailorbird fleet sync start {source.name} {table.table}" if commanded else "run",
                 meanwhile="the source's other tables go on",
             )
         if not new:
-            why = "its capture goes on where it was"
+            why = "its capture goes on where it was" + (", by an agent of the fleet" if commanded else "")
             yield Change(action="keep", kind="source", name=source.name, why=why)
 
 
@@ -120,9 +124,8 @@ def _left(topology: Topology, seen: Seen) -> Iterator[Change]:
     known = {*control_topics(topology.name)}
     known |= {change_topic(topology.name, table) for one in topology.sources.values() for table in one.tables}
     known |= {upsert_topic(topology.name, name) for name, table in topology.tables.items() if table.sink == "kafka"}
-    open_ended = tuple(
-        f"{topology.name}.{one.name}." for one in topology.sources.values() if one.filter_policy == "accept"
-    )
+    accepting = {one.name for one in topology.sources.values() if one.filter_policy == "accept"}
+    open_ended = tuple(f"{topology.name}.{name}." for name in accepting | seen.fleet)
     own = {topic for topic in seen.partitions if topic.startswith(f"{topology.name}.")}
     for topic in sorted(topic for topic in own - known if not (open_ended and topic.startswith(open_ended))):
         why = "nothing of the file writes it"

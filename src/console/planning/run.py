@@ -10,7 +10,7 @@ from cdc.stored.layout import Layout
 from cdc.topology.topology import Topology
 from cdc.words.naming import hbase_table, layouts_table
 from console.planning.hbase_seen import counted_rows
-from console.planning.kafka_seen import seen_topics, told_schemas
+from console.planning.kafka_seen import fleet_sources, seen_topics, told_schemas
 from console.planning.seen import RowCount, Seen, SeenState
 from console.planning.solr_seen import seen_collection
 from console.provision.plan import foreseen
@@ -40,6 +40,7 @@ def look(topology: Topology, stores: Stores) -> Seen:
         collections={name: one for name, one in collections.items() if one is not None},
         tables=tables,
         peers=frozenset(one.id for one in peers if any(t.startswith(f"{topology.name}:") for t in one.tables)),
+        fleet=fleet_sources(topology, topics),
         running=frozenset(one.part for one in running(topology.name) if not one.dead),
     )
 

@@ -46,7 +46,7 @@ class Seen:
     `schemas` are what capture tells of the captured tables; `records` the records between a topic's ends, `partitions`
     of each topic; `states` and `layouts` (the newest) are by table, `rows` by HBase table, `collections` by index.
     `tables`: the HBase tables of the topology's namespace; `peers`: the replication peers that ship any of them;
-    `running`: the parts that run on this machine.
+    `fleet`: the sources that agents are told to capture (docs/fleet.md); `running`: the parts that run on this machine.
     """
 
     steps: Sequence[Step | Refuse] = ()
@@ -60,4 +60,5 @@ class Seen:
     collections: Mapping[str, SeenCollection] = field(default_factory=dict)
     tables: frozenset[str] = frozenset()
     peers: frozenset[str] = frozenset()
+    fleet: frozenset[str] = frozenset()
     running: frozenset[str] = frozenset()
