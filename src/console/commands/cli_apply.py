@@ -8,7 +8,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,7 @@ from cdc.words.errors import UsageError
 
 if TYPE_CHECKING:
     from console.provision.apply import Outcome
-    from console.provision.journal import Journal
+    from console.provision.journal import Entry, Journal
     from console.provision.stores import Stores
     from indexer.peer.zk_registration import Client
 
@@ -65,7 +65,7 @@ def apply(
         raise typer.Exit(1)
 
 
-def provision(topology: Topology, *, patience: float = 0.0) -> Iterator[Outcome]:
+def provision(topology: Topology, *, patience: float = 0.0) -> Generator[Outcome]:
     """Make what a topology lacks, yielding each outcome as it is reached; errors as in `console.provision`.
 
     UsageError where another apply of the topology is at work for longer than `patience` (seconds).
@@ -99,21 +99,23 @@ def _journal(client: Client, topology: Topology, patience: float) -> Iterator[Jo
         clock_ms=lambda: time.time_ns() // 1_000_000,
         dead=lambda who: who.host == host and ticks_of(who.pid) != who.ticks,
     )
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            cut_off = journal.begin()
-            break
-        except UsageError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+    cut_off = _begun(journal, time.monotonic() + patience)
     if cut_off is not None:
         typer.echo(f"an apply was cut off ({cut_off}); this one does what it left", err=True)
     try:
         yield journal
     finally:
         journal.let_go()
+
+
+def _begun(journal: Journal, deadline: float) -> Entry | None:
+    while True:
+        try:
+            return journal.begin()
+        except UsageError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
 
 
 @contextmanager

@@ -33,13 +33,12 @@ def show_plan(topology: Topology, *, as_json: bool) -> None:
     # imported here: the servers' clients and the compiler cost what `--help` should not
     from console.commands.cli_apply import stores_of
     from console.doctor.validate import validate
-    from console.planning.planner import changes
-    from console.planning.run import look
+    from console.planning.run import planned
     from console.planning.telling import lines_of, told
 
     validate(topology)
     with stores_of(topology) as stores:
-        found = changes(topology, look(topology, stores))
+        found = planned(topology, stores)
     for line in (json.dumps(told(one)) for one in found) if as_json else lines_of(found):
         typer.echo(line)
     if any(one.by_hand for one in found):

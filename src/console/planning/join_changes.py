@@ -44,8 +44,8 @@ def _join(topology: Topology, table: Table, seen: Seen) -> Change:
         if stored is not None:
             why = "this machine has no state of it, so it begins anew"
         return _reads(Change(action="join", kind="join", name=table.name, why=why, by="run"), topology, plan, seen)
-    if (why := _why_anew(topology, table, plan, state, seen)) is not None:
-        told = f"{differences(stored, layout)}; {why}" if stored is not None and layout is not stored else why
+    if (cause := _why_anew(topology, table, plan, state, seen)) is not None:
+        told = f"{differences(stored, layout)}; {cause}" if stored is not None and layout is not stored else cause
         by = f"tailorbird run {topology.file} --rebuild {table.name}"
         anew = Change(action="rebuild", kind="join", name=table.name, why=told, by=by, meanwhile=_meanwhile(table))
         return _reads(anew, topology, plan, seen)

@@ -123,6 +123,7 @@ class TableJoin:
             settled=found[0],
             counts=found[1],
             topics=found[2],
+            began_ms=_now_ms(),
         )
         if not stopped():  # else it is not known whole
             self.checkpoint.clear()
