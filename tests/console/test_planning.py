@@ -121,6 +121,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "another row key": (edited(("row_key: [id]", "row_key: [id, name]")), [ANEW, FOLLOWS]),
     "state_partitions": (edited(("row_key: [id]", "row_key: [id]\n    state_partitions: 3")), [ANEW, FOLLOWS]),
+    "the engine": (edited(("row_key: [id]", "row_key: [id]\n    engine: python")), [ANEW, FOLLOWS]),
     "salt_buckets": (
         edited(("row_key: [id]", "row_key: [id]\n    salt_buckets: 3")),
         [("refuse", "table", "t:wide")],

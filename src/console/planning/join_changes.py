@@ -76,6 +76,8 @@ def _why_anew(topology: Topology, table: Table, plan: Plan, state: SeenState, se
         return f"its SELECT{through} or a column that it uses is not what its state was made for"
     if table.state_partitions not in (None, state.partitions):
         return f"state_partitions was {state.partitions} and is {table.state_partitions}"
+    if state.engine not in ("", table.engine):
+        return f"engine was {state.engine} and is {table.engine}"
     name = hbase_table(topology.name, table.name)
     if table.sink == "kafka":
         topic = upsert_topic(topology.name, table.name)

@@ -74,6 +74,7 @@ def _states(topology: Topology) -> Mapping[str, SeenState]:
                 topics=frozenset(record.target),
                 complete=record.complete,
                 rate=measured_rate(folder, record),
+                engine=record.engine,
             )
     return found
 

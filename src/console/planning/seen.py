@@ -20,8 +20,9 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenState:
-    """A join's state on this machine: what it was made for, the topics that it reads, and whether its run has come to
-    its first complete cut. `rate` is how many changes a second its own large batches did; None where it had none.
+    """A join's state on this machine: what it was made for, by which engine (empty: not known), the topics that it
+    reads, and whether its run has come to its first complete cut. `rate` is how many changes a second it does; None
+    where that was not measured.
     """
 
     fingerprint: str
@@ -29,6 +30,7 @@ class SeenState:
     topics: frozenset[str]
     complete: bool
     rate: float | None = None
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,8 @@ _LARGE = 1000  # changes of a batch whose time is more than what any batch costs
 class QueryRecord:
     """One run of a query, from an empty state to its last batch.
 
-    `fingerprint` and `partitions` are what the state depends on. `first_stamp` is older than every write of the run.
+    `fingerprint`, `partitions` and `engine` (empty: not known) are what the state depends on. `first_stamp` is older
+    than every write of the run.
     `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
     swept away and barriers begin. From then on the barriers keep how far each source has come. `floors`: topic →
     partition → sequence (`joins.steps.truncation`). `settled`, `counts` and `topics`: what is known of the log since
@@ -51,6 +52,7 @@ class QueryRecord:
     refused: Refusals = field(default_factory=Refusals)
     began_ms: int = 0
     whole_ms: int = 0
+    engine: str = ""
 
 
 class QueryCheckpoint:
