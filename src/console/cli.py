@@ -5,14 +5,12 @@ from __future__ import annotations
 import typer
 
 from console.commands import (
-    cli_apply,
     cli_dashboard,
     cli_dead_letters,
     cli_demo,
     cli_doctor,
     cli_init,
     cli_ledger,
-    cli_plan,
     cli_run,
     cli_stack,
     cli_status,
@@ -20,6 +18,7 @@ from console.commands import (
     cli_wait,
 )
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
+from console.commands.change import cli_apply, cli_plan
 from console.commands.fleet import cli_agent, cli_fleet, cli_gateway
 from console.commands.index import cli_index
 from console.commands.join import cli_explain, cli_join, cli_state, cli_submit

@@ -17,7 +17,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, Retriable, UsageError
 from console.cli import app
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.provision.file_configset import install_configset
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin

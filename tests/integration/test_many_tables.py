@@ -13,7 +13,7 @@ import pytest
 
 from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from joins.process.kafka_changed import changed_queries
 from tests.integration.test_join import History, Joined, oracle
 from tests.integration.test_join_failures import jvm_of

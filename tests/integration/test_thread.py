@@ -28,7 +28,7 @@ import requests
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import RowCodec
 from cdc.topology.topology import Topology
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
 from console.commands.cli_demo_verdict import Silent, verdicts
 from console.commands.verify import cli_verify_index, cli_verify_table

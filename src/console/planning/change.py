@@ -7,7 +7,22 @@ from typing import Literal
 
 from console.planning.seen import RowCount
 
-Action = Literal["keep", "make", "change", "read", "join", "rebuild", "follow", "fill", "reindex", "leave", "refuse"]
+Action = Literal[
+    "keep",
+    "make",
+    "change",
+    "read",
+    "join",
+    "build",
+    "verify",
+    "move",
+    "rebuild",
+    "follow",
+    "fill",
+    "reindex",
+    "leave",
+    "refuse",
+]
 
 # Changes and rows a second, on two cores, where nothing was measured on this machine: what a join writes through
 # HBase's Thrift server; an index built from its table (docs/results/index.md).
@@ -27,6 +42,8 @@ class Change:
     change    a setting of it                       fill      a new index is filled by a scan of its table
     read      rows of a source are read             reindex   an index is built anew beside the one that serves
     join      a join begins, or is not done yet     leave     nothing of the file names it, and it stays
+    build     a changed table, beside the old one   verify    it is compared with the sources
+    move      the name that queries use leads to it
     refuse    what runs contradicts the file: nothing is done before that is settled
     """
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cdc.process.file_topology import load_topology
+from cdc.process.file_topology import read_file
 from cdc.topology.topology import Topology
 
 
@@ -25,20 +25,22 @@ def plan(
 
     Example: tailorbird plan topologies/shop.yml --json
     """
-    show_plan(load_topology(file), as_json=as_json)
+    show_plan(read_file(file), as_json=as_json)
 
 
 def show_plan(topology: Topology, *, as_json: bool) -> None:
     """Print it; `typer.Exit` with code 1 as `plan` says."""
     # imported here: the servers' clients and the compiler cost what `--help` should not
-    from console.commands.cli_apply import stores_of
+    from console.commands.change.cli_connected import stores_of
     from console.doctor.validate import validate
+    from console.planning.beside import choose
+    from console.planning.kafka_versions import newest_versions
     from console.planning.run import planned
     from console.planning.telling import lines_of, told
 
     validate(topology)
     with stores_of(topology) as stores:
-        found = planned(topology, stores)
+        found = choose(topology, newest_versions(topology), lambda one: planned(one, stores)).changes
     for line in (json.dumps(told(one)) for one in found) if as_json else lines_of(found):
         typer.echo(line)
     if any(one.by_hand for one in found):
