@@ -18,12 +18,13 @@ from cdc.topology.versions import in_versions, version_name
 from cdc.words.errors import Retriable
 
 if TYPE_CHECKING:
+    from console.pipeline.proc_pipeline import Part, Pipeline
     from console.status.part_status import PartStatus
     from console.status.snapshot_progress import SnapshotProgress
 
     Shower = Callable[[Sequence[PartStatus], Sequence[SnapshotProgress], Sequence[str]], None]
 
-_VERSIONS_EVERY = 10.0  # seconds: an apply of this machine is known at once, by its file
+_VERSIONS_EVERY = 10.0  # seconds
 
 
 def run(
@@ -46,17 +47,9 @@ def run(
     """
     from cdc.process.file_topology import home, kept_versions, load_topology, read_file
     from console.commands.change.cli_apply import provision
-    from console.commands.cli_dead_letters import joined_from
-    from console.commands.cli_status import asked_parts
     from console.doctor.validate import validate
     from console.pipeline.proc_pipeline import Pipeline
     from console.planning.kafka_versions import newest_versions
-    from console.status.dead_letters import incomplete_lines
-    from console.status.kafka_letters import letters_watched
-    from console.status.kafka_positions import positions_watched
-    from console.status.proc_watch import Watch
-    from console.status.quarantine import quarantined
-    from console.status.snapshot_progress import progress_of
 
     declared = read_file(file)
     validate(declared)
@@ -65,33 +58,55 @@ def run(
     topology = _rebuilt(declared, rebuild) if rebuild else load_topology(file)
     list(provision(topology, patience=60))  # on another machine the same topology may be started now
     _note(declared)
-    seen = kept_versions(declared.name)
-    topology = in_versions(declared, seen)
+    topology = in_versions(declared, kept_versions(declared.name))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     with Pipeline(topology, home=home(), page_port=page_port) as pipeline, ExitStack() as closing:
-        pipeline.start(lambda part: typer.echo(f"{part.name}: started, log {part.log}"))
+        pipeline.start(_told_start)
         if page_port and topology.dashboards:
             typer.echo(f"page: http://127.0.0.1:{page_port}/")
         typer.echo("running; Ctrl-C stops")
-        positions = positions_watched(topology)
-        show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
-        letters, reads = letters_watched(topology), joined_from(topology)
-        versions = Watch(partial(newest_versions, declared), name="versions", every=_VERSIONS_EVERY)
-        while not stopped.wait(1.0):
-            pipeline.check()
-            versions.last()
-            if (known := kept_versions(declared.name)) != seen:  # an apply has built, moved to or removed a version
-                seen, topology = known, in_versions(declared, known)
-                reads = joined_from(topology)
-                pipeline.follow(topology, lambda part: typer.echo(f"{part.name}: started, log {part.log}"))
-            if len(pipeline.down) == len(pipeline.parts):
-                pipeline.must_run()
-            captured = positions.last() or {}
-            lacking = incomplete_lines([*quarantined(captured), *(letters.last() or ())], reads, file)
-            show(asked_parts(topology), progress_of(captured, time.time() * 1000), lacking)
+        _watch(declared, pipeline, closing, stopped)
         typer.echo("stopping")
+
+
+def _told_start(part: Part) -> None:
+    typer.echo(f"{part.name}: started, log {part.log}")
+
+
+def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: threading.Event) -> None:
+    """Show how the parts stand, start again those that end, and follow the versions of tables, until `stopped`."""
+    from cdc.process.file_topology import kept_versions
+    from console.commands.cli_dead_letters import joined_from
+    from console.commands.cli_status import asked_parts
+    from console.planning.kafka_versions import newest_versions
+    from console.status.dead_letters import incomplete_lines
+    from console.status.kafka_letters import letters_watched
+    from console.status.kafka_positions import positions_watched
+    from console.status.proc_watch import Watch
+    from console.status.quarantine import quarantined
+    from console.status.snapshot_progress import progress_of
+
+    # an apply of this machine is known at once, by its file; of another one by what this asks now and then
+    asked = Watch(partial(newest_versions, declared), name="versions", every=_VERSIONS_EVERY)
+    versions = kept_versions(declared.name)
+    topology = in_versions(declared, versions)
+    positions = positions_watched(topology)
+    show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
+    letters, reads = letters_watched(topology), joined_from(topology)
+    while not stopped.wait(1.0):
+        pipeline.check()
+        asked.last()
+        if (now := kept_versions(declared.name)) != versions:
+            versions, topology = now, in_versions(declared, now)
+            reads = joined_from(topology)
+            pipeline.follow(topology, _told_start)
+        if len(pipeline.down) == len(pipeline.parts):
+            pipeline.must_run()
+        captured = positions.last() or {}
+        lacking = incomplete_lines([*quarantined(captured), *(letters.last() or ())], reads, declared.file)
+        show(asked_parts(topology), progress_of(captured, time.time() * 1000), lacking)
 
 
 def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
