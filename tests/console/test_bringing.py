@@ -158,6 +158,8 @@ def test_what_is_retired_is_gone_and_there_is_no_way_back() -> None:
             retire(hands)
             one = hands.versions.tables["wide"]
             assert (one.serving, list(one.tables), one.retiring, set(hands.removed)) == (2, [2], (), {("wide", 1)})
+    hands = undisturbed(NOTE)
+    retire(hands)
     with pytest.raises(UsageError, match="nothing to go back to"):
         roll_back(read(NOTE), hands)
     before = hands.versions

@@ -74,9 +74,11 @@ class Evolving:
             process.wait(120)
 
     def documents(self, query: str = "_kind:row") -> int:
-        """How many documents the name that queries use shows."""
+        """How many documents the name that queries use shows; none where it has no such field."""
         url = f"{self.topology.solr.url}/{self.name}_orders/select"
         found = requests.get(url, params={"q": query, "rows": "0"}, timeout=10)
+        if "undefined field" in found.text:
+            return 0
         return int(found.json()["response"]["numFound"]) if found.status_code == 200 else -1
 
     def outcomes(self) -> dict[tuple[str, str], str]:

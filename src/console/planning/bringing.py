@@ -81,7 +81,7 @@ def _former(one: TableVersions) -> int | None:
     """The version that served before: the newest older one, else the oldest of the others."""
     others = [number for number in one.live if number != one.serving]
     older = [number for number in others if number < one.serving]
-    return (older[-1:] or others[:1] or [None])[0]
+    return older[-1] if older else next(iter(others), None)
 
 
 def _move(name: str, number: int, hands: Hands) -> None:

@@ -36,13 +36,13 @@ def read_versions(topology: Topology) -> Versions:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     break
                 else:
-                    raise KafkaException(error)
+                    raise _away(topology, error.str())
             else:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                raise _away(topology, "no answer")
         finally:
             consumer.close()
     except KafkaException as error:
-        raise _away(topology, error) from error
+        raise _away(topology, error.args[0].str()) from error
     try:
         return Versions() if found is None else load_versions(json.loads(found))
     except (ValueError, KeyError, TypeError) as error:
@@ -65,9 +65,9 @@ def store_versions(topology: Topology, versions: Versions) -> None:
             on_delivery=lambda error, _: failed.append(error) if error is not None else None,
         )
         if producer.flush(_TIMEOUT) or failed:
-            raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
+            raise _away(topology, failed[0].str() if failed else "no answer")
     except KafkaException as error:
-        raise _away(topology, error) from error
+        raise _away(topology, error.args[0].str()) from error
     keep_versions(topology.name, versions)
 
 
@@ -80,6 +80,6 @@ def newest_versions(topology: Topology) -> Versions:
     return newest
 
 
-def _away(topology: Topology, error: KafkaException) -> Retriable:
-    what = f"Kafka at {topology.log.brokers}: {error.args[0].str()}"
+def _away(topology: Topology, said: str) -> Retriable:
+    what = f"Kafka at {topology.log.brokers}: {said}"
     return Retriable(f"{what}: the versions of tables are not told", "is it running? `tailorbird stack status`")
