@@ -132,6 +132,10 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                ("row_key: [id]", "row_key: [id]\n    schema_change_behavior: exception")),
         [("refuse", "join", "wide")],
     ),
+    "a column that is not there": (
+        edited((SELECT, "o.id, o.nmae, i.amount FROM")),
+        [("refuse", "join", "wide"), ("refuse", "join", "sums")],
+    ),
     "a new table with an index": (
         edited(("indexes:\n", "  copy: {query: 'SELECT o.id FROM s.orders o', row_key: [id]}\nindexes:\n"
                               "  copies: {table: copy}\n")),

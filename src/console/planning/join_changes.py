@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
-from cdc.words.errors import UsageError
+from cdc.words.errors import TopologyError, UsageError
 from cdc.words.naming import change_topic, hbase_table, upsert_topic
 from console.planning.change import JOINED, Change, seconds_for
 from console.planning.seen import SeenState, SeenTopology
@@ -33,7 +33,10 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
     reads = tables_of(topology, table)
     if lacking := sorted(str(one) for one in reads - seen.schemas.keys()):
         return _uncompiled(topology, table, seen, lacking)
-    plan = compile_plan(topology, table, seen.schemas)
+    try:
+        plan = compile_plan(topology, table, seen.schemas)
+    except TopologyError as error:  # the others go on without it
+        return Change(action="refuse", kind="join", name=table.name, why=error.message, by="correct its query")
     stored = seen.layouts.get(table.name)
     try:
         layout = evolved(stored, plan.layout(1), table.schema_change_behavior)
@@ -118,8 +121,8 @@ def layout_after(topology: Topology, table: Table, seen: SeenTopology) -> Layout
     """The layout that a table's rows will have; None where it can not be known yet."""
     if tables_of(topology, table) - seen.schemas.keys():
         return seen.layouts.get(table.name)
-    wanted = compile_plan(topology, table, seen.schemas).layout(1)
     try:
+        wanted = compile_plan(topology, table, seen.schemas).layout(1)
         return evolved(seen.layouts.get(table.name), wanted, table.schema_change_behavior)
-    except UsageError:
+    except (UsageError, TopologyError):
         return seen.layouts.get(table.name)

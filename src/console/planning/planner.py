@@ -19,7 +19,7 @@ from console.provision.plan import Backfill, Keep, MakePeer, Refuse
 
 
 def changes(topology: Topology, seen: SeenTopology) -> list[Change]:
-    """The steps. TopologyError where a query does not fit the columns that capture tells."""
+    """The steps; a query that does not fit the columns that capture tells is refused among them."""
     found = [*_provisioned(topology, seen), *_sources(topology, seen)]
     joins = list(join_changes(topology, seen))
     found += [*joins, *index_changes(topology, seen, {one.name for one in joins if one.action == "rebuild"})]

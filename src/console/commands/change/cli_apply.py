@@ -16,6 +16,7 @@ from console.commands.change.cli_connected import ConnectedServers, connected_to
 
 if TYPE_CHECKING:
     from console.commands.change.cli_versions import VersionsAtWork
+    from console.planning.change import Change
     from console.provision.apply import Outcome
     from console.provision.journal import Journal
 
@@ -54,7 +55,7 @@ def apply(
         else:
             typer.echo(f"{outcome.done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
 
-    stuck: Sequence[str] = ()
+    stuck: Sequence[Change] = ()
     with connected_to(topology) as connected, journal_of(connected.client, topology, 0.0) as journal:
         from console.planning.bringing import retire as removed
         from console.planning.bringing import roll_back
@@ -67,18 +68,18 @@ def apply(
         else:
             stuck = _brought(topology, connected, hands)
         journal.end()
-    for name in stuck:
-        remedy = f"tailorbird run {topology.file} --rebuild {name}"
+    for one in stuck:
         if as_json:
-            typer.echo(json.dumps({"kind": "query", "name": name, "done": "changed", "note": remedy}))
+            note = f"{one.why}: {one.by}"
+            typer.echo(json.dumps({"kind": "query", "name": one.name, "done": "changed", "note": note}))
         else:
-            typer.echo(f"stale   query      {name}  (its rows are of the query it had; {remedy})")
+            typer.echo(f"stale   query      {one.name}  ({one.why}: {one.by})")
     if stuck:
         raise typer.Exit(1)
 
 
-def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtWork) -> Sequence[str]:
-    """Do what the file means; the tables that can not be built beside what serves."""
+def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtWork) -> Sequence[Change]:
+    """Do what the file means; what is left to people of the tables that can not be built beside what serves."""
     # imported here: `--help` should not wait for the servers' clients and the compiler of queries
     from console.planning.beside import choose
     from console.planning.bringing import bring
@@ -86,7 +87,7 @@ def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtW
 
     choice = choose(topology, hands.versions, lambda one: planned(one, connected.stores))
     bring(topology, choice, hands)
-    return choice.stuck
+    return [one for one in choice.changes if one.kind == "join" and one.action in ("rebuild", "refuse")]
 
 
 def note_queries(topology: Topology) -> list[str]:
