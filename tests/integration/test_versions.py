@@ -26,10 +26,13 @@ from console.commands.verify.cli_verify_table import verified_tables
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop
 from console.provision.hbase_admin import HBaseAdmin
+from console.provision.journal import load_entry
+from console.provision.zk_journal import StoredJournal
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN
 from console.status.kafka_positions import PositionsReader
 from console.verify.asked import wanted
+from indexer.peer.zk_registration import session
 from tests.support.commands import tailorbird
 from tests.support.waiting import wait_for
 
@@ -183,3 +186,37 @@ def test_a_changed_select_is_built_beside_moved_to_and_gone_back_from(
         assert [one for one in admin.peers() if one.startswith(f"{evolving.name}_orders")] == [
             f"{evolving.name}_orders.v2_1"
         ]
+
+
+def test_an_apply_killed_at_every_step_is_finished_by_the_next(
+    evolving: Evolving, shop: tuple[MySqlShop, Shop]
+) -> None:
+    """kill -9 of one apply after the other, each at the next step, under traffic: the last one ends where an
+    undisturbed one does. While one is at work, another is refused."""
+    servers, generator = shop
+    with evolving.run():
+        wait_for(lambda: evolving.documents() > 900, "the first rows do not come", 400)
+        evolving.edit("o.note, o.created_at", "upper(o.note) AS note, o.quantity * 2 AS doubled, o.created_at")
+        killed = []
+        with traffic_beside(generator, servers, rate=RATE), session(evolving.topology.hbase.zookeeper) as client:
+            journal = StoredJournal(client, evolving.name)
+            for step in ("note versions", "table ", "peer ", "wait for", "verify", "move"):
+                command = [TAILORBIRD, "apply", str(evolving.file)]
+                with subprocess.Popen(command, env={**os.environ, **evolving.environ}) as process:
+                    while process.poll() is None:
+                        found = journal.read()
+                        entry = load_entry(found[0]) if found else None
+                        if entry and entry.who.pid == process.pid and entry.doing.startswith(step):
+                            if step == "wait for":
+                                refused = evolving.command("apply")
+                                assert (refused.returncode, "another apply is at work" in refused.stderr) == (2, True)
+                            process.kill()
+                            killed.append(step)
+                            break
+            last = evolving.command("apply")
+        assert last.returncode == 0, last.stderr
+        assert len(killed) >= 4, killed
+        assert evolving.documents("_kind:row AND doubled:[* TO *]") > 900
+        settled(evolving, servers)
+        names = ("orders_wide", "orders_wide.v2", "revenue")
+        assert evolving.outcomes() == {(stage, name): "equal" for stage in ("table", "index") for name in names}
