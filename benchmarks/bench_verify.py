@@ -31,7 +31,7 @@ from benchmarks.ending import end
 from benchmarks.sitting import tell, warn_if_busy
 from cdc.process.file_topology import home, load_topology
 from cdc.words.artefacts import cache_folder
-from cdc.words.errors import Fatal, TailorbirdError
+from cdc.words.errors import Fatal, Retriable, TailorbirdError
 from console.stack.proc_stack import Stack
 from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 from console.verify.findings import Verdict
@@ -111,7 +111,7 @@ class Bench:
             capture.alive()
             try:
                 found = str(self.verdict().outcome)
-            except Fatal as error:  # no topic was made yet
+            except (Fatal, Retriable) as error:  # no topic was made yet
                 found = str(error)
             if found == "equal":
                 return

@@ -5,7 +5,8 @@ The first start has many rows; one pipeline of few rows runs through the steps t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,52 +20,60 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 FAST, SLOW = 600.0, 150.0  # changes per second
 
 
-@pytest.mark.parametrize("python", [False, pytest.param(True, marks=pytest.mark.matrix)])
-def test_a_first_start_beside_live_traffic(
-    unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory, python: bool
-) -> None:
-    """600 changes a second over 20,000 rows of three tables, from before the first snapshot until the joins (of both
-    engines, in one application) have begun, then fewer: 0/0/0."""
-    one = Alive(unique("first"), tmp_path_factory.mktemp("first"), orders=12_000, python=python)
+def begun(folder: Path, *, orders: int, python: bool = False, mode: str = "initial") -> Alive:
+    """A pipeline that was begun beside 600 changes a second, from before its first snapshot until its joins had begun,
+    and then beside fewer."""
+    one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, python=python, mode=mode)
+    with one.traffic(FAST) as more:
+        more(600)
+        one.pipeline.start()
+        wait_for(one.planned, "the join does not begin", 300)
+        more(1_000)
+    with one.traffic(SLOW) as more:
+        one.must_join()
+        more(100)
+    return one
+
+
+@pytest.fixture(scope="module")
+def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alive]:
+    one = begun(tmp_path_factory.mktemp("alive"), orders=8_000)
+    yield one
+    one.close()
+
+
+def test_a_first_start_beside_live_traffic(alive: Alive) -> None:
+    """Over 13,000 rows of three tables: 0/0/0."""
+    assert alive.settled() == {}
+
+
+@pytest.mark.matrix
+def test_a_first_start_of_both_engines(stack: object, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In one application, over 20,000 rows."""
+    one = begun(tmp_path_factory.mktemp("both"), orders=12_000, python=True)
     try:
-        with one.traffic(FAST) as more:
-            more(600)
-            one.pipeline.start()
-            wait_for(one.planned, "the join does not begin", 300)
-            more(2_000)
-        with one.traffic(SLOW) as more:
-            one.must_join()
-            more(100)
         assert one.settled() == {}
     finally:
         one.close()
 
 
-@pytest.fixture(scope="module")
-def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alive]:
-    """A pipeline that has read only what changed since it began; the first test has it read the rest."""
-    folder = tmp_path_factory.mktemp("alive")
-    one = Alive(f"alive_{folder.stat().st_mtime_ns}", folder, orders=3_000, mode="never")
-    with one.traffic(SLOW) as more:
-        one.pipeline.start()
-        one.must_join()
-        more(300)
-    yield one
-    one.close()
-
-
-def test_a_snapshot_of_what_was_never_read(alive: Alive) -> None:
+@pytest.mark.matrix  # what the log never held: tests/laws/test_alive.py, test_capture_snapshot.py
+def test_a_snapshot_of_what_was_never_read(stack: object, tmp_path_factory: pytest.TempPathFactory) -> None:
     """`snapshot_mode: never`, then `tailorbird snapshot`: what the log never held is there, what moved has moved."""
-    with alive.traffic(SLOW) as more:
-        more(100)
-        for source, tables in (("shop", ("orders", "products")), ("crm", ("customers",))):
-            names = tuple(f"{alive.name}.{table}" for table in tables)
-            send(alive.topology, source, signal_value("execute-snapshot", names, ""))
-        more(500)
-    assert alive.settled() == {}
+    one = begun(tmp_path_factory.mktemp("never"), orders=3_000, mode="never")
+    try:
+        with one.traffic(SLOW) as more:
+            more(100)
+            for source, tables in (("shop", ("orders", "products")), ("crm", ("customers",))):
+                names = tuple(f"{one.name}.{table}" for table in tables)
+                send(one.topology, source, signal_value("execute-snapshot", names, ""))
+            more(500)
+        assert one.settled() == {}
+    finally:
+        one.close()
 
 
-@pytest.mark.matrix  # never read before: test_a_snapshot_of_what_was_never_read
+@pytest.mark.matrix  # never read before: the test above
 def test_tables_are_read_again_beside_live_traffic(alive: Alive) -> None:
     """`tailorbird snapshot` of two tables repeats every row of them, and changes nothing."""
     with alive.traffic(SLOW) as more:

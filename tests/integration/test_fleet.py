@@ -4,7 +4,6 @@ comes, gateways and agents die, a source is set back, the policy of the host hol
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.commands import tailorbird
 from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
 from tests.support.ports import free_port
 
@@ -110,7 +110,7 @@ def readme() -> list[str]:
     return [line.partition("  #")[0].strip() for line in section.splitlines() if line.startswith("    tailorbird ")]
 
 
-def test_the_readme_walk(fleet: FleetOnServers) -> None:
+def test_the_readme_walk(fleet: FleetOnServers, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a new user types it, but for the names of database and table, and free ports: fewer than ten commands."""
     captured, lines = fleet.captured, readme()
     assert len(lines) < 10
@@ -125,22 +125,24 @@ def test_the_readme_walk(fleet: FleetOnServers) -> None:
         "127.0.0.1:7444": fleet.apis["g1"], "--database shop --table orders": f"--database {captured.name} --table u",
         "fleet page": f"fleet page --port {free_port()}",
     }  # fmt: skip
-    environ = {**os.environ, "TAILORBIRD_FLEET_API": fleet.apis["g1"]}
+    monkeypatch.chdir(own)
+    monkeypatch.setenv("TAILORBIRD_FLEET_API", fleet.apis["g1"])
     said = ""
     for number, line in enumerate(lines):
         for old, new in names.items():
             line = line.replace(old, new)
-        command = [sys.executable, "-m", "console", *shlex.split(line)[1:]]
-        if shlex.split(line)[1] in ("gateway", "agent") or "fleet page" in line:
+        words = shlex.split(line)[1:]
+        if words[0] in ("gateway", "agent") or "fleet page" in line:
             with (own / f"{number}.log").open("wb") as log:
-                begun = subprocess.Popen(command, cwd=own, env=environ, stdout=log, stderr=log)
+                begun = subprocess.Popen([sys.executable, "-m", "console", *words], stdout=log, stderr=log)
             fleet.processes[f"{number}"] = begun
             continue
-        done = subprocess.run(command, cwd=own, env=environ, capture_output=True, text=True, timeout=120)
+        done = tailorbird(*words)
         assert done.returncode == 0, f"{line}: {done.stderr}{fleet.logs()}"
         said = done.stdout
         if "token issue" in line:
-            fleet.token = environ["TAILORBIRD_FLEET_TOKEN"] = said.strip()
+            fleet.token = said.strip()
+            monkeypatch.setenv("TAILORBIRD_FLEET_TOKEN", fleet.token)
             fleet.until(lambda: fleet.api("agents"), "the agent does not dial")
     assert "agent paris runs it" in said
     fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not come")

@@ -25,21 +25,23 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(1800)]
 MORE = """
   near: {query: 'SELECT n.id, n.name FROM shop.near n', row_key: [id]}
-  far_in_python: {query: 'SELECT f.id, r.name FROM shop.facts f JOIN crm.far r ON r.id = f.far_id', row_key: [id],
-                  engine: python}
+  named: {query: 'SELECT f.id, r.name FROM shop.facts f JOIN crm.far r ON r.id = f.far_id', row_key: [id],
+          engine: %s}
   misspelt: {query: 'SELECT n.id, n.nmae FROM shop.near n', row_key: [id]}
   fails: {query: 'SELECT f.id, f.price FROM shop.facts f', row_key: [id]}
 """
-TABLES = ("wide", "near", "far_in_python", "misspelt", "fails")
+TABLES = ("wide", "near", "named", "misspelt", "fails")
 
 
+@pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
 def test_a_query_that_fails_leaves_the_others_alone(
-    unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """A misspelt column and a checkpoint that can not be written put their own tables down, each with its reason; both
-    engines' other queries go on beside them, and all begin again where they were when the JVM was killed."""
+    """A misspelt column and a checkpoint that can not be written put their own tables down, each with its reason; the
+    others' queries, of one engine or of both, go on beside them, and all begin again where they were when the JVM was
+    killed."""
     joined = Joined(unique("many"), tmp_path)
-    joined.file.write_text(joined.file.read_text() + MORE)
+    joined.file.write_text(joined.file.read_text() + MORE % engine)
     assert list(provision(load_topology(str(joined.file))))
     ports = {name: free_port() for name in TABLES}
     command = [sys.executable, "-m", "joins"]
@@ -64,7 +66,7 @@ def test_a_query_that_fails_leaves_the_others_alone(
         settles()
         assert "nmae" in down("misspelt")
         assert ended(joined.name, tmp_path)["join misspelt"].kind == "TopologyError"
-        wait_for(lambda: at_work() == {"wide", "near", "far_in_python", "fails"}, "another one is down")
+        wait_for(lambda: at_work() == {"wide", "near", "named", "fails"}, "another one is down")
 
         commits = tmp_path / "checkpoints" / joined.name / "fails" / "spark" / "commits"
         wait_for(lambda: any(commits.glob("[0-9]*")), "its query commits nothing")
@@ -72,9 +74,9 @@ def test_a_query_that_fails_leaves_the_others_alone(
         commits.write_text("a file where Spark has a folder")
         settles()
         wait_for(lambda: down("fails"), f"it is started again and again: {joined.said()}", seconds=120)
-        wait_for(lambda: at_work() == {"wide", "near", "far_in_python"}, "another one is down")
+        wait_for(lambda: at_work() == {"wide", "near", "named"}, "another one is down")
         settles()
-        assert ask(ports["wide"], "/health")[0] == ask(ports["far_in_python"], "/health")[0] == 200
+        assert ask(ports["wide"], "/health")[0] == ask(ports["named"], "/health")[0] == 200
 
         os.kill(jvm_of(process.pid), signal.SIGKILL)
         assert process.wait(60) == 1
@@ -83,7 +85,7 @@ def test_a_query_that_fails_leaves_the_others_alone(
         commits.with_name("commits.away").rename(commits)
         joined.start(command)
         settles()
-        wait_for(lambda: at_work() == {"wide", "near", "far_in_python", "fails"}, "a mended table does not begin")
+        wait_for(lambda: at_work() == {"wide", "near", "named", "fails"}, "a mended table does not begin")
 
         monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
         said = joined.file.read_text()

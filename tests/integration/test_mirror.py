@@ -120,6 +120,7 @@ def test_killed_and_repeated_each_change_is_told_once(mirror: Callable[..., Mirr
         process.send_signal(signal.SIGKILL)
         process.wait()
     process = captured.start()
+    writer.write(1000)  # which this one has to tell, and so has heard of SIGTERM
     written = sum(captured._marks(captured._consumer("read_committed"), f"{captured.name}_in", p)[1] for p in range(3))
     captured.wait_for(lambda: captured.offsets() == written, "it stays behind")
     process.terminate()

@@ -62,9 +62,10 @@ def execute(thread: Thread, sql: str, *values: object, server: str = "shop") -> 
     thread.shop.apply(ShopTransaction(kind="order changed", statement=statement))
 
 
-def verified(thread: Thread, *stages: str, repair: bool = False) -> list[Said]:
+def verified(thread: Thread, *stages: str, repair: bool = False, dry_run: bool = False) -> list[Said]:
     """What `verify` says of the joined table and its index; within this process."""
-    asked = wanted(thread.topology, list(stages) or ["table", "index"], ["orders_wide"], repair=repair)
+    which = list(stages) or ["table", "index"]
+    asked = wanted(thread.topology, which, ["orders_wide"], repair=repair, dry_run=dry_run)
     found: list[Said] = []
     if "table" in asked.stages:
         found += verified_tables(asked, Silent())
@@ -149,6 +150,11 @@ def test_faults_among_many_rows_are_found_exactly_and_mended(wide: Thread) -> No
         four: ("missing", {}), added + 1: ("extra", {}),
     }  # fmt: skip
     assert all("stamp" in f.position and " at " in f.position for f in of_table.verdict.findings if f.kind != "missing")
+    (would,) = verified(wide, "table", repair=True, dry_run=True)
+    assert would.repair == (
+        "would delete 1 row of HBase at their versions, and have rows of shop.shop.orders read again,"
+        " so that the join writes 2 rows anew"
+    )
     began = time.monotonic()
     mended = verified(wide, repair=True)
     print([said.repair for said in mended], f"{time.monotonic() - began:.1f} s")

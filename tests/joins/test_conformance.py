@@ -46,11 +46,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(90
 
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = {"jvm": 3, "python": 2}  # a Python one takes seconds
-# of joins, of pairs and of groups; `make matrix` has hundreds of each
+# of joins, of pairs and of groups: twenty per engine; `make matrix` has three hundred
 JOINS, PAIRS, GROUPS = (
-    {"jvm": 6, "python": 4},
-    {"jvm": 4, "python": 2},
-    {"jvm": range(0, 26, 3), "python": range(0, 26, 8)},
+    {"jvm": 7, "python": 8},
+    {"jvm": 4, "python": 4},
+    {"jvm": range(0, 26, 3), "python": range(0, 26, 3)},
 )
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
@@ -239,8 +239,8 @@ def test_engine_pairs_as_the_specification_does(spark: SparkSession, engine: str
 @pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
 def test_engine_pairs_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
-    """Seventy-five more per part, three hundred in all."""
-    compare(spark, engine, iter(range(first, first + 1000)), 75, tmp_path, random_pair_case)
+    """Twenty-five more per part, a hundred in all, of three hundred per engine."""
+    compare(spark, engine, iter(range(first, first + 1000)), 25, tmp_path, random_pair_case)
 
 
 def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folder: Path) -> None:
@@ -277,8 +277,8 @@ def test_engine_groups_as_the_specification_does(spark: SparkSession, engine: st
 @pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
 def test_engine_groups_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
-    """Seventy-five more per part, three hundred in all."""
-    groups_conform(spark, engine, range(first, first + 75), tmp_path)
+    """Twenty-five more per part, a hundred in all, of three hundred per engine."""
+    groups_conform(spark, engine, range(first, first + 25), tmp_path)
 
 
 def passes_a_level(node: Node) -> bool:
@@ -304,8 +304,8 @@ def test_rows_pass_levels_that_are_not_theirs(spark: SparkSession, engine: str, 
 @pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
 def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
-    """Seventy-five more per part, three hundred in all."""
-    compare(spark, engine, iter(range(first, first + 1000)), 75, tmp_path)
+    """Twenty-five more per part, a hundred in all, of three hundred per engine."""
+    compare(spark, engine, iter(range(first, first + 1000)), 25, tmp_path)
 
 
 ALTERED = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("column-*.case"))

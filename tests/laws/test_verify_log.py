@@ -3,7 +3,7 @@ although transactions commit between every two looks and the ledger comes behind
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -50,9 +50,10 @@ class Database:
         self.step()
         return low, shown, at(self.model.number)
 
-    def whole(self, span: Span) -> Glimpse:
-        seen = self.digests([span])
-        return Glimpse(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+        for span in spans:
+            seen = self.digests([span])
+            yield span, Glimpse(low=seen.low, high=seen.high, whole=Leaves(dict(seen.digests)).total())
 
     def digests(self, spans: Sequence[Span]) -> Glimpse:
         low, shown, high = self.look()

@@ -16,6 +16,7 @@ from cdc.words.errors import Retriable
 from console.fleet.file_ca import init, issue
 from console.fleet.http_fleet import TOKEN, FleetApi
 from ingest.fleet.identity import FleetIdentity
+from tests.support.commands import tailorbird
 from tests.support.gateways import TENANT
 from tests.support.ports import free_port
 
@@ -67,10 +68,8 @@ class FleetOnServers:
 
     def ask(self, *words: str, gateway: str = "g1", code: int = 0, ca: str = "") -> str:
         """What `tailorbird fleet` says."""
-        environ = {**os.environ, TOKEN: self.token, "TAILORBIRD_FLEET_API": self.apis[gateway]}
-        known = ["--ca", ca or str(self.ca)]
-        command = [sys.executable, "-m", "console", "fleet", *words, *known]
-        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120)
+        environ = {TOKEN: self.token, "TAILORBIRD_FLEET_API": self.apis[gateway]}
+        done = tailorbird("fleet", *words, "--ca", ca or str(self.ca), environ=environ)
         assert done.returncode == code, f"{words}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout + done.stderr
 

@@ -21,7 +21,7 @@ class Request:
     """What is to be compared, and whether differences are mended; `everything` where the person named no table;
     `captured`: source tables that were named, for the log stage alone; `sample`: of how many rows one is compared by
     value, where a stage can do so; `turn`: which of them (None: other ones each hour). `since`, `resume`,
-    `max_load`: of the log stage, see `console.verify.log.run.Ways`.
+    `max_load`, `threads`: of the log stage, see `console.verify.log.run.Ways`.
     """
 
     topology: Topology
@@ -33,6 +33,7 @@ class Request:
     since: str = ""
     resume: bool = False
     max_load: str = ""
+    threads: int = 2
     turn: int | None = None
     repair: bool = False
     dry_run: bool = False
@@ -68,6 +69,7 @@ def wanted(
     since: str = "",
     resume: bool = False,
     max_load: str = "",
+    threads: int = 2,
     repair: bool = False,
     dry_run: bool = False,
 ) -> Request:
@@ -99,6 +101,7 @@ def wanted(
         since=since,
         resume=resume,
         max_load=max_load,
+        threads=threads,
         repair=repair,
         dry_run=dry_run,
     )

@@ -19,7 +19,7 @@ from ingest.ledger.fold import LogRecord
 _BATCH = 10_000
 _POSITIONS = 2_000  # records of `…positions` that a start looks at: the last ones cover all before them
 _ASK = 20.0
-_SHORT = 0.05  # a batch that is not full takes all of its time
+_SHORT = 0.01  # a batch that is not full takes all of its time
 _RUNNING = "is Kafka running? `tailorbird stack status`"
 _AWAY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE}
 
@@ -33,7 +33,13 @@ class KafkaLedger:
     """
 
     def __init__(
-        self, topology: Topology, books: Books, wanted: Callable[[TableId], bool], *, folding: bool = True
+        self,
+        topology: Topology,
+        books: Books,
+        wanted: Callable[[TableId], bool],
+        *,
+        folding: bool = True,
+        prompt: bool = False,
     ) -> None:
         self._topology, self._books, self._wanted, self._folding = topology, books, wanted, folding
         self._schemas, self._positions = schemas_topic(topology.name), positions_topic(topology.name)
@@ -48,7 +54,7 @@ class KafkaLedger:
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 50,
+                "fetch.wait.max.ms": 5 if prompt else 50,
                 "queued.max.messages.kbytes": 65_536,
                 "log_level": 0,  # librdkafka would write to stderr by itself
             }

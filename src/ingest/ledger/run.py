@@ -45,8 +45,9 @@ class Ledger:
 
 
 @contextmanager
-def ledger_of(topology: Topology) -> Iterator[Ledger]:
-    """The topology's ledger: kept by this process where no other one does, else read beside it.
+def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
+    """The topology's ledger: kept by this process where no other one does, else read beside it. `prompt`: for somebody
+    who waits for it, Kafka answers sooner and is asked more often.
 
     Retriable while Kafka is away, and where nothing was captured yet.
     """
@@ -72,7 +73,7 @@ def ledger_of(topology: Topology) -> Iterator[Ledger]:
         return store
 
     books = Books(open_store, masked)
-    reader = KafkaLedger(topology, books, wanted, folding=own)
+    reader = KafkaLedger(topology, books, wanted, folding=own, prompt=prompt)
     try:
         reader.begin()
         yield Ledger(books, reader, own)

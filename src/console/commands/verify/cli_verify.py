@@ -18,6 +18,11 @@ from console.verify.asked import STAGES, Request, Said, Terminal, wanted
 from console.verify.findings import DIFFERENT, UNTOLD, Verdict, exit_code
 from console.verify.telling import lines_of
 
+_Load = Annotated[
+    str, typer.Option(metavar="Threads_running=25", help="log: pause while a source has more to do than this.")
+]
+_Threads = Annotated[int, typer.Option(min=1, max=16, help="log: connections that digest a source's rows at a time.")]
+
 
 def verify(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
@@ -38,9 +43,8 @@ def verify(
         str, typer.Option(metavar="CUT", help="log: only rows that it names behind `last` equal cut, or a GTID set.")
     ] = "",
     resume: Annotated[bool, typer.Option("--resume", help="log: go on with what was interrupted.")] = False,
-    max_load: Annotated[
-        str, typer.Option(metavar="Threads_running=25", help="log: pause while a source has more to do than this.")
-    ] = "",
+    max_load: _Load = "",
+    threads: _Threads = 2,
     deep: Annotated[bool, typer.Option("--all", "--deep", help="All values of all rows; so it is anyway.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, then look at it again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: say what it would do.")] = False,
@@ -65,7 +69,7 @@ def verify(
         log_lines("logfmt")  # on standard error: what is asked for goes to the other one
         asked = wanted(
             load_topology(file), stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
-            repair=repair, dry_run=dry_run,
+            threads=threads, repair=repair, dry_run=dry_run,
         )  # fmt: skip
         if repair and not dry_run and not yes and not sys.stdin.isatty():
             raise UsageError("--repair writes, and there is no terminal to ask on", "add --yes, or --dry-run")

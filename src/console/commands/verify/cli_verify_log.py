@@ -29,6 +29,7 @@ def verified_log(asked: Request, terminal: Terminal) -> Iterator[Said]:
             since=asked.since,
             resume=asked.resume,
             max_load=limits_of(asked.max_load),
+            threads=asked.threads,
             told=bars.told,
             waits=lambda why: typer.echo(f"waiting: {why}", err=True),
         )

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
 
 from cdc.merkle.canonical import covered
 from cdc.merkle.tree import Digest
@@ -36,12 +39,17 @@ _LONGEST = 3600.0
 
 
 class MySqlLeaves:
-    """Implements `stage.NearTable` for each table of a source, over one connection."""
+    """Implements `stage.NearTable` for each table of a source, over one connection; over all of them while spans are
+    digested, which is what takes the time."""
 
-    def __init__(self, source: Source, connection: Connection, schemas: dict[TableId, TableSchema], load: Load) -> None:
-        self._source, self._connection, self._schemas, self._load = source, connection, schemas, load
+    def __init__(
+        self, source: Source, connections: Sequence[tuple[Connection, Load]], schemas: dict[TableId, TableSchema]
+    ) -> None:
+        self._source, self._connections, self._schemas = source, connections, schemas
+        self._connection = connection = connections[0][0]
         with translated(source, "set up a comparison"):
-            query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            for one, _ in connections:
+                query(one, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             version = str(query(connection, "SELECT VERSION()")[0][0])
             self._maria = "mariadb" in version.lower()
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
@@ -62,7 +70,12 @@ class MySqlLeaves:
             table_id=schema.table_id, version=schema.version, columns=seen, primary_key=schema.primary_key
         )
         sql = digest_sql(self._connection, shown, what, book.grid)
-        return _Leaves(self._source, self._connection, sql, self._load, maria=self._maria, gtids=self._gtids)
+        first, *beside = (
+            _Leaves(self._source, connection, sql, load, maria=self._maria, gtids=self._gtids)
+            for connection, load in self._connections
+        )
+        first.beside = tuple(beside)
+        return first
 
 
 class _Leaves:
@@ -73,9 +86,36 @@ class _Leaves:
     ) -> None:
         self._source, self._connection, self._sql, self._load = source, connection, sql, load
         self._maria, self._gtids = maria, gtids
+        self.beside: tuple[_Leaves, ...] = ()
 
-    def whole(self, span: Span) -> Glimpse:
-        """See `stage.NearTable`."""
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+        """See `stage.NearTable`: each connection has its thread, and all together are two spans each ahead at most."""
+        idle = SimpleQueue[_Leaves]()
+        everyone = (self, *self.beside)
+        for one in everyone:
+            idle.put(one)
+
+        def ask(span: Span) -> tuple[Span, Glimpse]:
+            one = idle.get()
+            try:
+                return span, one._whole(span)
+            finally:
+                idle.put(one)
+
+        waiting = deque[Future[tuple[Span, Glimpse]]]()
+        with ThreadPoolExecutor(len(everyone), "digests") as pool:
+            try:
+                for span in spans:
+                    waiting.append(pool.submit(ask, span))
+                    if len(waiting) > 2 * len(everyone):
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for ahead in waiting:
+                    ahead.cancel()
+
+    def _whole(self, span: Span) -> Glimpse:
         with self._between() as (low, high):
             found = range_digest(self._connection, self._source, self._sql, *span)
         return Glimpse(low=low, high=high[0], whole=found)
@@ -167,16 +207,24 @@ class _Leaves:
 
 @contextmanager
 def leaves_of(
-    source: Source, limits: Mapping[str, int] | None = None, waits: Callable[[str], object] = lambda why: None
+    source: Source,
+    limits: Mapping[str, int] | None = None,
+    waits: Callable[[str], object] = lambda why: None,
+    threads: int = 1,
 ) -> Iterator[MySqlLeaves]:
-    """The tables of a source, as they are there now; `waits` hears why one waits before a transaction, where a limit of
-    its status is passed. Retriable while it is away; UsageError where a table can not be captured."""
-    with connected(source, read_timeout=_LONGEST) as connection:
+    """The tables of a source, as they are there now, over so many connections; `waits` hears why one waits before a
+    transaction, where a limit of its status is passed. Retriable while it is away; UsageError where a table can not be
+    captured."""
 
+    def load(connection: Connection) -> Load:
         def status(name: str) -> int | None:
             with translated(source, "look at its load"):
                 found = query(connection, "SHOW GLOBAL STATUS LIKE %s", name.replace("_", "\\_"))
             return int(found[0][1]) if found and str(found[0][1]).isdigit() else None
 
-        load = Load(limits or {}, status, time.sleep, lambda why: waits(f"source {source.name}: {why}"))
-        yield MySqlLeaves(source, connection, mysql_schema.table_schemas(connection, source, {}), load)
+        return Load(limits or {}, status, time.sleep, lambda why: waits(f"source {source.name}: {why}"))
+
+    with ExitStack() as opened:
+        connections = [opened.enter_context(connected(source, read_timeout=_LONGEST)) for _ in range(threads)]
+        schemas = mysql_schema.table_schemas(connections[0], source, {})
+        yield MySqlLeaves(source, [(one, load(one)) for one in connections], schemas)

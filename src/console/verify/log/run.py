@@ -35,12 +35,14 @@ _UNTOLD = {
 class Ways:
     """How tables are compared. `since`: only rows that the log names behind this cut (`LAST`: the one at which a table
     was last found equal); `resume`: go on with what was interrupted; `max_load`: the most of status variables of a
-    source, beyond which one waits; `told` hears how many rows of a table are done, `waits` why one waits for a source.
+    source, beyond which one waits; `threads`: connections that digest a source's rows at a time; `told` hears how many
+    rows of a table are done, `waits` why one waits for a source.
     """
 
     since: str = ""
     resume: bool = False
     max_load: Mapping[str, int] = field(default_factory=dict)
+    threads: int = 2
     told: Callable[[TableId, int], object] = lambda table, rows: None
     waits: Callable[[str], object] = lambda why: None
 
@@ -71,9 +73,9 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
     Nothing is written but what `verify` itself remembers, and the ledger where no other process keeps it. A source that
     is away is a verdict that could not tell; Retriable where Kafka is away.
     """
-    with ledger_of(topology) as ledger:
+    with ledger_of(topology, prompt=True) as ledger:
         while not ledger.reader.caught_up and ledger.own:
-            ledger.poll(0.05)
+            ledger.poll(0.01)
         for source in topology.sources.values():
             wanted = sorted(
                 table
@@ -95,7 +97,7 @@ def _source(
     done = 0
     try:
         with ExitStack() as open_:
-            leaves = open_.enter_context(leaves_of(source, ways.max_load, ways.waits))
+            leaves = open_.enter_context(leaves_of(source, ways.max_load, ways.waits, ways.threads))
             kept = open_.enter_context(closing(KeptFile(home(), topology.name)))
             for table in wanted:
                 with closing(_Table(topology, table, ledger, kept, ways)) as one:

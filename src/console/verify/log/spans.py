@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ingest.ledger.books import Book
 
 Span = tuple[int, int]  # first and last leaf
-GROUP_ROWS = 16_384  # rows of which a source's transaction computes one digest
+GROUP_ROWS = 32_768  # rows of which a source's transaction computes one digest
 
 
 class SettledSpan(NamedTuple):

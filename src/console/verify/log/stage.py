@@ -49,8 +49,9 @@ class Glimpse:
 class NearTable(Protocol):
     """The table at its source. Retriable while the server is away."""
 
-    def whole(self, span: Span) -> Glimpse:
-        """The digest of all rows of a span: less work than that of each leaf."""
+    def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
+        """The digest of all rows of each span, in order: less work than that of each leaf. Some may be asked for ahead;
+        nothing else is asked meanwhile."""
 
     def digests(self, spans: Sequence[Span]) -> Glimpse:
         """Digests of the leaves of these spans that have rows."""
@@ -122,8 +123,8 @@ class LogStage:
         spans = spans_of(self.book, self.settled)
         self._rows, self._leaves = sum(one.rows for one in self.settled), sum(one.leaves for one in self.settled)
         if self.book.grid.ranged:
-            spans = [span for span, seen in self._seen(spans, self.source.whole) if not self._agrees(span, seen)]
-        for span, seen in self._seen(spans, lambda span: self.source.digests([span])):
+            spans = [span for span, seen in self._seen(self.source.wholes(spans)) if not self._agrees(span, seen)]
+        for span, seen in self._seen((span, self.source.digests([span])) for span in spans):
             suspects |= self._unequal(span, seen)
             if not self.book.grid.ranged:
                 self._covered(seen, sum(digest.count for digest in seen.digests.values()), len(seen.digests))
@@ -155,11 +156,11 @@ class LogStage:
             self._moving += len(left)
         return self._told(self.clock() - began)
 
-    def _seen(self, spans: Iterable[Span], ask: Callable[[Span], Glimpse]) -> Iterator[tuple[Span, Glimpse]]:
+    def _seen(self, shown: Iterable[tuple[Span, Glimpse]]) -> Iterator[tuple[Span, Glimpse]]:
         """What the source shows of each span, once the ledger covers it; the source goes on meanwhile."""
         waiting: list[tuple[Span, Glimpse]] = []
-        for span in spans:
-            waiting.append((span, ask(span)))
+        for one in shown:
+            waiting.append(one)
             while waiting and self.log.covers(waiting[0][1].high, wait=False):
                 yield waiting.pop(0)
         for span, seen in waiting:
