@@ -45,8 +45,9 @@ def read_versions(topology: Topology) -> Versions:
         raise _away(topology, error.args[0].str()) from error
     try:
         return Versions() if found is None else load_versions(json.loads(found))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Fatal(f"topic {topic} holds what are no versions: {error!r}", "was it written by a newer one?") from error
+    except (ValueError, KeyError, TypeError) as strange:
+        what = f"topic {topic} holds what are no versions: {strange!r}"
+        raise Fatal(what, "was it written by a newer one?") from strange
 
 
 def store_versions(topology: Topology, versions: Versions) -> None:
