@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cdc.words.errors import Fatal, UsageError
 from console.provision.apply import Outcome, apply
-from console.provision.journal import Applier, Entry, Journal, load_entry
+from console.provision.journal import Applier, Journal, JournalEntry, load_entry
 from console.provision.plan import plan
 from tests.console.test_apply import TOPOLOGY, Servers, stores
 
@@ -63,7 +63,7 @@ class OneApply:
         who = Applier(host="h", pid=number, ticks=1, token=f"token {number}")
         gone: set[int] = dead if dead is not None else set()
         self.journal = Journal(self.place, who, clock_ms=lambda: 7, dead=lambda other: other.pid in gone)
-        self.cut_off: Entry | None = None
+        self.cut_off: JournalEntry | None = None
         self.steps = self._steps(servers)
 
     def _steps(self, servers: Servers) -> Iterator[Outcome]:

@@ -14,7 +14,7 @@ from cdc.topology.topology import Topology
 from cdc.words.schema import Column, TableId, TableSchema
 from console.planning.change import Change
 from console.planning.planner import changes
-from console.planning.seen import RowCount, Seen
+from console.planning.seen import RowCount, SeenTopology
 from console.planning.telling import lines_of, time_told, told
 from console.provision.apply import apply
 from console.provision.plan import foreseen, plan
@@ -188,7 +188,7 @@ def test_every_kind_of_change_has_its_steps(case: str) -> None:
 def test_a_topology_that_never_ran_is_made_and_read() -> None:
     """The first plan of all: everything that `apply` makes, then captures, then joins, in this order."""
     topology, servers = read(FILE), Servers()
-    found = changes(topology, Seen(steps=foreseen(topology, stores(servers))))
+    found = changes(topology, SeenTopology(steps=foreseen(topology, stores(servers))))
     assert steps(found) == [
         ("make", "namespace", "t"),
         ("make", "table", "t:layouts"),

@@ -26,7 +26,7 @@ from console.doctor.doctor import grants
 from console.doctor.validate import judged, validate
 from console.pipeline.proc_pipeline import parts
 from console.planning.planner import changes
-from console.planning.seen import Seen
+from console.planning.seen import SeenTopology
 from console.planning.telling import lines_of, told
 from console.provision.apply import apply
 from console.provision.plan import foreseen, plan
@@ -129,7 +129,7 @@ def check_plan(topology: Topology, plans: dict[str, Plan]) -> None:
     family = FamilySpec(name="d", replicated=True)
     for foreign in topology.foreign_tables.values():
         servers.specs[foreign.table] = TableSpec(name=foreign.table, family=family, splits=())
-    first = changes(topology, Seen(steps=foreseen(topology, stores(servers))))
+    first = changes(topology, SeenTopology(steps=foreseen(topology, stores(servers))))
     assert not [one for one in first if one.by_hand], first
     if len(plans) == len(topology.tables):
         world = World(topology, schemas_of(topology), servers)

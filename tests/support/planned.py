@@ -8,7 +8,7 @@ from cdc.stored.layout import Layout
 from cdc.topology.topology import Topology
 from cdc.words.naming import change_topic, positions_topic, schemas_topic, upsert_topic
 from cdc.words.schema import TableId, TableSchema
-from console.planning.seen import RowCount, Seen, SeenCollection, SeenState
+from console.planning.seen import RowCount, SeenCollection, SeenState, SeenTopology
 from console.provision.apply import apply
 from console.provision.plan import foreseen, plan
 from indexer.index.mapping import fields_of
@@ -56,10 +56,10 @@ class World:
             if index.table in self.layouts
         }
 
-    def seen(self, topology: Topology) -> Seen:
+    def seen(self, topology: Topology) -> SeenTopology:
         """What `look` would find for a file, the same or another."""
         known = {table for table in self.schemas if change_topic(topology.name, table) in self.partitions}
-        return Seen(
+        return SeenTopology(
             steps=foreseen(topology, stores(self.servers)),
             captured=self.captured & frozenset(topology.sources),
             schemas={table: self.schemas[table] for table in known},

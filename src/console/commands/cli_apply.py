@@ -21,7 +21,7 @@ from cdc.words.errors import UsageError
 
 if TYPE_CHECKING:
     from console.provision.apply import Outcome
-    from console.provision.journal import Entry, Journal
+    from console.provision.journal import Journal, JournalEntry
     from console.provision.stores import Stores
     from indexer.peer.zk_registration import Client
 
@@ -108,7 +108,7 @@ def _journal(client: Client, topology: Topology, patience: float) -> Iterator[Jo
         journal.let_go()
 
 
-def _begun(journal: Journal, deadline: float) -> Entry | None:
+def _begun(journal: Journal, deadline: float) -> JournalEntry | None:
     while True:
         try:
             return journal.begin()

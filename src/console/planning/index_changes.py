@@ -9,12 +9,12 @@ from cdc.topology.topology import Index, Topology
 from cdc.words.naming import hbase_table
 from console.planning.change import INDEXED, Change, seconds_for
 from console.planning.join_changes import layout_after
-from console.planning.seen import RowCount, Seen, SeenCollection
+from console.planning.seen import RowCount, SeenCollection, SeenTopology
 from console.provision.plan import Backfill
 from indexer.index.mapping import fields_of
 
 
-def index_changes(topology: Topology, seen: Seen, rebuilt: set[str]) -> Iterator[Change]:
+def index_changes(topology: Topology, seen: SeenTopology, rebuilt: set[str]) -> Iterator[Change]:
     """The steps of the indexes over joined tables; `rebuilt` are the tables whose joins begin anew."""
     filled = {step.index.name for step in seen.steps if isinstance(step, Backfill)}
     for index in topology.indexes.values():

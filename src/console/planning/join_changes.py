@@ -10,7 +10,7 @@ from cdc.topology.topology import Table, Topology
 from cdc.words.errors import UsageError
 from cdc.words.naming import change_topic, hbase_table, upsert_topic
 from console.planning.change import JOINED, Change, seconds_for
-from console.planning.seen import Seen, SeenState
+from console.planning.seen import SeenState, SeenTopology
 from console.provision.plan import MakeTable, Refuse
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
@@ -20,7 +20,7 @@ from joins.stores.evolution import differences, evolved
 _MEANWHILE = "its rows are replaced one by one: until its first complete cut queries see old and new ones together"
 
 
-def join_changes(topology: Topology, seen: Seen) -> Iterator[Change]:
+def join_changes(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
     """One step of each table of the file, in the file's order."""
     refused = {step.name for step in seen.steps if isinstance(step, Refuse)}
     for table in topology.tables.values():
@@ -28,7 +28,7 @@ def join_changes(topology: Topology, seen: Seen) -> Iterator[Change]:
             yield _join(topology, table, seen)
 
 
-def _join(topology: Topology, table: Table, seen: Seen) -> Change:
+def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
     state = seen.states.get(table.name)
     reads = tables_of(topology, table)
     if lacking := sorted(str(one) for one in reads - seen.schemas.keys()):
@@ -55,7 +55,7 @@ def _join(topology: Topology, table: Table, seen: Seen) -> Change:
     return Change(action="keep", kind="join", name=table.name, why="its state is of the file's query")
 
 
-def _uncompiled(topology: Topology, table: Table, seen: Seen, lacking: list[str]) -> Change:
+def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: list[str]) -> Change:
     """A table whose columns nobody can know yet."""
     state, topics = seen.states.get(table.name), _topics(topology, table)
     if state is not None and topics != state.topics:
@@ -68,7 +68,7 @@ def _uncompiled(topology: Topology, table: Table, seen: Seen, lacking: list[str]
     return Change(action="join", kind="join", name=table.name, why=why, by="run")
 
 
-def _why_anew(topology: Topology, table: Table, plan: Plan, state: SeenState, seen: Seen) -> str | None:
+def _why_anew(topology: Topology, table: Table, plan: Plan, state: SeenState, seen: SeenTopology) -> str | None:
     """Why a join can not go on with its state; None where it can."""
     if plan.fingerprint() != state.fingerprint:
         others = sorted(name for name in topology.tables if name != table.name and _names(table, name))
@@ -104,7 +104,7 @@ def _meanwhile(table: Table) -> str:
     return _MEANWHILE
 
 
-def _reads(change: Change, topology: Topology, plan: Plan, seen: Seen) -> Change:
+def _reads(change: Change, topology: Topology, plan: Plan, seen: SeenTopology) -> Change:
     """With what it reads and writes, and how long that takes."""
     known = [seen.records[topic] for topic in plan.topics if topic in seen.records]
     records = sum(known) if len(known) == len(plan.topics) else None
@@ -114,7 +114,7 @@ def _reads(change: Change, topology: Topology, plan: Plan, seen: Seen) -> Change
     return replace(change, records=records, rows=rows, seconds=seconds_for(records, rate))
 
 
-def layout_after(topology: Topology, table: Table, seen: Seen) -> Layout | None:
+def layout_after(topology: Topology, table: Table, seen: SeenTopology) -> Layout | None:
     """The layout that a table's rows will have; None where it can not be known yet."""
     if tables_of(topology, table) - seen.schemas.keys():
         return seen.layouts.get(table.name)

@@ -13,12 +13,12 @@ from cdc.words.naming import change_topic, control_tables, control_topics, hbase
 from console.planning.change import INDEXED, Change, seconds_for
 from console.planning.index_changes import index_changes
 from console.planning.join_changes import join_changes
-from console.planning.seen import RowCount, Seen
+from console.planning.seen import RowCount, SeenTopology
 from console.provision.apply import outcome_of
 from console.provision.plan import Backfill, Keep, MakePeer, Refuse
 
 
-def changes(topology: Topology, seen: Seen) -> list[Change]:
+def changes(topology: Topology, seen: SeenTopology) -> list[Change]:
     """The steps. TopologyError where a query does not fit the columns that capture tells."""
     found = [*_provisioned(topology, seen), *_sources(topology, seen)]
     joins = list(join_changes(topology, seen))
@@ -31,7 +31,7 @@ def changes(topology: Topology, seen: Seen) -> list[Change]:
     return sorted(found, key=lambda one: one.action != "refuse")
 
 
-def _provisioned(topology: Topology, seen: Seen) -> Iterator[Change]:
+def _provisioned(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
     made = {step.spec.id for step in seen.steps if isinstance(step, MakePeer)}
     for step in seen.steps:
         if isinstance(step, Refuse):
@@ -53,7 +53,7 @@ def _provisioned(topology: Topology, seen: Seen) -> Iterator[Change]:
                 yield Change(action="keep", kind=outcome.kind, name=outcome.name, why=outcome.note)
 
 
-def _fill(topology: Topology, seen: Seen, step: Backfill, *, new: bool) -> Change:
+def _fill(topology: Topology, seen: SeenTopology, step: Backfill, *, new: bool) -> Change:
     foreign = topology.foreign_tables.get(step.index.table)
     table = foreign.table if foreign else hbase_table(topology.name, step.index.table)
     rows = seen.rows.get(table)
@@ -70,7 +70,7 @@ def _fill(topology: Topology, seen: Seen, step: Backfill, *, new: bool) -> Chang
     )
 
 
-def _sources(topology: Topology, seen: Seen) -> Iterator[Change]:
+def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
     for source in topology.sources.values():
         listed = {change_topic(topology.name, table): table for table in source.tables}
         for topic in listed:
@@ -108,7 +108,7 @@ def _sources(topology: Topology, seen: Seen) -> Iterator[Change]:
             yield Change(action="keep", kind="source", name=source.name, why=why)
 
 
-def _left(topology: Topology, seen: Seen) -> Iterator[Change]:
+def _left(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
     """What the file does not name any more."""
     tables = {hbase_table(topology.name, one.name) for one in topology.tables.values() if one.sink == "hbase"}
     foreign = {one.table for one in topology.foreign_tables.values()}
@@ -133,7 +133,7 @@ def _left(topology: Topology, seen: Seen) -> Iterator[Change]:
         yield Change(action="leave", kind="topic", name=topic, why=why, rows=RowCount(rows=records or 0))
 
 
-def _own_peers(seen: Seen) -> set[str]:
+def _own_peers(seen: SeenTopology) -> set[str]:
     """The peers of the file's indexes, as they are or will be."""
     kept = {step.name for step in seen.steps if isinstance(step, Keep | Refuse) and step.kind == "peer"}
     return kept | {step.spec.id for step in seen.steps if isinstance(step, MakePeer)}

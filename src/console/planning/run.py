@@ -14,7 +14,7 @@ from console.planning.change import Change
 from console.planning.hbase_seen import counted_rows
 from console.planning.kafka_seen import fleet_sources, seen_topics, told_schemas
 from console.planning.planner import changes
-from console.planning.seen import Seen, SeenState
+from console.planning.seen import SeenState, SeenTopology
 from console.planning.solr_seen import seen_collection
 from console.provision.plan import Refuse, foreseen
 from console.provision.stores import Stores
@@ -40,7 +40,7 @@ def planned(topology: Topology, stores: Stores) -> list[Change]:
     return changes(topology, replace(seen, rows=rows))
 
 
-def look(topology: Topology, stores: Stores) -> Seen:
+def look(topology: Topology, stores: Stores) -> SeenTopology:
     """Ask HBase, Solr, ZooKeeper, Kafka and this machine's folders; no row is counted. Retriable where one of them is
     away, Fatal for a join's state that can not be read.
     """
@@ -48,7 +48,7 @@ def look(topology: Topology, stores: Stores) -> Seen:
     topics = seen_topics(topology)
     collections = {name: seen_collection(topology.solr, index) for name, index in topology.indexes.items()}
     peers = stores.peers.peers().values()
-    return Seen(
+    return SeenTopology(
         steps=foreseen(topology, stores),
         captured=frozenset(captured_positions(topology)),
         schemas=told_schemas(topology, topics),

@@ -42,7 +42,7 @@ class SeenCollection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenTopology:
     """All of it. `steps` are those of `apply`; `captured` the sources that have a position in the log.
 
     `schemas` are what capture tells of the captured tables; `records` the records between a topic's ends, `partitions`

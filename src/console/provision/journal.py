@@ -31,7 +31,7 @@ class Applier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """The last apply: when it began (ms), and the step that it was at, `number` of `of`, unless it `ended`."""
 
     who: Applier
@@ -49,13 +49,13 @@ class Entry:
         return f"{self.who}, at step {self.number} of {self.of}: {self.doing}" if self.number else str(self.who)
 
 
-def load_entry(stored: bytes) -> Entry:
+def load_entry(stored: bytes) -> JournalEntry:
     """Read the stored form; Fatal when it is none of ours."""
     try:
         value = json.loads(stored)
         if value.pop("format") != FORMAT:
             raise ValueError("of an unknown format")
-        return Entry(**{**value, "who": Applier(**value["who"])})
+        return JournalEntry(**{**value, "who": Applier(**value["who"])})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Fatal(
             f"the journal of applies can not be read: {error!r}", "was it written by a newer version?"
@@ -83,10 +83,10 @@ class Journal:
         self, place: JournalPlace, who: Applier, *, clock_ms: Callable[[], int], dead: Callable[[Applier], bool]
     ) -> None:
         self._place, self._clock_ms, self._dead = place, clock_ms, dead
-        self._entry = Entry(who=who, began_ms=clock_ms())
+        self._entry = JournalEntry(who=who, began_ms=clock_ms())
         self._version: int | None = None
 
-    def begin(self) -> Entry | None:
+    def begin(self) -> JournalEntry | None:
         """Take the topology; the apply that was cut off before, None where the last one came to its end.
 
         UsageError while another one is at work.
@@ -117,7 +117,7 @@ class Journal:
         """However it ended: nobody has to wait for us."""
         self._place.let_go(self._entry.who.token)
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: JournalEntry) -> None:
         version = self._place.put(entry.to_json(), self._version)
         if version is None:
             found = self._place.read()
