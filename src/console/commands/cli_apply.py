@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import platform
-import time
-import uuid
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cdc.process.file_running import ticks_of
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import UsageError
+from console.commands.cli_connected import connected_to, journal_of
 
 if TYPE_CHECKING:
     from console.provision.apply import Outcome
-    from console.provision.journal import Journal, JournalEntry
-    from console.provision.stores import Stores
-    from indexer.peer.zk_registration import Client
 
 
 def apply(
@@ -74,72 +65,6 @@ def provision(topology: Topology, *, patience: float = 0.0) -> Generator[Outcome
     from console.provision.apply import apply as run
     from console.provision.plan import plan
 
-    with _connected(topology) as (stores, client), _journal(client, topology, patience) as journal:
+    with connected_to(topology) as (stores, client), journal_of(client, topology, patience) as journal:
         yield from run(topology, plan(topology, stores), stores, journal.at)
         journal.end()
-
-
-@contextmanager
-def stores_of(topology: Topology) -> Iterator[Stores]:
-    """The servers of a topology, connected while the block runs."""
-    with _connected(topology) as (stores, _):
-        yield stores
-
-
-@contextmanager
-def _journal(client: Client, topology: Topology, patience: float) -> Iterator[Journal]:
-    """The journal, begun: no other apply is at work on the topology while the block runs."""
-    from console.provision.journal import Applier, Journal
-    from console.provision.zk_journal import StoredJournal
-
-    host, pid = platform.node(), os.getpid()
-    journal = Journal(
-        StoredJournal(client, topology.name),
-        Applier(host=host, pid=pid, ticks=ticks_of(pid), token=uuid.uuid4().hex),
-        clock_ms=lambda: time.time_ns() // 1_000_000,
-        dead=lambda who: who.host == host and ticks_of(who.pid) != who.ticks,
-    )
-    cut_off = _begun(journal, time.monotonic() + patience)
-    if cut_off is not None:
-        typer.echo(f"an apply was cut off ({cut_off}); this one does what it left", err=True)
-    try:
-        yield journal
-    finally:
-        journal.let_go()
-
-
-def _begun(journal: Journal, deadline: float) -> JournalEntry | None:
-    while True:
-        try:
-            return journal.begin()
-        except UsageError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.5)
-
-
-@contextmanager
-def _connected(topology: Topology) -> Iterator[tuple[Stores, Client]]:
-    from console.commands.index.cli_index_rebuild import StoredBackfills
-    from console.provision.hbase_admin import HBaseAdmin
-    from console.provision.solr_cloud import admin_of
-    from console.provision.stores import Stores
-    from indexer.peer.zk_registration import cluster_key, session
-    from indexer.rebuild.zk_state import Generations
-
-    zookeeper = topology.hbase.zookeeper
-    with (
-        HBaseAdmin(zookeeper=zookeeper, thrift=topology.hbase.thrift) as hbase,
-        session(zookeeper) as client,
-    ):
-        yield (
-            Stores(
-                tables=hbase,
-                peers=hbase,
-                collections=lambda: admin_of(topology.solr),
-                names=Generations(client),
-                backfills=StoredBackfills(topology, client),
-                cluster_key=lambda peer: cluster_key(zookeeper, peer),
-            ),
-            client,
-        )

@@ -31,7 +31,7 @@ def plan(
 def show_plan(topology: Topology, *, as_json: bool) -> None:
     """Print it; `typer.Exit` with code 1 as `plan` says."""
     # imported here: the servers' clients and the compiler cost what `--help` should not
-    from console.commands.cli_apply import stores_of
+    from console.commands.cli_connected import stores_of
     from console.doctor.validate import validate
     from console.planning.run import planned
     from console.planning.telling import lines_of, told
