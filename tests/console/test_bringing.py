@@ -109,7 +109,9 @@ def undisturbed(*texts: str) -> Hands:
     return hands
 
 
-@pytest.mark.parametrize("text", [NOTE, UPPER], ids=["one table", "a table and what reads it"])
+@pytest.mark.parametrize(
+    "text", [NOTE, pytest.param(UPPER, marks=pytest.mark.long)], ids=["one table", "a table and what reads it"]
+)
 def test_an_apply_that_is_killed_is_finished_by_the_next(text: str) -> None:
     """Whatever was stored, made, waited for, compared or moved when it died: nothing is built twice."""
     whole = undisturbed(text)
