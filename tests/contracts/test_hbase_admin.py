@@ -154,6 +154,28 @@ def test_apply_that_is_killed_is_finished_by_the_next(
     assert {outcome.done for outcome in provision(topology)} == {"kept"}
 
 
+def test_a_topology_of_others_tables_alone_needs_no_kafka(
+    topology: Topology, admin: HBaseAdmin, tmp_path: Path
+) -> None:
+    """Who indexes a table that others write has HBase and Solr, and nothing else need run for `plan` and `apply`."""
+    name, file = topology.name, tmp_path / "t.yml"
+    admin.create_namespace(name)
+    family = FamilySpec(name="d", replicated=True)
+    admin.create_table(TableSpec(name=f"{name}:theirs", family=family, splits=()))
+    servers = TOPOLOGY[TOPOLOGY.index("hbase:") : TOPOLOGY.index("tables:")].format()
+    file.write_text(
+        f"name: {name}\nlog: {{bootstrap_servers: '127.0.0.1:9'}}\n{servers}"
+        f"foreign_tables: {{theirs: {{table: '{name}:theirs', fields: {{id: {{source: row, type: string}}}}}}}}\n"
+        "indexes: {wide: {table: theirs}}\n"
+    )
+    planned = CliRunner().invoke(app, ["plan", str(file), "--json"])
+    assert planned.exit_code == 0, planned.output
+    made = [json.loads(line)["kind"] for line in planned.stdout.splitlines() if '"make"' in line]
+    assert made == ["table", "collection", "peer"]
+    done = CliRunner().invoke(app, ["apply", str(file)])
+    assert (done.exit_code, done.stdout.count("made")) == (0, 3), done.output
+
+
 def test_a_table_that_lacks_its_scope_is_changed(topology: Topology, admin: HBaseAdmin) -> None:
     """A table made by hand without REPLICATION_SCOPE would index nothing, silently: apply sets it."""
     admin.create_namespace(topology.name)

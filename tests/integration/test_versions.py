@@ -24,7 +24,7 @@ from console.commands.cli_demo_verdict import Silent
 from console.commands.verify.cli_verify_index import verified_indexes
 from console.commands.verify.cli_verify_table import verified_tables
 from console.demo.mysql_demo import MySqlShop
-from console.demo.shop import Shop
+from console.demo.shop import SCHEMAS, Shop, ShopStatement, ShopTransaction
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.journal import load_entry
 from console.provision.zk_journal import StoredJournal
@@ -101,6 +101,9 @@ def evolving(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> E
 def shop(evolving: Evolving) -> Iterator[tuple[MySqlShop, Shop]]:
     generator = Shop(random=Random(3))
     servers = MySqlShop(evolving.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+    for server in SCHEMAS:  # what another test has left
+        gone = ShopStatement(server=server, sql=f"DROP DATABASE IF EXISTS {server}", values=())
+        servers.apply(ShopTransaction(kind="order removed", statement=gone))
     servers.prepare()
     now_ms = int(time.time() * 1000)
     servers.load(generator.catalogue(customers=200, products=100, orders=1_000, now_ms=now_ms), lambda rows: None)

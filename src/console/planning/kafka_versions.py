@@ -73,8 +73,13 @@ def store_versions(topology: Topology, versions: Versions) -> None:
 
 
 def newest_versions(topology: Topology) -> Versions:
-    """Those of the topic, or those that this machine knows where they are newer: a rebuild in place is noted here."""
-    told, known = read_versions(topology), kept_versions(topology.name)
+    """Those of the topic, or those that this machine knows where they are newer: a rebuild in place is noted here. A
+    topology of others' tables alone needs no Kafka, and has none.
+    """
+    known = kept_versions(topology.name)
+    if not topology.tables and not known.tables:
+        return known
+    told = read_versions(topology)
     newest = max(told, known, key=lambda one: one.epoch)
     if newest.epoch > known.epoch:
         keep_versions(topology.name, newest)

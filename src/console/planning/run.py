@@ -12,7 +12,7 @@ from cdc.topology.topology import Topology
 from cdc.words.naming import hbase_table, layouts_table
 from console.planning.change import Change
 from console.planning.hbase_seen import counted_rows
-from console.planning.kafka_seen import fleet_sources, seen_topics, told_schemas
+from console.planning.kafka_seen import SeenTopics, fleet_sources, seen_topics, told_schemas
 from console.planning.planner import changes
 from console.planning.seen import SeenState, SeenTopology
 from console.planning.solr_seen import seen_collection
@@ -45,12 +45,13 @@ def look(topology: Topology, stores: Stores) -> SeenTopology:
     away, Fatal for a join's state that can not be read.
     """
     tables = frozenset(stores.tables.tables(topology.name) if topology.name in stores.tables.namespaces() else ())
-    topics = seen_topics(topology)
+    logged = bool(topology.sources or topology.tables)  # tables of others alone need no Kafka
+    topics = seen_topics(topology) if logged else SeenTopics(partitions={}, records={})
     collections = {name: seen_collection(topology.solr, index) for name, index in topology.indexes.items()}
     peers = stores.peers.peers().values()
     return SeenTopology(
         steps=foreseen(topology, stores),
-        captured=frozenset(captured_positions(topology)),
+        captured=frozenset(captured_positions(topology) if logged else ()),
         schemas=told_schemas(topology, topics),
         records=topics.records,
         partitions=topics.partitions,
