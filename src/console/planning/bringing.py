@@ -53,6 +53,7 @@ def bring(topology: Topology, choice: Choice, hands: Hands) -> None:
         if name not in choice.stuck:
             hands.until_fresh(name, choice.numbers[name])
             hands.verify(name, choice.numbers[name])
+            hands.until_fresh(name, choice.numbers[name])  # again: what queries have seen they see still
             _move(name, choice.numbers[name], hands)
 
 
