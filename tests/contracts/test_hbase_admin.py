@@ -165,7 +165,7 @@ def test_a_topology_of_others_tables_alone_needs_no_kafka(
     servers = TOPOLOGY[TOPOLOGY.index("hbase:") : TOPOLOGY.index("tables:")].format()
     file.write_text(
         f"name: {name}\nlog: {{bootstrap_servers: '127.0.0.1:9'}}\n{servers}"
-        f"foreign_tables: {{theirs: {{table: '{name}:theirs', fields: {{id: {{source: row, type: string}}}}}}}}\n"
+        f"foreign_tables: {{theirs: {{table: '{name}:theirs', fields: {{n: {{source: 'd:n', type: string}}}}}}}}\n"
         "indexes: {wide: {table: theirs}}\n"
     )
     planned = CliRunner().invoke(app, ["plan", str(file), "--json"])
