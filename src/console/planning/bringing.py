@@ -1,8 +1,8 @@
 """Carries out what a file means for the versions of its tables, a step at a time. Pure: servers are behind `Hands`.
 
 Each step may be cut off and is repeated by the next apply, which begins with what is noted and what runs: a version
-that is noted is built to its end, one that is built is moved to, a name that has moved is noted. So the end is the
-same.
+that is made is noted, one that is noted is built to its end and moved to, a name that has moved is noted. So the end is
+the same.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ def bring(topology: Topology, choice: Choice, hands: Hands) -> None:
         if one.action == "refuse" and one.kind != "join":  # such a table is left as it is
             raise UsageError(one.why, one.by)
     noted = [name for name in topology.tables if name not in choice.stuck]
-    hands.store(named_by(topology, recorded(topology, hands.versions, choice.numbers, noted)))
-    hands.provision(in_versions(topology, hands.versions))
+    wanted = named_by(topology, recorded(topology, hands.versions, choice.numbers, noted))
+    # made before it is noted: processes begin as soon as they hear of it, and stay down where their table lacks
+    hands.provision(in_versions(topology, wanted))
+    hands.store(wanted)
     for name in choice.moving:
         if name not in choice.stuck:
             hands.until_fresh(name, choice.numbers[name])
