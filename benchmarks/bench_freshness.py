@@ -41,7 +41,7 @@ from cdc.stored.fields import FENCE, INDEXED_AT
 from cdc.topology.topology import Topology
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_steps import traffic, wait_until_quiet
 from console.demo.mysql_demo import MySqlShop
 from console.demo.shop import Shop

@@ -45,7 +45,7 @@ from cdc.topology.topology import Topology
 from cdc.words import naming
 from cdc.words.event import ChangeEvent, Row, SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.probes.proc_steal import Stolen
 from console.provision.hbase_admin import HBaseAdmin
 from joins.select.compiler import compile_plan

@@ -25,7 +25,7 @@ import pymysql
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from cdc.process.file_topology import load_topology
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.pipeline.proc_pipeline import Part, Pipeline
 from console.probes.proc_steal import Stolen
 from console.stack.settings import LOAD_LOGIN

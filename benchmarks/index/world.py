@@ -28,7 +28,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.naming import dead_letter_topic, hbase_table, layouts_table
 from cdc.words.types import Canonical, parse_type
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_cloud import admin_of
 from indexer.solr.solr_http import reading_session

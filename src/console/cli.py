@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from console.commands import (
-    cli_apply,
     cli_dashboard,
     cli_dead_letters,
     cli_demo,
@@ -19,6 +18,7 @@ from console.commands import (
     cli_wait,
 )
 from console.commands.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
+from console.commands.change import cli_apply, cli_plan
 from console.commands.fleet import cli_agent, cli_fleet, cli_gateway
 from console.commands.index import cli_index
 from console.commands.join import cli_explain, cli_join, cli_state, cli_submit
@@ -49,6 +49,7 @@ app.command("export")(cli_export.export)
 app.command("agent")(cli_agent.agent)
 app.command("gateway")(cli_gateway.gateway)
 app.command("apply")(cli_apply.apply)
+app.command("plan")(cli_plan.plan)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)
 app.add_typer(cli_index.app, name="index")

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import structlog
 
-from cdc.process.file_topology import home, load_topology
+from cdc.process.file_topology import home, keep_versions, kept_versions, load_topology, read_file
 from cdc.topology.topology import Table, Topology
+from cdc.topology.versions import in_versions
 from cdc.words.errors import Retriable, UsageError
 from joins.inspection.held import Held, described, keys_of
+from joins.process.declared import recorded, serving
 from joins.process.file_state import checkpoint_folder, forget_state
 from joins.process.proc_tables import TableJoins, join_table
 from joins.process.spark_application import Application
@@ -50,7 +52,7 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
         signal.signal(number, lambda *_: stop.set())
     for library in ("py4j", "thriftpy2", "happybase", "sqlglot"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own words
-    topology = load_topology(file)
+    topology = _as_declared(file, names) if rebuild else load_topology(file)
     tables = [choose_table(topology, name) for name in dict.fromkeys(names)] or list(topology.tables.values())
     if ports and len(ports) != len(tables):
         raise UsageError(f"{len(ports)} metrics ports for {len(tables)} tables", "give each table one, or none")
@@ -70,6 +72,18 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
     finally:
         if not stop.is_set():  # else its JVM got the signal as well
             spark.close()
+
+
+def _as_declared(file: str, names: Sequence[str]) -> Topology:
+    """What runs, once these tables (none named: all) are what the file says of them."""
+    topology = read_file(file)
+    versions = kept_versions(topology.name)
+    if not versions.tables:
+        return topology
+    bases = [name.partition(".")[0] for name in names] or list(topology.tables)
+    anew = recorded(topology, versions, serving(versions), [name for name in bases if name in topology.tables])
+    keep_versions(topology.name, anew)
+    return in_versions(topology, anew)
 
 
 def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from cdc.process.file_running import ended
 from cdc.topology.reader import read_topology
+from cdc.topology.topology import Dashboard, Index
 from cdc.words.errors import Fatal
 from console.pipeline.proc_pipeline import Pipeline, parts
 from tests.support.waiting import wait_for
@@ -25,6 +27,7 @@ tables: {wide: {query: SELECT a.id FROM s.a a, row_key: [id]}}
     environ={},
 )
 PART = """
+import subprocess
 import sys
 from pathlib import Path
 from cdc.process.file_running import announced
@@ -134,3 +137,49 @@ tables:
         assert [asked[n + 1] for n, word in enumerate(asked) if word == "--metrics-port"] == [
             str(port) for port in part.serves.values()
         ]
+
+
+def test_a_pipeline_follows_what_a_topology_has_now(tmp_path: Path) -> None:
+    """A version that is new gets processes of its own while the others run on; one that goes, ends; a shared process
+    of joins that loses a table begins again with the rest, and the page when it shows another index."""
+    table, index = (
+        TOPOLOGY.tables["wide"],
+        Index(name="main", table="wide", collection="t_main", search=(), commit_within=1),
+    )
+    page = Dashboard(name="page", index="main", title="", facets=(), time=None, columns=(), refresh=1)
+    first = replace(TOPOLOGY, indexes={"main": index}, dashboards={"page": page})
+    second = replace(
+        first,
+        tables={"wide": table, "wide.v2": replace(table, name="wide.v2")},
+        indexes={"main": index, "main.v2": replace(index, name="main.v2", table="wide.v2")},
+    )
+    last = replace(
+        second,
+        tables={"wide.v2": second.tables["wide.v2"]},
+        indexes={"main.v2": second.indexes["main.v2"]},
+        dashboards={"page": replace(page, index="main.v2")},
+    )
+    with pipeline_of(tmp_path, "time.sleep(100)") as pipeline:
+        made: list[str] = []
+
+        def start_part(name: str) -> None:
+            made.append(name)
+            pipeline._running[name] = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+
+        pipeline.parts = parts(first, home=tmp_path, page_port=1)
+        pipeline.start_part = start_part  # type: ignore[method-assign]  # else real ones would begin
+        pipeline.follow(first)
+        assert made == ["capture s", "join wide", "index main", "page"]
+        made.clear()
+        pipeline.follow(second)
+        assert made == ["join wide.v2", "index main.v2"]
+        made.clear()
+        pipeline.follow(last)
+        assert made == ["page"]
+        assert [part.name for part in pipeline.parts] == ["capture s", "page", "join wide.v2", "index main.v2"]
+        assert not pipeline.alive("join wide")
+        pipeline.parts = parts(second, home=tmp_path)  # the two joins in one process, as a new `run` has them
+        pipeline.start_part("joins")
+        pipeline.follow(last)
+        assert not pipeline.alive("joins")
+        assert pipeline.alive("join wide.v2")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, Retriable, UsageError
 from console.cli import app
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.provision.file_configset import install_configset
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin
@@ -104,6 +106,74 @@ def test_apply_makes_everything_once(
     assert [region["start_key"] for region in table.regions()] == [b"", b"\x01", b"\x02"]
     family = table.families()[b"d"]
     assert (family["max_versions"], family["compression"]) == (1, b"NONE")
+
+
+def test_a_second_apply_is_refused_and_a_plan_is_not(topology: Topology, tmp_path: Path) -> None:
+    """One apply of a topology at a time: the second ends with who is at work, and has changed nothing; a plan may look.
+    One that is cut off leaves its place at once to the next, which says so."""
+    file = tmp_path / "t.yml"
+    file.write_text(TOPOLOGY.format(name=topology.name))
+    first = provision(topology)
+    assert next(first).kind == "namespace"
+    with pytest.raises(UsageError, match=rf"another apply is at work: process {os.getpid()} on .*, at step 1 of 5"):
+        list(provision(topology))
+    planned = CliRunner().invoke(app, ["plan", str(file), "--json"])
+    assert planned.exit_code == 0, planned.output
+    told = [json.loads(line) for line in planned.stdout.splitlines()]
+    assert [(one["action"], one["kind"]) for one in told] == [
+        ("keep", "namespace"), ("make", "table"), ("make", "table"), ("make", "collection"), ("make", "peer"),
+        ("read", "source"), ("join", "join"),
+    ]  # fmt: skip
+    first.close()
+    next_one = CliRunner().invoke(app, ["apply", str(file)])
+    assert (next_one.exit_code, len(next_one.stdout.splitlines())) == (0, 5)
+    assert f"an apply was cut off (process {os.getpid()} on " in next_one.stderr
+
+
+@pytest.mark.parametrize("lines", [3, *(pytest.param(n, marks=pytest.mark.matrix) for n in (1, 2, 4, 5))])
+def test_apply_that_is_killed_is_finished_by_the_next(
+    topology: Topology, admin: HBaseAdmin, tmp_path: Path, lines: int
+) -> None:
+    """kill -9 behind each thing that it has made: the next apply begins at once, without waiting for the dead one's
+    session, and everything is there, once."""
+    file = tmp_path / "t.yml"
+    file.write_text(TOPOLOGY.format(name=topology.name))
+    command = [str(Path(sys.executable).parent / "tailorbird"), "apply", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        made = [process.stdout.readline() for _ in range(lines)]
+        process.kill()
+    assert all(line.startswith("made") for line in made), made
+    done = CliRunner().invoke(app, ["apply", str(file), "--json"])
+    assert done.exit_code == 0, done.output
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["done"] for one in outcomes[:lines]] == ["kept"] * lines
+    assert len(outcomes) == 5
+    assert set(admin.tables(topology.name)) == {f"{topology.name}:layouts", f"{topology.name}:wide"}
+    assert [peer for peer in admin.peers() if peer.startswith(topology.name)] == [f"{topology.name}_wide_1"]
+    assert {outcome.done for outcome in provision(topology)} == {"kept"}
+
+
+def test_a_topology_of_others_tables_alone_needs_no_kafka(
+    topology: Topology, admin: HBaseAdmin, tmp_path: Path
+) -> None:
+    """Who indexes a table that others write has HBase and Solr, and nothing else need run for `plan` and `apply`."""
+    name, file = topology.name, tmp_path / "t.yml"
+    admin.create_namespace(name)
+    family = FamilySpec(name="d", replicated=True)
+    admin.create_table(TableSpec(name=f"{name}:theirs", family=family, splits=()))
+    servers = TOPOLOGY[TOPOLOGY.index("hbase:") : TOPOLOGY.index("tables:")].format()
+    file.write_text(
+        f"name: {name}\nlog: {{bootstrap_servers: '127.0.0.1:9'}}\n{servers}"
+        f"foreign_tables: {{theirs: {{table: '{name}:theirs', fields: {{n: {{source: 'd:n', type: string}}}}}}}}\n"
+        "indexes: {wide: {table: theirs}}\n"
+    )
+    planned = CliRunner().invoke(app, ["plan", str(file), "--json"])
+    assert planned.exit_code == 0, planned.output
+    made = [json.loads(line)["kind"] for line in planned.stdout.splitlines() if '"make"' in line]
+    assert made == ["table", "collection", "peer"]
+    done = CliRunner().invoke(app, ["apply", str(file)])
+    assert (done.exit_code, done.stdout.count("made")) == (0, 3), done.output
 
 
 def test_a_table_that_lacks_its_scope_is_changed(topology: Topology, admin: HBaseAdmin) -> None:

@@ -24,7 +24,7 @@ from pymysql.constants import ER
 from cdc.process.file_topology import load_topology
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_steps import wait_until_quiet
 from console.commands.cli_demo_verdict import verdicts
 from console.demo.mysql_demo import MySqlShop

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cdc.process.file_topology import load_topology
-from console.commands.cli_apply import sources
+from console.commands.change.cli_apply_sources import sources
 from console.fleet.kafka_fleet import by_kafka
 from tests.support.commands import tailorbird
 from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent

@@ -31,7 +31,7 @@ from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row, sta
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.types import Canonical, parse_type
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.provision.file_configset import install_configset
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin

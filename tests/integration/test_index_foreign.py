@@ -23,7 +23,7 @@ import requests
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.naming import collection, peer
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.provision.file_configset import install_configset
 from console.provision.hbase_admin import HBaseAdmin
 from console.provision.solr_admin import SolrAdmin

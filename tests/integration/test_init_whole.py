@@ -10,7 +10,7 @@ import pytest
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import TailorbirdError
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_verdict import Comparison, verdicts
 from console.pipeline.proc_pipeline import Pipeline
 from tests.integration.conftest import connection

@@ -28,7 +28,7 @@ from cdc.words import naming
 from cdc.words.event import ChangeEvent, Op, SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.stores.hbase_table import HBaseConnection

@@ -28,7 +28,7 @@ import requests
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import RowCodec
 from cdc.topology.topology import Topology
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_steps import counts, traffic, wait_until_quiet
 from console.commands.cli_demo_verdict import Silent, verdicts
 from console.commands.verify import cli_verify_index, cli_verify_table
@@ -161,6 +161,30 @@ def test_live_changes_arrive(thread: Thread) -> None:
     with thread.live_traffic() as more:
         more(300)
     thread.must_be_equal()
+
+
+def test_a_plan_says_what_really_runs_and_what_a_change_costs(thread: Thread) -> None:
+    """`plan` beside a running topology: nothing is left to do. For a changed file, in their order: the join that begins
+    anew, but not the groups that read none of it, its index, with the rows that HBase holds and what the log does."""
+
+    def planned(*words: str) -> tuple[list[dict[str, Any]], int]:
+        done = tailorbird(*words, "--json", environ=thread.pipeline.environ)
+        assert done.stderr == ""
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        return [one for one in told if one["action"] != "keep"], done.returncode
+
+    assert planned("plan", thread.topology.file) == ([], 0)
+    file = Path(thread.topology.file).with_name("changed.yml")
+    file.write_text(Path(thread.topology.file).read_text().replace("o.note,", "upper(o.note) AS note,"))
+    found, code = planned("apply", str(file), "--dry-run")
+    assert [(one["action"], one["kind"], one["name"]) for one in found] == [
+        ("rebuild", "join", "orders_wide"),
+        ("follow", "index", "orders"),
+    ]
+    assert (code, found[0]["by"]) == (1, f"tailorbird run {file} --rebuild orders_wide")
+    assert found[0]["rows"] == found[1]["rows"] > 1_000
+    assert found[0]["records"] > found[0]["rows"]
+    assert 0 < found[0]["seconds"] < 3_600
 
 
 def test_a_write_is_read_behind_its_wait(thread: Thread) -> None:

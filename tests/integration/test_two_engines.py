@@ -23,7 +23,7 @@ from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Source
 from cdc.words.artefacts import cache_folder
 from cdc.words.schema import TableId
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_steps import traffic
 from console.commands.cli_demo_verdict import Comparison, verdicts
 from console.demo.mysql_demo import MySqlShop

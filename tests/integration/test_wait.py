@@ -20,7 +20,7 @@ import requests
 
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Topology
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.settings import LOAD_LOGIN

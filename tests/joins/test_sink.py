@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words.errors import Fatal, UsageError
 from cdc.words.types import Canonical, parse_type
-from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, measured_rate
 from joins.engine.workers.proc_worker import settle
 from joins.steps.records import (
     ROW_GONE,
@@ -154,6 +155,28 @@ def test_checkpoint_remembers_its_run_and_has_one_owner(tmp_path: Path) -> None:
     checkpoint.clear()
     assert checkpoint.record() is None
     checkpoint.close()
+
+
+def test_a_query_s_rate_is_read_from_what_it_did(tmp_path: Path) -> None:
+    """Who asks what a rebuild will take is told what the last large batches took, or the whole run; small batches, and
+    runs over next to nothing, tell nothing."""
+    record = QueryRecord(
+        id="q", fingerprint="f", partitions=1, first_stamp=5, target={"t": {0: 900, 1: 1100}}, complete=False
+    )
+    assert measured_rate(tmp_path, record) is None
+    whole = replace(record, complete=True, began_ms=10_000, whole_ms=12_000)
+    assert measured_rate(tmp_path, whole) == 1_000
+    assert measured_rate(tmp_path, replace(whole, target={"t": {0: 9}})) is None
+
+    for batch, (end, began, took) in enumerate([(10, 0.0, 9.0), (2_010, 10.0, 4.0), (2_015, 20.0, 9.0)]):
+        for folder, at in (("offsets", began), ("commits", began + took)):
+            file = tmp_path / "spark" / folder / str(batch)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f'v1\n{{}}\n-\n{{"t":{{"0":{end}}}}}\n')
+            os.utime(file, (at, at))
+    assert measured_rate(tmp_path, whole) == 500, "2,000 changes in 4 s"
+    (tmp_path / "spark" / "commits" / "1").unlink()  # so is a batch whose files Spark has removed
+    assert measured_rate(tmp_path, whole) == 1_000
 
 
 def test_a_worker_keeps_its_connection() -> None:

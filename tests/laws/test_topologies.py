@@ -25,8 +25,11 @@ from console.dashboard.view import IndexField, choose_dashboards, view_of
 from console.doctor.doctor import grants
 from console.doctor.validate import judged, validate
 from console.pipeline.proc_pipeline import parts
+from console.planning.planner import changes
+from console.planning.seen import SeenTopology
+from console.planning.telling import lines_of, told
 from console.provision.apply import apply
-from console.provision.plan import plan
+from console.provision.plan import foreseen, plan
 from console.provision.stores import FamilySpec, Stores, TableSpec
 from console.status.index_status import index_statuses
 from console.status.part_status import parts_of
@@ -40,8 +43,9 @@ from joins.query.drawing import svg_of_plan
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
-from tests.console.test_apply import Servers
+from tests.console.test_apply import Servers, stores
 from tests.laws.topologies import topologies
+from tests.support.planned import World
 
 TYPES = {"id": "int", "name": "varchar(9)", "at": "datetime(3)", "amount": "int"}
 
@@ -119,6 +123,22 @@ def check_apply(topology: Topology) -> None:
     assert set(outcomes()) <= {"kept"}
 
 
+def check_plan(topology: Topology, plans: dict[str, Plan]) -> None:
+    """A plan of what never ran makes all and refuses nothing; one of what runs as the file says has nothing to do."""
+    servers = Servers()
+    family = FamilySpec(name="d", replicated=True)
+    for foreign in topology.foreign_tables.values():
+        servers.specs[foreign.table] = TableSpec(name=foreign.table, family=family, splits=())
+    first = changes(topology, SeenTopology(steps=foreseen(topology, stores(servers))))
+    assert not [one for one in first if one.by_hand], first
+    if len(plans) == len(topology.tables):
+        world = World(topology, schemas_of(topology), servers)
+        left = [one for one in changes(topology, world.seen(topology)) if one.action != "keep"]
+        assert not left, left
+    assert len(list(lines_of(first))) > len(first)
+    assert json.dumps([told(one) for one in first])
+
+
 def check_pages(topology: Topology, plans: dict[str, Plan]) -> None:
     """Every page's query; what only the index's fields tell to be wrong is refused at its line."""
     for name in topology.dashboards:
@@ -145,6 +165,7 @@ def check_everything(topology: Topology) -> None:
     plans = planned(topology)
     check_names(topology)
     check_apply(topology)
+    check_plan(topology, plans)
     check_pages(topology, plans)
     found = parts(topology, home=Path("home"), page_port=1)
     assert len({part.name for part in found}) == len({part.log for part in found}) == len(found)

@@ -80,6 +80,14 @@ def running(topology: str, at: Path | None = None) -> list[RunningPart]:
     return sorted(found, key=lambda one: one.began_ms)
 
 
+def ticks_of(pid: int) -> int:
+    """When a process of this machine began, in ticks since it was booted: tells it from a later one of its number; -1
+    where there is none.
+    """
+    found = _stat(pid)
+    return -1 if found.state in "ZX" else found.ticks
+
+
 def ended(topology: str, at: Path | None = None) -> dict[str, PartEnd]:
     """How each part ended that ever ended by an error of ours."""
     return {told["part"]: PartEnd(**told) for told in _read(folder_of(topology, at), "*.end.json")}

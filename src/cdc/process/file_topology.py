@@ -8,13 +8,28 @@ from pathlib import Path
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.errors import UsageError
+from cdc.topology.versions import Versions, in_versions, load_versions
+from cdc.words.errors import Fatal, UsageError
 
 PORTS = "ports.json"  # in the data folder of a local stack
 
 
 def load_topology(file: str) -> Topology:
-    """The topology in `file`; TopologyError or UsageError (exit 2).
+    """What runs of the topology in `file`: its tables in all their versions (`cdc.topology.versions`). Errors as of
+    `read_file`.
+    """
+    topology = read_file(file)
+    return in_versions(topology, kept_versions(topology.name))
+
+
+def load_serving(file: str) -> Topology:
+    """What queries see of the topology in `file`: no version that is being built, or kept to go back to."""
+    topology = read_file(file)
+    return in_versions(topology, kept_versions(topology.name), serving_only=True)
+
+
+def read_file(file: str) -> Topology:
+    """The topology as `file` declares it; TopologyError or UsageError (exit 2).
 
     Its variables are the environment's, and behind them the ports of the local stack (`local_ports`).
     A file of `${file:path}` is looked for beside the topology; its last newline is no part of it.
@@ -30,6 +45,32 @@ def load_topology(file: str) -> Topology:
         return Path(file).parent.joinpath(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
 
     return read_topology(text, file=file, environ={**_variables(), **os.environ}, content=content)
+
+
+def kept_versions(topology: str) -> Versions:
+    """The versions of a topology's tables, as this machine heard of them last; none where it never did. Fatal where its
+    file can not be read.
+    """
+    file = _versions_file(topology)
+    try:
+        return load_versions(json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Versions()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Fatal(f"{file}: {error!r}", "remove it: `tailorbird run` and `apply` write it anew") from error
+
+
+def keep_versions(topology: str, versions: Versions) -> None:
+    """Have every command of this machine know them, whole or not at all."""
+    file = _versions_file(topology)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(versions.to_json()), encoding="utf-8")
+    fresh.replace(file)
+
+
+def _versions_file(topology: str) -> Path:
+    return home() / "versions" / f"{topology}.json"
 
 
 def local_ports(folder: Path) -> dict[str, int]:

@@ -63,11 +63,16 @@ def audit_topic(topology: str) -> str:
     return f"{topology}.audit"
 
 
+def versions_topic(topology: str) -> str:
+    """Compacted topic of the tables' versions (`cdc.topology.versions`); key = the topology's name (UTF-8)."""
+    return f"{topology}.versions"
+
+
 def control_topics(topology: str) -> tuple[str, ...]:
     """The topics that are Tailorbird's own: no table's rows may go there."""
     names = (
         schemas_topic, history_topic, positions_topic, dead_letter_topic, signals_topic, quarantine_topic, checks_topic,
-        fleet_topic, audit_topic,
+        fleet_topic, audit_topic, versions_topic,
     )  # fmt: skip
     return tuple(name(topology) for name in names)
 

@@ -31,7 +31,7 @@ def dashboard(
     """
     # imported here, since the web server takes a second to load and no other command needs it
     from cdc.process.file_running import announced
-    from cdc.process.file_topology import load_topology
+    from cdc.process.file_topology import load_serving
     from cdc.words.extras import extras_named
 
     with extras_named("dashboard"):
@@ -40,7 +40,7 @@ def dashboard(
         from console.dashboard.http_wait import serve_wait
         from console.dashboard.view import choose_dashboards
 
-    loaded = load_topology(topology)
+    loaded = load_serving(topology)
     chosen = choose_dashboards(loaded, name)
     waiting = _waiting(loaded)
     checked = _checked(loaded)

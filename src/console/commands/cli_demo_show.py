@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from cdc.process.file_topology import home, load_topology, local_ports
 from cdc.topology.topology import Index, Topology
-from console.commands.cli_apply import provision
+from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_fleet import DemoFleet
 from console.commands.cli_demo_steps import (
     Sampler,

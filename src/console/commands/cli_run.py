@@ -7,16 +7,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cdc.topology.topology import Topology
+from cdc.topology.versions import in_versions, version_name
+from cdc.words.errors import Retriable
+
 if TYPE_CHECKING:
+    from console.pipeline.proc_pipeline import Part, Pipeline
     from console.status.part_status import PartStatus
     from console.status.snapshot_progress import SnapshotProgress
 
     Shower = Callable[[Sequence[PartStatus], Sequence[SnapshotProgress], Sequence[str]], None]
+
+_VERSIONS_EVERY = 10.0  # seconds
 
 
 def run(
@@ -37,47 +45,106 @@ def run(
 
     Example: tailorbird run topologies/shop.yml --rebuild orders_wide
     """
-    from cdc.process.file_topology import home, load_topology
-    from console.commands.cli_apply import provision
-    from console.commands.cli_dead_letters import joined_from
-    from console.commands.cli_status import asked_parts
+    from cdc.process.file_topology import home, kept_versions, load_topology, read_file
+    from console.commands.change.cli_apply import provision
     from console.doctor.validate import validate
     from console.pipeline.proc_pipeline import Pipeline
-    from console.status.dead_letters import incomplete_lines
-    from console.status.kafka_letters import letters_watched
-    from console.status.kafka_positions import positions_watched
-    from console.status.quarantine import quarantined
-    from console.status.snapshot_progress import progress_of
+    from console.planning.kafka_versions import newest_versions
 
-    topology = load_topology(file)
-    validate(topology)
-    if rebuild:
-        from joins.process.file_state import forget_state
-        from joins.run import choose_table, settle_rebuilt
-
-        tables = [choose_table(topology, name) for name in rebuild]
-        forget_state(topology, tables)
-        settle_rebuilt(topology, tables)
-    list(provision(topology))
+    declared = read_file(file)
+    validate(declared)
+    with suppress(Retriable):  # else this machine's word must do
+        newest_versions(declared)
+    topology = _rebuilt(declared, rebuild) if rebuild else load_topology(file)
+    list(provision(topology, patience=60))  # on another machine the same topology may be started now
+    _note(declared)
+    topology = in_versions(declared, kept_versions(declared.name))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     with Pipeline(topology, home=home(), page_port=page_port) as pipeline, ExitStack() as closing:
-        pipeline.start(lambda part: typer.echo(f"{part.name}: started, log {part.log}"))
+        pipeline.start(_told_start)
         if page_port and topology.dashboards:
             typer.echo(f"page: http://127.0.0.1:{page_port}/")
         typer.echo("running; Ctrl-C stops")
-        positions = positions_watched(topology)
-        show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
-        letters, reads = letters_watched(topology), joined_from(topology)
-        while not stopped.wait(1.0):
-            pipeline.check()
-            if len(pipeline.down) == len(pipeline.parts):
-                pipeline.must_run()
-            captured = positions.last() or {}
-            lacking = incomplete_lines([*quarantined(captured), *(letters.last() or ())], reads, file)
-            show(asked_parts(topology), progress_of(captured, time.time() * 1000), lacking)
+        _watch(declared, pipeline, closing, stopped)
         typer.echo("stopping")
+
+
+def _told_start(part: Part) -> None:
+    typer.echo(f"{part.name}: started, log {part.log}")
+
+
+def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: threading.Event) -> None:
+    """Show how the parts stand, start again those that end, and follow the versions of tables, until `stopped`."""
+    from cdc.process.file_topology import kept_versions
+    from console.commands.cli_dead_letters import joined_from
+    from console.commands.cli_status import asked_parts
+    from console.planning.kafka_versions import newest_versions
+    from console.status.dead_letters import incomplete_lines
+    from console.status.kafka_letters import letters_watched
+    from console.status.kafka_positions import positions_watched
+    from console.status.proc_watch import Watch
+    from console.status.quarantine import quarantined
+    from console.status.snapshot_progress import progress_of
+
+    # an apply of this machine is known at once, by its file; of another one by what this asks now and then
+    asked = Watch(partial(newest_versions, declared), name="versions", every=_VERSIONS_EVERY)
+    versions = kept_versions(declared.name)
+    topology = in_versions(declared, versions)
+    positions = positions_watched(topology)
+    show = _shown_live(closing) if sys.stdout.isatty() else _shown_in_lines()
+    letters, reads = letters_watched(topology), joined_from(topology)
+    while not stopped.wait(1.0):
+        pipeline.check()
+        asked.last()
+        if (now := kept_versions(declared.name)) != versions:
+            versions, topology = now, in_versions(declared, now)
+            reads = joined_from(topology)
+            pipeline.follow(topology, _told_start)
+        if len(pipeline.down) == len(pipeline.parts):
+            pipeline.must_run()
+        captured = positions.last() or {}
+        lacking = incomplete_lines([*quarantined(captured), *(letters.last() or ())], reads, declared.file)
+        show(asked_parts(topology), progress_of(captured, time.time() * 1000), lacking)
+
+
+def _rebuilt(declared: Topology, rebuild: Sequence[str]) -> Topology:
+    """What runs, once these tables are what the file says: their joins begin anew, in place."""
+    from console.planning.kafka_versions import newest_versions, store_versions
+    from joins.process.declared import recorded, serving
+    from joins.process.file_state import forget_state
+    from joins.run import choose_table, settle_rebuilt
+
+    versions = newest_versions(declared)
+    bases = {name: name.partition(".")[0] for name in rebuild}
+    for base in bases.values():
+        choose_table(declared, base)
+    anew = recorded(declared, versions, serving(versions), list(bases.values())) if versions.tables else versions
+    topology = in_versions(declared, anew)
+    called = dict.fromkeys(
+        version_name(base, anew.tables[base].serving) if anew.tables else base for base in bases.values()
+    )
+    tables = [choose_table(topology, name) for name in called]
+    forget_state(topology, tables)
+    if anew != versions:
+        store_versions(declared, anew)
+    settle_rebuilt(topology, tables)
+    return topology
+
+
+def _note(declared: Topology) -> None:
+    """Keep how tables are declared, and say which of them the file changes; while a server is away that waits."""
+    from console.commands.change.cli_apply import note_queries
+
+    try:
+        changed = note_queries(declared)
+    except Retriable as error:
+        typer.echo(f"how tables are declared is not kept: {error}", err=True)
+        return
+    if changed:
+        what = f"the file changes {', '.join(changed)}, which go on as they were: tailorbird apply {declared.file}"
+        typer.echo(what, err=True)
 
 
 def _shown_live(closing: ExitStack) -> Shower:

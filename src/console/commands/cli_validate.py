@@ -33,11 +33,11 @@ def validate(
 
     Example: tailorbird validate topologies/shop.yml
     """
-    from cdc.process.file_topology import load_topology
+    from cdc.process.file_topology import read_file
     from console.commands.join.cli_explain import schemas_in
     from console.doctor.validate import validate as check
 
-    topology = load_topology(file)
+    topology = read_file(file)
     columns, unchecked = check(topology), list[str]()
     if schemas is not None:
         _compile(topology, schemas_in(schemas))

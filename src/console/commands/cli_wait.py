@@ -29,14 +29,14 @@ def wait(
     Example: tailorbird wait topologies/shop.yml --source shop --now && curl …
     """
     # imported here: the clients of all servers take half a second
-    from cdc.process.file_topology import load_topology
+    from cdc.process.file_topology import load_serving
     from cdc.words.errors import UsageError
     from console.waiting.goal import goal_of
     from console.waiting.run import Waiter
 
     if now == bool(gtid):
         raise UsageError("wait for what?", "either --now or --gtid SET")
-    with Waiter(load_topology(file)) as waiter:
+    with Waiter(load_serving(file)) as waiter:
         goal = waiter.now(source) if now else goal_of(waiter.topology, source, gtid)
         reached = waiter.wait(goal, until=until, table=table, timeout=timeout)
     if as_json:

@@ -84,6 +84,14 @@ def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path
     )
 
 
+def _alone(topology: Topology, stage: str, name: str, logs: Path) -> Part:
+    """The process of one join or index."""
+    words = (
+        ("joins", topology.file, "--table", name) if stage == "join" else ("indexer", topology.file, "--index", name)
+    )
+    return _part(stage, [name], words, logs)
+
+
 class Pipeline:
     """Starts and watches the parts; use as a context manager, which stops what still runs.
 
@@ -104,7 +112,7 @@ class Pipeline:
     ) -> None:
         own = parts(topology, home=home, page_port=page_port)
         self.parts = [*captures, *(part for part in own if part.stage != "capture")] if captures else own
-        self._topology, self._home = topology.name, home
+        self._topology, self._home, self._shown = topology.name, home, topology.dashboards
         self._restarts = Restarts()
         self._seen = {name: end.at_ms for name, end in ended(topology.name, home).items()}
         self.environ = {**os.environ, "TAILORBIRD_HOME": str(home), **(environ or {})}
@@ -145,6 +153,45 @@ class Pipeline:
                 preexec_fn=_die_with_parent,
             )
 
+    def follow(self, topology: Topology, started: Callable[[Part], None] = lambda part: None) -> None:
+        """Have the joins and indexes run that a topology has now: others begin, what it has no more ends. A process of
+        joins that loses some of its tables begins again without them, and the page over other indexes. Captures and
+        checks stay as they are.
+        """
+        shown, self._shown = self._shown, topology.dashboards
+        for part in self.parts:
+            if part.stage == "page" and shown != topology.dashboards:
+                self._end(part.name)
+        wanted = {part.name: part for part in parts(topology, home=self._home) if part.stage in ("join", "index")}
+        needed = {name: part for part in wanted.values() for name in part.serves}
+        for part in [part for part in self.parts if part.stage in ("join", "index")]:
+            left = {name: port for name, port in part.serves.items() if name in needed}
+            if len(left) < len(part.serves):
+                self._end(part.name)
+                self.parts.remove(part)
+        known = {name for part in self.parts for name in part.serves}
+        for stage in ("join", "index"):
+            new = [name.partition(" ")[2] for name, part in needed.items() if part.stage == stage and name not in known]
+            for name in new:
+                self.parts.append(_alone(topology, stage, name, self._home / "logs" / topology.name))
+        for part in self.parts:
+            if not self.alive(part.name) and part.name not in self.down and not self._restarts.waits(part.name):
+                self.start_part(part.name)
+                started(part)
+
+    def _end(self, name: str) -> None:
+        """SIGTERM to a part, and SIGKILL where it does not end in time."""
+        process = self._running.pop(name, None)
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            _log.warning("part did not stop in time, killed", part=name)
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
     def part(self, name: str) -> Part:
         """The part of that name; KeyError if there is none."""
         for part in self.parts:
@@ -182,7 +229,8 @@ class Pipeline:
             if name in self.down:
                 _log.error("part stays down", part=name, said=self.down[name], log=str(self.part(name).log))
         for name in self._restarts.due(now):
-            self.start_part(name)
+            if any(part.name == name for part in self.parts):
+                self.start_part(name)
 
     def must_run(self) -> None:
         """`check`; Fatal where a part stays down, for whoever can do nothing without it."""

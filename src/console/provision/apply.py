@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,12 +57,27 @@ def outcome_of(step: Step) -> Outcome | None:
             return None
 
 
-def apply(topology: Topology, steps: Iterable[Step], stores: Stores) -> Iterator[Outcome]:
+def doing(step: Step) -> str:
+    """A step in a few words."""
+    if isinstance(step, AdvancePeerName | NoteBackfill):
+        return f"what index {step.index if isinstance(step, AdvancePeerName) else step.index.name} is fed by"
+    outcome = outcome_of(step)
+    return f"{outcome.kind} {outcome.name}" if outcome else type(step).__name__
+
+
+def apply(
+    topology: Topology,
+    steps: Sequence[Step],
+    stores: Stores,
+    at: Callable[[int, int, str], None] = lambda number, of, doing: None,
+) -> Iterator[Outcome]:
     """Run the steps of a topology's plan, yielding each outcome as it is reached; the caller prints it.
 
-    Retriable where a server is away, or another apply runs beside this one.
+    `at` is told each step before it begins (`journal.Journal.at`). Retriable where a server is away, or another apply
+    runs beside this one.
     """
-    for step in steps:
+    for number, step in enumerate(steps, 1):
+        at(number, len(steps), doing(step))
         note = _run(topology, step, stores)
         outcome = outcome_of(step)
         if outcome is not None:

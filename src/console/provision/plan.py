@@ -16,7 +16,7 @@ from cdc.stored.cells import split_keys
 from cdc.stored.foreign import ForeignTable
 from cdc.stored.layout import LAYOUTS_FAMILY
 from cdc.topology.topology import Index, Table, Topology
-from cdc.words.errors import UsageError
+from cdc.words.errors import TailorbirdError, UsageError
 from cdc.words.naming import hbase_table, layouts_table, peer
 from console.provision.stores import FamilySpec, PeerSpec, Stores, TableSpec
 
@@ -96,6 +96,15 @@ class Backfill:
     peer: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """What exists contradicts the topology, and `apply` changes nothing of it: `error` has the remedy."""
+
+    kind: Kind
+    name: str
+    error: TailorbirdError
+
+
 Step = (
     Keep | MakeNamespace | MakeTable | Replicate | AdvancePeerName | NoteBackfill | MakeCollection | MakePeer | Backfill
 )
@@ -122,9 +131,19 @@ def plan(topology: Topology, stores: Stores) -> list[Step]:
     Raises UsageError where what exists contradicts the topology; Retriable where a server is away. Solr is asked only
     where there is an index: a topology without one needs none.
     """
+    steps: list[Step] = []
+    for step in foreseen(topology, stores):
+        if isinstance(step, Refuse):
+            raise step.error
+        steps.append(step)
+    return steps
+
+
+def foreseen(topology: Topology, stores: Stores) -> list[Step | Refuse]:
+    """The steps of `plan` with everything that stands against it, each in its place; Retriable as there."""
     there = topology.name in stores.tables.namespaces()
     existing = stores.tables.tables(topology.name) if there else {}
-    steps: list[Step] = [
+    steps: list[Step | Refuse] = [
         Keep(kind="namespace", name=topology.name, note="in HBase") if there else MakeNamespace(name=topology.name)
     ]
     layouts = TableSpec(
@@ -145,22 +164,24 @@ def plan(topology: Topology, stores: Stores) -> list[Step]:
     return steps
 
 
-def _table(spec: TableSpec, existing: Families, stores: Stores, note: str) -> Step:
+def _table(spec: TableSpec, existing: Families, stores: Stores, note: str) -> Step | Refuse:
     if spec.name not in existing:
         return MakeTable(spec=spec, note=note)
     family = next((f for f in existing[spec.name] if f.name == spec.family.name), None)
     if family is None:
         found = ", ".join(f.name for f in existing[spec.name])
-        raise UsageError(
+        error = UsageError(
             f"table {spec.name} exists with families {found}, the topology says {spec.family.name}",
             "set `family:` of the table to what exists, or name another table",
         )
+        return Refuse(kind="table", name=spec.name, error=error)
     regions = stores.tables.regions(spec.name)
     if regions != len(spec.splits) + 1:
-        raise UsageError(
+        error = UsageError(
             f"table {spec.name} exists with {regions} regions, the topology says {len(spec.splits) + 1}",
             "salt_buckets never changes: set it back, or name another table",
         )
+        return Refuse(kind="table", name=spec.name, error=error)
     if spec.family.replicated and not family.replicated:
         return Replicate(table=spec.name, families=(spec.family,), note="now replicated")
     return Keep(kind="table", name=spec.name, note=note)
@@ -170,17 +191,18 @@ def _families(foreign: ForeignTable, stores: Stores) -> tuple[FamilySpec, ...]:
     return stores.tables.tables(foreign.table.partition(":")[0]).get(foreign.table, ())
 
 
-def _foreign(topology: Topology, foreign: ForeignTable, found: tuple[FamilySpec, ...]) -> Step:
+def _foreign(topology: Topology, foreign: ForeignTable, found: tuple[FamilySpec, ...]) -> Step | Refuse:
     """A table of others is never made here; its families are replicated from now on, where they are not."""
     families = {each.name: each for each in found}
     missing = [name for name in foreign.families if name not in families]
     if missing:
         there = f"families {', '.join(families)}" if families else "no such table"
-        raise topology.error(
+        error = topology.error(
             f"foreign_tables.{foreign.name}.table",
             f"HBase has {there}",
             f"table {foreign.table} with {', '.join(missing)}",
         )
+        return Refuse(kind="table", name=foreign.table, error=error)
     changed = tuple(name for name in foreign.families if not families[name].replicated)
     if not changed:
         return Keep(kind="table", name=foreign.table, note="written by others")
@@ -190,7 +212,7 @@ def _foreign(topology: Topology, foreign: ForeignTable, found: tuple[FamilySpec,
 
 def _index(
     topology: Topology, index: Index, stores: Stores, peers: dict[str, PeerSpec], existing: set[str]
-) -> Iterator[Step]:
+) -> Iterator[Step | Refuse]:
     generation = stores.names.current(topology.name, index.name)
     name = peer(topology.name, index.name, generation)
     if name not in peers and stores.names.was_made(name):
@@ -212,19 +234,21 @@ def _index(
         yield Backfill(index=index, peer=spec.id)
 
 
-def _peer(spec: PeerSpec, existing: dict[str, PeerSpec]) -> Step:
+def _peer(spec: PeerSpec, existing: dict[str, PeerSpec]) -> Step | Refuse:
     if spec.id not in existing:
         return MakePeer(spec=spec)
     found = existing[spec.id]
     if (found.cluster_key, found.tables, found.serial) != (spec.cluster_key, spec.tables, spec.serial):
-        raise UsageError(
+        error = UsageError(
             f"replication peer {spec.id} exists, but replicates {', '.join(found.tables) or 'everything'} "
             f"to {found.cluster_key}{'' if found.serial else ', not serially'}",
             "give the index another name: a peer is never removed and made again under its name",
         )
+        return Refuse(kind="peer", name=spec.id, error=error)
     if not found.enabled:
-        raise UsageError(
+        error = UsageError(
             f"replication peer {spec.id} is disabled: HBase keeps its backlog and ships nothing",
             f"enable it in HBase's shell: enable_peer '{spec.id}'",
         )
+        return Refuse(kind="peer", name=spec.id, error=error)
     return Keep(kind="peer", name=spec.id, note=f"serial, of {spec.tables[0]}", peer=True)

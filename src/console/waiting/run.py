@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from cdc.process.file_topology import load_topology
+from cdc.process.file_topology import load_serving
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
 from console.status.captured_position import CapturedPosition
@@ -33,7 +33,7 @@ def wait(
     `topology` is the YAML file; `gtid_set` None means what is committed when this is called. NotYet after `timeout`
     seconds. Many waits are cheaper with one `Waiter`.
     """
-    with Waiter(load_topology(topology)) as waiter:
+    with Waiter(load_serving(topology)) as waiter:
         goal = waiter.now(source) if gtid_set is None else goal_of(waiter.topology, source, gtid_set)
         return waiter.wait(goal, until=until, table=table, timeout=timeout)
 

@@ -61,11 +61,12 @@ class StoredTargets:
 
 
 class RebuildState:
-    """How far a rebuild of one index is, as JSON, and the lock of the one process that rebuilds."""
+    """How far a rebuild of one index is, as JSON, and the lock of the one process that rebuilds. `of` names another
+    work on it, whose state is kept likewise."""
 
-    def __init__(self, client: KazooClient, peer: str) -> None:
+    def __init__(self, client: KazooClient, peer: str, of: str = "rebuild") -> None:
         self._client, self._parent = client, parent_node(peer)
-        self._node = f"{self._parent}/rebuild"
+        self._node = f"{self._parent}/{of}"
 
     def read(self) -> dict[str, Any] | None:
         """What `write` stored; None where there is nothing to go on with."""

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,18 +22,21 @@ from joins.steps.sink import Refusals
 
 FORMAT = 1
 _RECORD = "query.json"
+_LARGE = 1000  # changes of a batch whose time is more than what any batch costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRecord:
     """One run of a query, from an empty state to its last batch.
 
-    `fingerprint` and `partitions` are what the state depends on. `first_stamp` is older than every write of the run.
+    `fingerprint`, `partitions` and `engine` (empty: not known) are what the state depends on. `first_stamp` is older
+    than every write of the run.
     `target` are the log's ends when the run began: once they are covered the cut is `complete`, rows of former runs are
     swept away and barriers begin. From then on the barriers keep how far each source has come. `floors`: topic →
     partition → sequence (`joins.steps.truncation`). `settled`, `counts` and `topics`: what is known of the log since
     the run began (`joins.stores.compaction`): per partition where the zone ends that may be compacted and how many
-    records it held, and the topics' ids at the broker. `refused`: what the table lacks.
+    records it held, and the topics' ids at the broker. `refused`: what the table lacks. `began_ms` and `whole_ms`: when
+    the run began, and when it was complete (0: not known), for who wants to know how long the next one will take.
     """
 
     id: str
@@ -46,6 +50,9 @@ class QueryRecord:
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
     refused: Refusals = field(default_factory=Refusals)
+    began_ms: int = 0
+    whole_ms: int = 0
+    engine: str = ""
 
 
 class QueryCheckpoint:
@@ -120,6 +127,37 @@ def stored_record(folder: Path) -> QueryRecord | None:
         return QueryRecord(**value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Fatal(f"{file}: {error}", "start with --rebuild, which makes the state anew") from error
+
+
+def measured_rate(folder: Path, record: QueryRecord) -> float | None:
+    """How many changes a second a query takes, also while a process holds its folder.
+
+    Of the large batches whose files Spark still keeps, from a batch's plan to its commit; else of the whole run until
+    it was complete. None where there was too little to read for either.
+    """
+    spark, taken, seconds = folder / "spark", 0, 0.0
+    commits = sorted(int(path.name) for path in (spark / "commits").glob("[0-9]*"))
+    for before, batch in pairwise(commits):
+        if batch != before + 1:  # Spark removes old ones meanwhile
+            continue
+        try:
+            changes = _read_until(spark, batch) - _read_until(spark, before)
+            took = (spark / "commits" / str(batch)).stat().st_mtime - (spark / "offsets" / str(batch)).stat().st_mtime
+        except FileNotFoundError:  # as above
+            continue
+        if changes >= _LARGE and took > 0:
+            taken, seconds = taken + changes, seconds + took
+    if seconds:
+        return taken / seconds
+    read = sum(end for ends in record.target.values() for end in ends.values())
+    return 1000 * read / (record.whole_ms - record.began_ms) if read >= _LARGE and record.whole_ms else None
+
+
+def _read_until(spark: Path, batch: int) -> int:
+    """How many offsets of all partitions of all levels stand before a planned batch's end."""
+    lines = (spark / "offsets" / str(batch)).read_text().splitlines()[2:]
+    levels = (_offsets(json.loads(line)) for line in lines if line != "-")
+    return sum(offset for level in levels for ends in level.values() for offset in ends.values())
 
 
 def _offsets(stored: Any) -> dict[str, dict[int, int]]:

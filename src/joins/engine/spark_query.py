@@ -214,7 +214,7 @@ class BatchSink:
             self._prove_whole()
             swept = self._patiently(self.sink.sweep)
             log.info("first complete cut", table=self.layout.table, batch=batch, rows_of_former_runs_deleted=swept)
-            self.record = replace(self.record, complete=True)
+            self.record = replace(self.record, complete=True, whole_ms=self.clock_ms())
             self.checkpoint.store(self.record)
         cut = self._cut()
         self._patiently(lambda: self.sink.finish(cut))

@@ -106,6 +106,11 @@ class TableJoin:
                 f"the state of {self.table.name} has {record.partitions} partitions, the topology says {wanted}",
                 f"set state_partitions back, or `tailorbird run … --rebuild {self.table.name}` {_REBUILDS}",
             )
+        elif record.engine not in ("", self.table.engine):
+            raise UsageError(
+                f"the state of {self.table.name} is of engine {record.engine}, the topology says {self.table.engine}",
+                f"set engine back, or `tailorbird run {self.topology.file} --rebuild {self.table.name}` {_REBUILDS}",
+            )
         return record
 
     def _begun(self, plan: Plan) -> QueryRecord:
@@ -123,6 +128,8 @@ class TableJoin:
             settled=found[0],
             counts=found[1],
             topics=found[2],
+            began_ms=_now_ms(),
+            engine=self.table.engine,
         )
         if not stopped():  # else it is not known whole
             self.checkpoint.clear()

@@ -34,7 +34,7 @@ def explain_plan(
 
     Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
     """
-    from cdc.process.file_topology import load_topology
+    from cdc.process.file_topology import read_file
     from joins.query.describe import json_of_plan, text_of_plan
     from joins.query.drawing import svg_of_plan
     from joins.query.drift import drifts
@@ -42,7 +42,7 @@ def explain_plan(
     from joins.select.compiler import compile_plan
     from joins.select.parser import check_query, tables_of
 
-    topology = load_topology(file)
+    topology = read_file(file)
     if table is not None and table not in topology.tables:
         raise UsageError(f"{file}: no table {table}", "one of " + ", ".join(topology.tables))
     wanted = [topology.tables[table]] if table is not None else list(topology.tables.values())

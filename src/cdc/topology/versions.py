@@ -1,0 +1,142 @@
+"""The versions of a topology's tables: which SELECT each has, which one queries see, and what runs of them. Pure.
+
+A table whose query was changed is built beside the old one, under a name of its own (`orders_wide.v2`; names of files
+have no dot), in which everything of it lies: HBase table, state, layouts, peer, collection. So to every stage it is a
+table like any other. What runs are all versions that are not being removed, whatever the file says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from cdc.topology.topology import Index, Table, Topology
+
+FORMAT = 1
+
+
+def version_name(name: str, number: int) -> str:
+    """The name of a version of a table or an index; the first has the file's."""
+    return name if number == 1 else f"{name}.v{number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableVersions:
+    """Of one table: `serving` is the version that queries see; by number, how each was declared, in `tables` and, by
+    the file's name of an index, in `indexes`. `retiring` are being removed.
+    """
+
+    serving: int
+    tables: Mapping[int, Table]
+    indexes: Mapping[str, Mapping[int, Index]] = field(default_factory=dict)
+    retiring: tuple[int, ...] = ()
+
+    @property
+    def live(self) -> tuple[int, ...]:
+        """The numbers of the versions that run, in order."""
+        return tuple(sorted(number for number in self.tables if number not in self.retiring))
+
+    @property
+    def newest(self) -> int:
+        """The greatest number that was ever given and is remembered."""
+        return max(self.tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """Of all tables, by the file's name; `epoch` grows with every change. Tables that were never applied have none."""
+
+    epoch: int = 0
+    tables: Mapping[str, TableVersions] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Stored form; inverse of `load_versions`."""
+        told = {
+            name: {
+                "serving": one.serving,
+                "retiring": list(one.retiring),
+                "tables": {str(number): asdict(table) for number, table in one.tables.items()},
+                "indexes": {
+                    index: {str(number): asdict(each) for number, each in versions.items()}
+                    for index, versions in one.indexes.items()
+                },
+            }
+            for name, one in self.tables.items()
+        }
+        return {"format": FORMAT, "epoch": self.epoch, "tables": told}
+
+    def with_table(self, name: str, one: TableVersions) -> Versions:
+        """The next epoch, in which a table's versions are these."""
+        return Versions(epoch=self.epoch + 1, tables={**self.tables, name: one})
+
+
+def load_versions(value: Any) -> Versions:
+    """Read the stored form; KeyError, TypeError or ValueError where it is none."""
+    if value["format"] != FORMAT:
+        raise ValueError(f"versions of format {value['format']}, this program reads format {FORMAT}")
+    return Versions(
+        epoch=value["epoch"],
+        tables={
+            name: TableVersions(
+                serving=one["serving"],
+                retiring=tuple(one["retiring"]),
+                tables={int(number): _table(table) for number, table in one["tables"].items()},
+                indexes={
+                    index: {int(number): _index(each) for number, each in versions.items()}
+                    for index, versions in one["indexes"].items()
+                },
+            )
+            for name, one in value["tables"].items()
+        },
+    )
+
+
+def _table(value: Any) -> Table:
+    return Table(**{**value, "row_key": tuple(value["row_key"])})
+
+
+def _index(value: Any) -> Index:
+    return Index(**{**value, "search": tuple(value["search"])})
+
+
+def in_versions(topology: Topology, versions: Versions, *, serving_only: bool = False) -> Topology:
+    """What runs of a topology: each table in all its live versions, dashboards and checks over those that serve.
+
+    `serving_only`: what queries see of it.
+    """
+    if not versions.tables:
+        return topology
+    tables: dict[str, Table] = {}
+    for name in dict.fromkeys((*topology.tables, *versions.tables)):
+        one = versions.tables.get(name)
+        found = [topology.tables[name]] if one is None else [one.tables[number] for number in _run(one, serving_only)]
+        tables |= {table.name: table for table in found}
+    serving = {name: version_name(name, one.serving) for name, one in versions.tables.items()}
+    indexes: dict[str, Index] = {}
+    shown: dict[str, str] = {}
+    for name, index in topology.indexes.items():
+        if not any(name in one.indexes for one in versions.tables.values()):
+            indexes[name] = replace(index, table=serving.get(index.table, index.table))
+    for one in versions.tables.values():
+        for name, known in one.indexes.items():
+            indexes |= {known[n].name: known[n] for n in _run(one, serving_only) if n in known}
+            if one.serving in known:
+                shown[name] = known[one.serving].name
+    return replace(
+        topology,
+        tables=tables,
+        indexes=indexes,
+        dashboards={
+            name: replace(dashboard, index=shown.get(dashboard.index, dashboard.index))
+            for name, dashboard in topology.dashboards.items()
+        },
+        checks={
+            name: replace(check, tables=tuple(serving.get(table, table) for table in check.tables))
+            for name, check in topology.checks.items()
+        },
+    )
+
+
+def _run(one: TableVersions, serving_only: bool) -> tuple[int, ...]:
+    return (one.serving,) if serving_only else one.live

@@ -1,0 +1,1 @@
+"""`plan` and `apply`: from what runs to what the file says."""

@@ -1,0 +1,139 @@
+"""`tailorbird apply`: make in HBase and Solr what a topology needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cdc.process.file_topology import read_file
+from cdc.topology.topology import Topology
+from cdc.words.errors import UsageError
+from console.commands.change.cli_apply_sources import write_sources
+from console.commands.change.cli_connected import ConnectedServers, connected_to, journal_of
+
+if TYPE_CHECKING:
+    from console.commands.change.cli_versions import VersionsAtWork
+    from console.planning.change import Change
+    from console.provision.apply import Outcome
+    from console.provision.journal import Journal
+
+
+def apply(
+    file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per thing, for programs.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `tailorbird plan`: do nothing.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Queries see the versions of before again.")] = False,
+    retire: Annotated[bool, typer.Option("--retire", help="Remove the versions that queries do not see.")] = False,
+) -> None:
+    """Have a topology be what its file says: make the tables, collections and peers that it lacks, and build tables
+    whose query was changed beside the old ones, which serve until the new ones are as fresh, and verified.
+
+    Sources with `agent:` are written into the fleet's topic, where their gateways find them (docs/fleet.md).
+
+    Run it before the processes of the topology, and again after every change of the file; `tailorbird plan` says
+    beforehand what there is to do, and what it costs. Cut off at any step, the next apply does what is left; a second
+    one beside it is refused. Exit code 1 where a table can not be built beside the old one: its sink is Kafka, or it
+    was made before its query was kept; the line says by which command its join begins anew.
+
+    Example: tailorbird apply topologies/shop.yml --dry-run
+
+    Example: tailorbird apply topologies/shop.yml --rollback
+    """
+    topology = read_file(file)
+    if sum((dry_run, rollback, retire)) > 1:
+        raise UsageError("--dry-run, --rollback and --retire exclude one another", "choose one")
+    if dry_run:
+        from console.commands.change.cli_plan import show_plan
+
+        show_plan(topology, as_json=as_json)
+        return
+
+    def echo(outcome: Outcome) -> None:
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(outcome)))
+        else:
+            typer.echo(f"{outcome.done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
+
+    stuck: Sequence[Change] = ()
+    if not (rollback or retire):
+        write_sources(topology, as_json=as_json)
+    with connected_to(topology) as connected, journal_of(connected.client, topology, 0.0) as journal:
+        from console.planning.bringing import retire as removed
+        from console.planning.bringing import roll_back
+
+        hands = _hands(topology, connected, journal, echo)
+        if rollback:
+            roll_back(topology, hands)
+        elif retire:
+            removed(hands)
+        else:
+            stuck = _brought(topology, connected, hands)
+        journal.end()
+    for one in stuck:
+        if as_json:
+            note = f"{one.why}: {one.by}"
+            typer.echo(json.dumps({"kind": "query", "name": one.name, "done": "changed", "note": note}))
+        else:
+            typer.echo(f"stale   query      {one.name}  ({one.why}: {one.by})")
+    if stuck:
+        raise typer.Exit(1)
+
+
+def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtWork) -> Sequence[Change]:
+    """Do what the file means; what is left to people of the tables that can not be built beside what serves."""
+    # imported here: `--help` should not wait for the servers' clients and the compiler of queries
+    from console.planning.beside import choose
+    from console.planning.bringing import bring
+    from console.planning.run import planned
+
+    choice = choose(topology, hands.versions, lambda one: planned(one, connected.stores))
+    bring(topology, choice, hands)
+    return [one for one in choice.changes if one.kind == "join" and one.action in ("rebuild", "refuse")]
+
+
+def note_queries(topology: Topology) -> list[str]:
+    """Keep how the tables of a topology's file are declared, so that a changed one can be built beside; the tables
+    whose query is another one than what runs are left as they are, and returned. Retriable while a server is away.
+    """
+    from console.planning.beside import choose
+    from console.planning.run import planned
+    from joins.process.declared import recorded, serving
+
+    with connected_to(topology) as connected, journal_of(connected.client, topology, 60.0) as journal:
+        hands = _hands(topology, connected, journal, lambda _: None)
+        choice = choose(topology, hands.versions, lambda one: planned(one, connected.stores))
+        changed = [*choice.moving, *choice.stuck]
+        noted = [name for name in topology.tables if name not in changed]
+        hands.store(recorded(topology, hands.versions, serving(hands.versions), noted))
+        journal.end()
+    return changed
+
+
+def _hands(
+    topology: Topology, connected: ConnectedServers, journal: Journal, made: Callable[[Outcome], None]
+) -> VersionsAtWork:
+    from console.commands.change.cli_versions import VersionsAtWork
+    from console.planning.kafka_versions import newest_versions
+
+    versions = newest_versions(topology)
+    return VersionsAtWork(
+        topology, versions, connected, journal, made=made, tell=lambda line: typer.echo(line, err=True)
+    )
+
+
+def provision(topology: Topology, *, patience: float = 0.0) -> Generator[Outcome]:
+    """Make what a topology lacks, yielding each outcome as it is reached; errors as in `console.provision`.
+
+    UsageError where another apply of the topology is at work for longer than `patience` (seconds).
+    """
+    # imported here: HBase's and Solr's clients cost half a second, which `--help` should not
+    from console.provision.apply import apply as run
+    from console.provision.plan import plan
+
+    with connected_to(topology) as connected, journal_of(connected.client, topology, patience) as journal:
+        yield from run(topology, plan(topology, connected.stores), connected.stores, journal.at)
+        journal.end()

@@ -1,0 +1,30 @@
+"""A query that names other tables of the topology, with other names for them: of their versions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from joins.select.tokens import statements_of
+
+
+def renamed(query: str, names: Mapping[str, str]) -> str:
+    """The query's text with tables called by the names they have in `names`; all else stays as it is written.
+
+    What was called by its own name is called so still, by an alias. A name of WITH is no table's.
+    """
+    statement = statements_of(query)[0]
+    if statement is None:
+        return query
+    own = {cte.alias for cte in statement.find_all(exp.CTE)}
+    places: list[tuple[int, int, str]] = []
+    for node in statement.find_all(exp.Table):
+        new = names.get(node.name)
+        if new is None or new == node.name or len(node.parts) > 1 or node.name in own:
+            continue
+        alias = "" if node.alias else f" AS {node.name}"
+        places.append((node.this.meta["start"], node.this.meta["end"] + 1, f"`{new}`{alias}"))
+    for start, end, text in sorted(places, reverse=True):
+        query = query[:start] + text + query[end:]
+    return query
