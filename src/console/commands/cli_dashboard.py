@@ -33,10 +33,11 @@ def dashboard(
     from cdc.process.file_running import announced
     from cdc.process.file_topology import load_topology
     from cdc.words.extras import extras_named
+    from console.doctor.validate import validate
 
     with extras_named("dashboard"):
+        from console.dashboard.board import Board
         from console.dashboard.http_dashboard import serve_dashboards
-        from console.dashboard.http_page import Board
         from console.dashboard.http_wait import serve_wait
         from console.dashboard.view import choose_dashboards
 
@@ -45,8 +46,16 @@ def dashboard(
     waiting = _waiting(loaded)
     checked = _checked(loaded)
     indexes = {one.name: loaded.indexes[one.index] for one in chosen}
+    columns = validate(loaded)
     boards = [
-        Board(loaded, one, partial(waiting, indexes[one.name]), partial(checked, indexes[one.name])) for one in chosen
+        Board(
+            loaded,
+            one,
+            partial(waiting, indexes[one.name]),
+            partial(checked, indexes[one.name]),
+            columns.get(indexes[one.name].table) or (),
+        )
+        for one in chosen
     ]
     serve_wait(loaded)
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") else 0  # where `status` can ask it
