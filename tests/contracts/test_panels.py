@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import time
@@ -18,10 +19,10 @@ from cdc.topology.panels import PanelFilter, PanelMeasure, range_of
 from cdc.topology.reader import read_topology
 from cdc.words.errors import TopologyError
 from console.dashboard.board import Board
-from console.dashboard.pages.http_hub import ask_panel
+from console.dashboard.pages.http_hub import FACETS, Hub, Viewer, ask_panel
 from console.dashboard.panels.columns import Misfit
 from console.dashboard.panels.facets import facets_params, read_facets
-from console.dashboard.panels.fitting import FitBoard, FitPanel, fit
+from console.dashboard.panels.fitting import FitBoard, FitPanel
 from console.dashboard.panels.reading import Told
 from console.dashboard.panels.state import Chosen, before, chosen_of, stretch
 from console.dashboard.panels.watching import barrier_params, read_barriers
@@ -62,8 +63,10 @@ class Shop:
     """The rows in Solr and in DuckDB."""
 
     board: Callable[..., FitBoard]
+    hub_board: Callable[..., Board]
     ask: Callable[..., Any]
     rows: duckdb.DuckDBPyConnection
+    index: SalesIndex
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +78,21 @@ def shop() -> Iterator[Shop]:
     index = SalesIndex(url, name)
     rows = sales(700, seed=3, until_ms=NOW)
 
-    def board(*panels: str) -> FitBoard:
+    def hub_board(*panels: str) -> Board:
         lines = "\n".join(f"      - {panel}" for panel in panels)
         topology = read_topology(TOPOLOGY.format(url=url, collection=name, panels=lines), file="t.yml", environ={})
-        found = Board(topology, topology.dashboards["sales"])
-        return fit(topology, found.dashboard, found.solr.fields())
+        return Board(topology, topology.dashboards["sales"], columns=[*COLUMNS])
+
+    def board(*panels: str) -> FitBoard:
+        found = hub_board(*panels).fit()
+        assert found is not None
+        return found
 
     try:
         index.put(rows)
-        topology = read_topology(
-            TOPOLOGY.format(url=url, collection=name, panels="      - {number: count}"), file="t.yml", environ={}
-        )
-        solr = Board(topology, topology.dashboards["sales"]).solr
+        solr = hub_board("{number: count}").solr
         wait_for(lambda: read_barriers(solr.select(barrier_params())) is not None, "no barrier", 20)
-        yield Shop(board, solr.select, in_duckdb(rows))
+        yield Shop(board, hub_board, solr.select, in_duckdb(rows), index)
     finally:
         index.close()
         admin.remove(name)
@@ -372,3 +376,43 @@ def test_great_sums_of_whole_numbers_are_told_inexact(shop: Shop) -> None:
     many = {"{number: sum(views)}": True, "{number: sum(quantity)}": False}
     found: Mapping[str, bool] = {panel: told(shop, panel, Chosen(), None)[1]["inexact"] for panel in many}
     assert found == many
+
+
+def test_fifty_viewers_cost_what_one_does(shop: Shop) -> None:
+    """One query per panel and choice, at first and whenever the barrier moves; nothing while nothing does; and what is
+    kept is bounded."""
+    board = shop.hub_board("{number: sum(amount)}", "{terms: country}", "{timeseries: count, by: product}", "{text: x}")
+    asyncio.run(_look(board, shop))
+
+
+async def _look(board: Board, shop: Shop) -> None:
+    alone = Hub(board)
+    await alone.show(_viewer(alone, []))
+    one, hub = alone.queries, Hub(board, shelf=40)
+    told: list[Told] = []
+    viewers = [_viewer(hub, told) for _ in range(50)]
+    await asyncio.gather(*(hub.show(viewer) for viewer in viewers))
+    assert hub.queries == one
+    assert len(told) == 50 * 5
+    await hub.round()
+    assert hub.queries == one + 1  # whether the barrier has moved
+    assert sum("panel" in message for message in told) == 50 * 5
+    token = hub.status()["token"]
+    shop.index.barrier()
+    while hub.status()["token"] == token:
+        before_round = hub.queries
+        await hub.round()
+    assert hub.queries - before_round <= one + 1
+    for number in range(200):
+        viewers[0].chosen = Chosen(picks={"quantity": frozenset({str(number)})})
+        await hub.show(viewers[0])
+    assert hub.kept == 40
+
+
+def _viewer(hub: Hub, told: list[Told]) -> Viewer:
+    async def tell(message: Told) -> None:
+        told.append(message)
+
+    viewer = Viewer(tell=tell, panels=(FACETS, 0, 1, 2, 3))
+    hub.viewers.add(viewer)
+    return viewer

@@ -24,6 +24,14 @@ def dashboard(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8080,
+    auth: Annotated[
+        str | None, typer.Option("--auth", help="File of who may look, as `tailorbird password` writes its lines.")
+    ] = None,
+    tls_cert: Annotated[str, typer.Option("--tls-cert", help="Certificate of the server (PEM).")] = "",
+    tls_key: Annotated[str, typer.Option("--tls-key", help="Its key.")] = "",
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy of yours asks who they are, and speaks TLS.")
+    ] = False,
 ) -> None:
     """Serve live pages over indexes: search, facets, time histogram, newest rows, freshness.
 
@@ -37,6 +45,8 @@ def dashboard(
 
     with extras_named("dashboard"):
         from console.dashboard.board import Board
+        from console.dashboard.guard.access import Access
+        from console.dashboard.guard.file_passwords import load_passwords
         from console.dashboard.http_dashboard import serve_dashboards
         from console.dashboard.http_wait import serve_wait
         from console.dashboard.view import choose_dashboards
@@ -58,11 +68,14 @@ def dashboard(
         for one in chosen
     ]
     serve_wait(loaded)
-    asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") else 0  # where `status` can ask it
+    users = load_passwords(auth) if auth is not None else {}
+    access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
+    near = host in ("127.0.0.1", "localhost", "0.0.0.0") and not tls_cert
+    asked = port if near else 0  # where `status` can ask it
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
-        serve_dashboards(boards, host=host, port=port)
+        serve_dashboards(boards, host=host, port=port, access=access)
 
 
 def _checked(topology: Topology) -> Callable[[Index], PageCheck]:

@@ -13,7 +13,8 @@ from nicegui.client import Client
 
 from cdc.words.errors import Retriable
 from console.dashboard.board import Board
-from console.dashboard.guard.http_serve import refuse_taken, serve_pages
+from console.dashboard.guard.access import ANYBODY, Access, refuse_open
+from console.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
 from console.dashboard.http_page import Page
 from console.dashboard.pages.http_hub import Hub
 from console.dashboard.pages.http_panels import serve_assets, serve_panels
@@ -21,14 +22,16 @@ from console.dashboard.pages.http_rows import serve_rows
 from console.dashboard.style import STYLE
 
 
-def serve_dashboards(boards: Sequence[Board], *, host: str, port: int) -> None:
+def serve_dashboards(boards: Sequence[Board], *, host: str, port: int, access: Access = ANYBODY) -> None:
     """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
 
     A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. Before it serves:
-    UsageError when the port is taken or the address foreign, TopologyError when a dashboard names a column that its
-    index has not. A Solr that is away is no error: the page says so and recovers alone.
+    UsageError when the port is taken, the address foreign, or reached by others without a login and TLS; TopologyError
+    when a dashboard names a column that its index has not. A Solr that is away is no error: the page says so, and
+    recovers alone.
     """
     refuse_taken(host, port)
+    refuse_open(host, access, loopback=is_loopback(host))
     paths = {board.dashboard.name: f"/dashboard/{board.dashboard.name}" for board in boards}
     paths[boards[0].dashboard.name] = "/"
     titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
@@ -47,7 +50,8 @@ def serve_dashboards(boards: Sequence[Board], *, host: str, port: int) -> None:
     if hubs:
         serve_assets(app)
         _keep(hubs)
-    serve_pages("dashboard", host=host, port=port, title=boards[0].dashboard.title, told={"dashboard": ",".join(paths)})
+    title, told = boards[0].dashboard.title, {"dashboard": ",".join(paths)}
+    serve_pages("dashboard", host=host, port=port, title=title, told=told, access=access)
 
 
 def _keep(hubs: Sequence[Hub]) -> None:

@@ -6,7 +6,7 @@ import csv
 import http.client
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -113,10 +113,13 @@ def test_other_sites_are_refused(shop_page: SalesPage) -> None:
         "null",
         shop_page.url.replace("http:", "https:").replace("127.0.0.1", "127.0.0.1.evil"),
     ):
-        with pytest.raises(InvalidStatus, match="403"):
-            connect(address, origin=origin, proxy=None).close()  # type: ignore[arg-type]
-    own: Any = shop_page.url.rstrip("/")
-    with connect(address, origin=own, proxy=None) as socket:
+        with (
+            pytest.raises(InvalidStatus, match="403"),
+            connect(address, additional_headers={"Origin": origin}, proxy=None),
+        ):
+            pass
+    own = {"Origin": shop_page.url.rstrip("/")}
+    with connect(address, additional_headers=own, proxy=None) as socket:
         socket.send("no message")
         with pytest.raises(Exception, match="1008"):
             socket.recv(timeout=10)

@@ -7,13 +7,16 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import structlog
 from nicegui import app, ui
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from cdc.words.errors import UsageError
+from console.dashboard.guard.access import ANYBODY, Access
 from console.dashboard.guard.http_guard import SameOrigin, StrictHeaders
+from console.dashboard.guard.http_login import LoginWall
 from console.probes.tcp_probe import port_is_free
 
 SECONDS_TO_RECONNECT = 30.0
@@ -31,14 +34,20 @@ def refuse_taken(host: str, port: int) -> None:
         raise UsageError(f"{host}:{port} can not be served: the port is in use", f"try --port {port + 1}")
 
 
-def serve_pages(what: str, *, host: str, port: int, title: str, told: Mapping[str, str]) -> None:
+def serve_pages(
+    what: str, *, host: str, port: int, title: str, told: Mapping[str, str], access: Access = ANYBODY
+) -> None:
     """Serve all pages made so far until SIGTERM or SIGINT; `what` and `told` stand in the lines of the log."""
+    url = f"{'https' if access.secure else 'http'}://{host}:{port}/"
+    tls: dict[str, Any] = {"ssl_certfile": access.certificate, "ssl_keyfile": access.key} if access.secure else {}
 
     @app.get("/health")
     def health() -> dict[str, str]:
         """As every process of ours tells it; whether the servers behind it are there, the page says."""
-        return {"status": "moving", "reason": f"serves http://{host}:{port}/"}
+        return {"status": "moving", "reason": f"serves {url}"}
 
+    if access.users:
+        app.add_middleware(LoginWall, users=access.users, secure=access.secure)
     app.add_middleware(SameOrigin)
     app.add_middleware(StrictHeaders)
     if is_loopback(host):
@@ -50,7 +59,7 @@ def serve_pages(what: str, *, host: str, port: int, title: str, told: Mapping[st
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-    app.on_startup(lambda: log.info(f"{what} serves", url=f"http://{host}:{port}/", **told))
+    app.on_startup(lambda: log.info(f"{what} serves", url=url, **told))
     ui.run(
         host=host,
         port=port,
@@ -65,6 +74,7 @@ def serve_pages(what: str, *, host: str, port: int, title: str, told: Mapping[st
         # of this follow the pings too: 5 s would drop, and reload, the page of a machine that is merely busy
         reconnect_timeout=SECONDS_TO_RECONNECT,
         timeout_graceful_shutdown=2,
+        **tls,
     )
     log.info(f"{what} stopped", **told)
 

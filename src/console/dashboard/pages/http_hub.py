@@ -124,6 +124,11 @@ class Hub:
         # one viewer who leaves must not take the answer from the others
         return await asyncio.shield(self._under_way[key])
 
+    @property
+    def kept(self) -> int:
+        """How many answers stand on the shelf."""
+        return len(self._shelf)
+
     def span(self, chosen: Chosen) -> Span | None:
         """The stretch of time that a choice means now."""
         default: TimeRange = self.board.dashboard.range

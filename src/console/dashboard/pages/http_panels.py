@@ -19,7 +19,6 @@ from fastapi import FastAPI, WebSocket
 from starlette.responses import HTMLResponse, Response
 from starlette.websockets import WebSocketDisconnect
 
-from cdc.words.errors import TailorbirdError
 from console.dashboard.board import Board
 from console.dashboard.guard.http_guard import STRICT_POLICY
 from console.dashboard.pages.http_hub import FACETS, Hub, Viewer
@@ -144,19 +143,17 @@ async def _read(hub: Hub, viewer: Viewer, socket: WebSocket) -> None:
             await socket.close(code=1008, reason="no message of this page")
             return
         number, query, wanted = message
-        try:
-            chosen = chosen_of(query)
-            board = await hub.fit()
-        except (Misfit, TailorbirdError) as error:
-            hint = error.expected if isinstance(error, Misfit) else ""
-            await viewer.tell({"panel": FACETS, "state": number, "error": str(error), "hint": hint})
-            # asked again at the next round, once there is something to ask
-            viewer.number, viewer.panels = number, (FACETS,)
-            continue
-        viewer.number, viewer.chosen, viewer.shown = number, chosen, {}
-        viewer.panels = tuple(one for one in wanted if FACETS <= one < len(board.panels))
         if asking is not None:
             asking.cancel()
+        try:
+            chosen = chosen_of(query)
+        except Misfit as misfit:
+            await viewer.tell({"panel": FACETS, "state": number, "error": str(misfit), "hint": misfit.expected})
+            viewer.number, viewer.panels = number, ()
+            continue
+        viewer.number, viewer.chosen, viewer.shown = number, chosen, {}
+        panels = range(FACETS, len(hub.board.dashboard.panels))
+        viewer.panels = tuple(one for one in dict.fromkeys(wanted) if one in panels)
         asking = asyncio.create_task(_show(hub, viewer))
 
 
