@@ -57,21 +57,15 @@ def dashboard(
     checked = _checked(loaded)
     indexes = {one.name: loaded.indexes[one.index] for one in chosen}
     columns = validate(loaded)
+    shown = [(one, indexes[one.name]) for one in chosen]
     boards = [
-        Board(
-            loaded,
-            one,
-            partial(waiting, indexes[one.name]),
-            partial(checked, indexes[one.name]),
-            columns.get(indexes[one.name].table) or (),
-        )
-        for one in chosen
+        Board(loaded, one, partial(waiting, of), partial(checked, of), columns.get(of.table) or ()) for one, of in shown
     ]
     serve_wait(loaded)
-    users = load_passwords(auth) if auth is not None else {}
+    users = load_passwords(auth) if auth else {}
     access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
-    near = host in ("127.0.0.1", "localhost", "0.0.0.0") and not tls_cert
-    asked = port if near else 0  # where `status` can ask it
+    # where `status` can ask it
+    asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") and not access.secure else 0
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))

@@ -8,6 +8,7 @@ means, has moved, every viewer gets what has changed.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -73,8 +74,10 @@ class Hub:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="panel")
         self._fit: FitBoard | None = None
         self._moved: Moved | None = None
+        self._first = asyncio.Lock()  # of many who come at once one looks how far the index is
         self._away = ""
         self._checked_ms = 0
+        self._counting = threading.Lock()
         self.queries = 0
 
     async def fit(self) -> FitBoard:
@@ -108,9 +111,10 @@ class Hub:
 
     async def get(self, number: int, chosen: Chosen) -> Shelved:
         """The answer of a panel to a choice, off the shelf or asked; TailorbirdError or Misfit where there is none."""
-        if self._moved is None:
-            self._moved = await self._how_far()
-            self._checked_ms = _now_ms()
+        async with self._first:
+            if self._moved is None:
+                self._moved = await self._how_far()
+                self._checked_ms = _now_ms()
         board = self._fit or await self.fit()
         span = self.span(chosen)
         key = (number, chosen.key, span, self._moved.token)
@@ -197,7 +201,8 @@ class Hub:
         return ask_panel(board, board.panels[number], chosen, span, self._select)
 
     def _select(self, params: Params) -> Mapping[str, Any]:
-        self.queries += 1
+        with self._counting:
+            self.queries += 1
         return self.board.solr.select(params)
 
     async def _off(self, work: Callable[..., Any], *arguments: Any) -> Any:

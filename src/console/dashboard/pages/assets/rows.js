@@ -133,7 +133,7 @@ async function open(key) {
   ].flatMap(([name, at]) => (at ? [el("dt", {}, name), el("dd", {}, `${moment(at)} UTC`)] : []));
   if (told.stamp) about.push(el("dt", {}, "Stamp in HBase"), el("dd", {}, String(told.stamp)));
   body.replaceChildren(
-    el("dl", { class: "detail", "data-testid": "row-columns" }, ...pairs, ...about),
+    el("dl", { class: "detail", tabindex: 0, "aria-label": "Columns", "data-testid": "row-columns" }, ...pairs, ...about),
     told.explain ? el("p", { class: "note" }, "Where each cell comes from: ", el("code", { "data-testid": "explain" }, told.explain)) : null,
     el("details", {}, el("summary", {}, "Solr's document"), el("pre", { "data-testid": "document" }, JSON.stringify(told.document, null, 2))),
   );
