@@ -233,7 +233,7 @@ def overhead(page: str, rounds: int) -> float:
 
 def painted(page: str) -> tuple[float, float]:
     """First contentful paint, and when every panel was drawn (ms), where nothing is cached; medians of 5."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     paints, drawn = [], []
     with sync_playwright() as driver:
@@ -244,7 +244,7 @@ def painted(page: str) -> tuple[float, float]:
             tab = context.new_page()
             tab.goto(page)
             tab.wait_for_selector("[data-testid=panel][aria-busy=false]")
-            tab.wait_for_function("!document.querySelector('[data-testid=panel][aria-busy=true]')")
+            expect(tab.locator("[data-testid=panel][aria-busy=true]")).to_have_count(0)
             drawn.append(float(tab.evaluate("performance.now()")))
             script = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
             paints.append(float(tab.evaluate(script)))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,7 +69,17 @@ def dashboard(
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
-        serve_dashboards(boards, host=host, port=port, access=access)
+        serve_dashboards(boards, host=host, port=port, access=access, look=_look(loaded))
+
+
+def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
+    """A function that tells the topology's graph, as `tailorbird status` sees its processes."""
+    from console.commands.cli_status import asked_parts
+    from console.dashboard.panels.overview import graph_of
+    from joins.select.parser import tables_of
+
+    reads = {name: {one.source for one in tables_of(topology, table)} for name, table in topology.tables.items()}
+    return lambda: graph_of(topology, reads, asked_parts(topology))
 
 
 def _checked(topology: Topology) -> Callable[[Index], PageCheck]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from nicegui import app, ui
@@ -17,15 +17,20 @@ from console.dashboard.guard.access import ANYBODY, Access, refuse_open
 from console.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
 from console.dashboard.http_page import Page
 from console.dashboard.pages.http_hub import Hub
+from console.dashboard.pages.http_overview import OVERVIEW, serve_overview
 from console.dashboard.pages.http_panels import serve_assets, serve_panels
 from console.dashboard.pages.http_rows import serve_rows
+from console.dashboard.panels.reading import Told
 from console.dashboard.style import STYLE
 
 
-def serve_dashboards(boards: Sequence[Board], *, host: str, port: int, access: Access = ANYBODY) -> None:
+def serve_dashboards(
+    boards: Sequence[Board], *, host: str, port: int, access: Access = ANYBODY, look: Callable[[], Told] | None = None
+) -> None:
     """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
 
-    A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. Before it serves:
+    A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. `look` tells the
+    graph of `/overview`. Before it serves:
     UsageError when the port is taken, the address foreign, or reached by others without a login and TLS; TopologyError
     when a dashboard names a column that its index has not. A Solr that is away is no error: the page says so, and
     recovers alone.
@@ -36,6 +41,7 @@ def serve_dashboards(boards: Sequence[Board], *, host: str, port: int, access: A
     paths[boards[0].dashboard.name] = "/"
     titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
     hubs = []
+    also = {OVERVIEW: "Overview"} if look is not None else {}
     for board in boards:
         # when Solr is away, the page asks again at every refresh and says what is missing
         with contextlib.suppress(Retriable):
@@ -43,12 +49,14 @@ def serve_dashboards(boards: Sequence[Board], *, host: str, port: int, access: A
         path = paths[board.dashboard.name]
         others = {to: title for to, title in titles.items() if to != path}
         if board.dashboard.panels:
-            hubs.append(serve_panels(app, board, path, others))
-            serve_rows(app, hubs[-1], path, others)
+            hubs.append(serve_panels(app, board, path, others | also))
+            serve_rows(app, hubs[-1], path, others | also)
         else:
             _serve(board, path, others)
+    serve_assets(app)
+    if look is not None:
+        serve_overview(app, boards[0].topology.name, look, titles)
     if hubs:
-        serve_assets(app)
         _keep(hubs)
     title, told = boards[0].dashboard.title, {"dashboard": ",".join(paths)}
     serve_pages("dashboard", host=host, port=port, title=title, told=told, access=access)

@@ -9,6 +9,7 @@ import json
 import math
 import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -280,7 +281,7 @@ def test_drilled_to_sorted_paged_and_opened(panels_page: Page, shop_page: SalesP
     expect(panels_page.get_by_test_id("explain")).to_have_text(f"tailorbird explain {shop_page.topology} sales {key}")
 
 
-def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage) -> None:
+def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path: Path) -> None:
     """CSV and JSON of what is chosen, whole; a spreadsheet executes nothing of it."""
     url = f"{shop_page.url}api/rows/sales.csv?range=all&columns=id,note,amount&sort=id"
     with OPEN.open(url, timeout=20) as answer:
@@ -294,8 +295,15 @@ def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage) -> None:
         assert not note.startswith(("=", "+", "-", "@"))
         assert amount == ("" if number is None else str(number))
     with OPEN.open(url.replace(".csv", ".json"), timeout=20) as answer:
-        found = json.load(answer)
+        text = answer.read()
+    found = json.loads(text)
     assert [(one["id"], one["note"]) for one in found] == [(key, note) for key, note, _ in expected]
+    # as docs/dashboard.md tells those who want Parquet
+    (tmp_path / "sales.json").write_bytes(text)
+    parquet = f"{tmp_path}/sales.parquet"
+    shop_page.rows.execute(f"COPY (SELECT * FROM read_json('{tmp_path}/sales.json')) TO '{parquet}' (FORMAT parquet)")
+    total = shop_page.one(f"SELECT sum(amount::DECIMAL(10,2)) FROM read_parquet('{parquet}')")
+    assert total == shop_page.one("SELECT sum(amount) FROM sales")
 
 
 def ask(shop_page: SalesPage, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
@@ -348,3 +356,20 @@ def test_other_sites_are_refused(shop_page: SalesPage) -> None:
     assert ask(shop_page, "/_nicegui/x", "POST", Origin="http://evil.example")[0] == 403
     assert ask(shop_page, "/_nicegui/x", "POST", Sec_Fetch_Site="cross-site")[0] == 403
     assert ask(shop_page, "/", Host="evil.example")[0] == 400
+
+
+def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPage) -> None:
+    """What runs here moves, what does not is told as such, in words and as a graph whose lines join what feeds what."""
+    panels_page.get_by_role("link", name="Overview").click()
+    expect(panels_page.get_by_test_id("node")).to_have_count(5)
+    shown = panels_page.locator("[data-node='dashboard sales']")
+    expect(shown).to_have_attribute("data-state", "moving")
+    expect(panels_page.locator("[data-node='join sales']")).to_have_attribute("data-state", "elsewhere")
+    expect(panels_page.get_by_test_id("sentence")).to_have_text(
+        "Everything moves that runs on this machine. Nothing is known here of capture s, join sales, index sales."
+    )
+    expect(panels_page.locator("#graph path")).to_have_count(4)
+    assert panels_page.evaluate("document.body.scrollWidth") <= 1280
+    assert serious(panels_page) == []
+    panels_page.set_viewport_size({"width": 390, "height": 800})
+    assert panels_page.evaluate("document.body.scrollWidth") <= 390
