@@ -41,8 +41,11 @@ def test_the_graph_joins_what_feeds_what() -> None:
     ]
     graph = graph_of(TOPOLOGY, {"wide": {"b", "a"}}, parts)
     assert graph["edges"] == [
-        ["capture a", "join wide"], ["capture b", "join wide"], ["join wide", "index wide"], ["index wide", "dashboard page"],
-    ]  # fmt: skip
+        ["capture a", "join wide"],
+        ["capture b", "join wide"],
+        ["join wide", "index wide"],
+        ["index wide", "dashboard page"],
+    ]
     nodes = {one["id"]: one for one in graph["nodes"]}
     assert [nodes[name]["state"] for name in nodes] == ["moving", "away", "elsewhere", "stuck", "elsewhere"]
     assert nodes["capture a"]["facts"] == ["1.2 seconds behind", "3 dead letters"]
