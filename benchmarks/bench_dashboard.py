@@ -171,7 +171,7 @@ def fill(collection: SolrCollection, count: int, url: str) -> None:
     barrier(collection, 10)
 
     def visible() -> bool:
-        answer = requests.get(f"{url}/select", params={"q": "_kind:row", "rows": 0}, timeout=60).json()
+        answer = requests.get(f"{url}/select", params={"q": "_kind:row", "rows": "0"}, timeout=60).json()
         return bool(answer["response"]["numFound"] == count)
 
     wait_for(visible)

@@ -148,6 +148,7 @@ def panels_page(chromium: Browser, shop_page: SalesPage) -> Iterator[Page]:
 
 
 def drawn(page: Page) -> None:
-    """Wait until every panel shows what is chosen."""
+    """Wait until every panel shows what is chosen, and how far the index is: what is pushed comes panel by panel."""
     expect(page.get_by_test_id("status")).to_have_text("Live")
     expect(page.locator("[data-testid=panel][aria-busy=true]")).to_have_count(0)
+    expect(page.get_by_test_id("age").filter(has_not_text="current")).to_have_count(0)

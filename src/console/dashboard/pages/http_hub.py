@@ -210,13 +210,15 @@ class Hub:
 
 
 def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
-    """One panel's answer: one query, of a histogram, and of all times, two."""
+    """One panel's answer: one query; of a histogram, and of all times, two or three."""
     drawn: Axis | Steps | None = None
     if fit.panel.type == "text":
         return read_panel(fit, {}, None)
     seen = span
     if needs_extent(fit, span):
         extent = read_extent(ask(extent_params(board, fit, chosen, span)))
+        if extent is not None and extent.lonely:
+            extent = read_extent(ask(extent_params(board, fit, chosen, span, most=True)))
         if extent is None:
             return nothing(fit)
         low, high = extent.shown

@@ -18,7 +18,7 @@ from console.dashboard.panels.columns import Misfit, PanelColumn, filtered
 from console.dashboard.panels.fitting import FitBoard, FitPanel
 from console.dashboard.panels.state import Chosen, before, columns_chosen
 from console.dashboard.query import Params, search_words, words_query
-from console.dashboard.time import Axis, Gap, Span, aligned, axis_of, edges, solr_instant
+from console.dashboard.time import DAY, Axis, Gap, Span, aligned, axis_of, edges, solr_instant
 
 MOST_EDGES = 400
 GROUPS = 200  # of the outer column of a table's two
@@ -31,17 +31,31 @@ _WIDTHS: dict[Interval, Gap] = {
     "month": Gap(count=1, unit="MONTH"),
     "year": Gap(count=1, unit="YEAR"),
 }
+_FAR = 8.0  # deviations from the mean
+_LONG = 50 * 365 * DAY
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Least and greatest of what a panel is drawn over, and between which of them nearly all rows are (percentiles)."""
+    """Least and greatest of what a panel is drawn over, and between which of them nearly all rows are (percentiles,
+    where they were asked for). `mean` and `deviation` are of numbers.
+    """
 
     low: float
     high: float
     most_low: float
     most_high: float
+    mean: float | None = None
+    deviation: float | None = None
+
+    @property
+    def lonely(self) -> bool:
+        """Whether an end may lie far from nearly all rows, so that percentiles, which cost much, must tell."""
+        if self.mean is None or self.deviation is None:
+            return self.high - self.low > _LONG
+        room = _FAR * self.deviation
+        return self.high > self.mean + room or self.low < self.mean - room
 
     @property
     def shown(self) -> tuple[float, float]:
@@ -64,10 +78,15 @@ def needs_extent(fit: FitPanel, span: Span | None) -> bool:
     return fit.panel.type == "histogram" or (fit.panel.type in ("timeseries", "heatmap") and span is None)
 
 
-def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None) -> Params:
-    """A query for the extent of a panel's axis."""
-    field = fit.fields[0].ordered if fit.panel.type == "histogram" else _time(board).ordered
-    facets = {"low": f"min({field})", "high": f"max({field})", "most": f"percentile({field},1,99)"}
+def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, *, most: bool = False) -> Params:
+    """A query for the extent of a panel's axis; `most`: and between which values nearly all rows are."""
+    number = fit.panel.type == "histogram"
+    field = fit.fields[0].ordered if number else _time(board).ordered
+    facets = {"low": f"min({field})", "high": f"max({field})"}
+    if most:
+        facets["most"] = f"percentile({field},1,99)"
+    elif number:
+        facets |= {"mean": f"avg({field})", "deviation": f"stddev({field})"}
     return {**rows_params(board, fit, chosen, span), "json.facet": _json(facets)}
 
 

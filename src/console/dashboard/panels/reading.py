@@ -42,7 +42,12 @@ def read_extent(response: Mapping[str, Any]) -> Extent | None:
     if low is None or high is None:
         return None
     return Extent(
-        low=low, high=high, most_low=low if least is None else least, most_high=high if greatest is None else greatest
+        low=low,
+        high=high,
+        most_low=low if least is None else least,
+        most_high=high if greatest is None else greatest,
+        mean=_number(facets.get("mean")),
+        deviation=_number(facets.get("deviation")),
     )
 
 
