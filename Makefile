@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes: what they import is compiled once
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints proto matrix chaos fuzz
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -103,6 +103,10 @@ bench-gateway: setup ## a gateway beside writing to Kafka directly, and a thousa
 proto: $(BIN)/tailorbird ## generate the Python of proto/*.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/ingest/fleet --pyi_out=src/ingest/fleet proto/fleet.proto
+
+bench-dashboard: setup-test ## panels over a million documents: Solr's time, ours, first paint, fifty viewers; on the local stack
+	@$(BIN)/tailorbird stack up
+	@$(BIN)/python -m benchmarks.bench_dashboard $(ARGS)
 
 constraints: ## renew constraints.txt from what is newest
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json '.[all]' --group dev

@@ -22,6 +22,12 @@ from tests.support.wheels import OWN, built_wheel, installed, pip_of
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SAMPLE = ROOT / "tests" / "data" / "binlogs" / "pairs" / "northwind@m10.binlog.gz"
+PAGES = (
+    "console.dashboard.http_",
+    "console.dashboard.guard.http_",
+    "console.dashboard.pages.http_",
+    "console.fleet.http_fleet_",
+)
 ABSENT = (
     "pyspark",
     "nicegui",
@@ -142,7 +148,7 @@ def test_what_is_not_installed_is_named(arguments: list[str], extra: str) -> Non
         ("poll", ["ingest.poll"], ()),
         ("formats", ["cdc.formats"], ()),
         ("dashboard", ["console.dashboard"], ()),
-        ("console", ["console"], ("console.dashboard.http_", "console.fleet.http_fleet_")),
+        ("console", ["console"], PAGES),
     ],
 )
 def test_one_extra_brings_all_that_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:

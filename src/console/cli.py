@@ -11,6 +11,7 @@ from console.commands import (
     cli_doctor,
     cli_init,
     cli_ledger,
+    cli_password,
     cli_run,
     cli_stack,
     cli_status,
@@ -68,5 +69,6 @@ app.command("ddl")(cli_ddl.ddl)
 app.command("doctor")(cli_doctor.doctor)
 app.command("init")(cli_init.init)
 app.command("ledger")(cli_ledger.ledger)
+app.command("password")(cli_password.password)
 app.command("checks")(cli_checks.checks)
 app.command("verify")(cli_verify.verify)

@@ -20,6 +20,7 @@ from cdc.topology.reader_checks import check_checks, read_check
 from cdc.topology.reader_foreign import foreign_table
 from cdc.topology.reader_mirror import MirrorReader, check_keys, check_mirrors
 from cdc.topology.reader_names import check_names
+from cdc.topology.reader_panels import read_dashboard
 from cdc.topology.reader_poll import check_capture, read_poll, read_url, refuse_filters
 from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import read_rule
@@ -70,7 +71,7 @@ def read_topology(
     no_indexes: Mapping[str, Index] = {}
     indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
     no_dashboards: Mapping[str, Dashboard] = {}
-    dashboards = top.take("dashboards", lambda v: reader.named(v, _dashboard), no_dashboards)
+    dashboards = top.take("dashboards", lambda v: reader.named(v, read_dashboard), no_dashboards)
     no_checks: Mapping[str, Check] = {}
     checks = top.take("checks", lambda v: reader.named(v, read_check), no_checks)
     top.end()
@@ -267,18 +268,6 @@ def _index(topology: str, name: str, s: Section) -> Index:
         search=s.take("search", Value.texts, ()),
         commit_within=s.take("commit_within", Value.duration, 0.2),
         stub_retention=s.take("stub_retention", Value.duration, 3600.0),
-    )
-
-
-def _dashboard(name: str, s: Section) -> Dashboard:
-    return Dashboard(
-        name=name,
-        index=s.take("index", Value.name),
-        title=s.take("title", Value.text, name),
-        facets=s.take("facets", Value.texts, ()),
-        time=s.take("time", Value.text, None),
-        columns=s.take("columns", Value.texts, ()),
-        refresh=s.take("refresh", Value.duration, 1.0),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cdc.stored.foreign import ForeignTable
+from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 from cdc.words.brokers import Brokers
 from cdc.words.errors import TopologyError
 from cdc.words.filters import FilterPolicy, TableRule, is_captured
@@ -232,7 +233,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
-    """A live page over an index: facets, a histogram over `time`, the newest rows' `columns`; `refresh` seconds."""
+    """A live page over an index: facets, a histogram over `time`, the newest rows' `columns`; `refresh` seconds.
+
+    With `panels` the page shows these, over the rows of `range` until somebody chooses another one.
+    """
 
     name: str
     index: str
@@ -241,6 +245,8 @@ class Dashboard:
     time: str | None
     columns: tuple[str, ...]
     refresh: float
+    range: TimeRange = ALL_TIMES
+    panels: tuple[Panel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

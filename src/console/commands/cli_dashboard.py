@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,14 @@ def dashboard(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8080,
+    auth: Annotated[
+        str | None, typer.Option("--auth", help="File of who may look, as `tailorbird password` writes its lines.")
+    ] = None,
+    tls_cert: Annotated[str, typer.Option("--tls-cert", help="Certificate of the server (PEM).")] = "",
+    tls_key: Annotated[str, typer.Option("--tls-key", help="Its key.")] = "",
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy of yours asks who they are, and speaks TLS.")
+    ] = False,
 ) -> None:
     """Serve live pages over indexes: search, facets, time histogram, newest rows, freshness.
 
@@ -33,10 +41,13 @@ def dashboard(
     from cdc.process.file_running import announced
     from cdc.process.file_topology import load_serving
     from cdc.words.extras import extras_named
+    from console.doctor.validate import validate
 
     with extras_named("dashboard"):
+        from console.dashboard.board import Board
+        from console.dashboard.guard.access import Access
+        from console.dashboard.guard.file_passwords import load_passwords
         from console.dashboard.http_dashboard import serve_dashboards
-        from console.dashboard.http_page import Board
         from console.dashboard.http_wait import serve_wait
         from console.dashboard.view import choose_dashboards
 
@@ -45,15 +56,30 @@ def dashboard(
     waiting = _waiting(loaded)
     checked = _checked(loaded)
     indexes = {one.name: loaded.indexes[one.index] for one in chosen}
+    columns = validate(loaded)
+    shown = [(one, indexes[one.name]) for one in chosen]
     boards = [
-        Board(loaded, one, partial(waiting, indexes[one.name]), partial(checked, indexes[one.name])) for one in chosen
+        Board(loaded, one, partial(waiting, of), partial(checked, of), columns.get(of.table) or ()) for one, of in shown
     ]
     serve_wait(loaded)
-    asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") else 0  # where `status` can ask it
+    users = load_passwords(auth) if auth else {}
+    access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
+    # where `status` can ask it
+    asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") and not access.secure else 0
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
-        serve_dashboards(boards, host=host, port=port)
+        serve_dashboards(boards, host=host, port=port, access=access, look=_look(loaded))
+
+
+def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
+    """A function that tells the topology's graph, as `tailorbird status` sees its processes."""
+    from console.commands.cli_status import asked_parts
+    from console.dashboard.panels.overview import graph_of
+    from joins.select.parser import tables_of
+
+    reads = {name: {one.source for one in tables_of(topology, table)} for name, table in topology.tables.items()}
+    return lambda: graph_of(topology, reads, asked_parts(topology))
 
 
 def _checked(topology: Topology) -> Callable[[Index], PageCheck]:

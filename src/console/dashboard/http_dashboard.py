@@ -2,106 +2,86 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import ipaddress
-import os
-import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from nicegui import app, ui
 from nicegui.client import Client
-from starlette.datastructures import MutableHeaders
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cdc.words.errors import Retriable, UsageError
-from console.dashboard.http_page import Board, Page
+from cdc.words.errors import Retriable
+from console.dashboard.board import Board
+from console.dashboard.guard.access import ANYBODY, Access, refuse_open
+from console.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
+from console.dashboard.http_page import Page
+from console.dashboard.pages.http_hub import Hub
+from console.dashboard.pages.http_overview import OVERVIEW, serve_overview
+from console.dashboard.pages.http_panels import serve_assets, serve_panels
+from console.dashboard.pages.http_rows import serve_rows
+from console.dashboard.panels.reading import Told
 from console.dashboard.style import STYLE
-from console.probes.tcp_probe import port_is_free
-
-# The page's own scripts are inline and compile templates; whatever is not from this server is refused by the browser.
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; object-src 'none'; base-uri 'self'; form-action 'self'; "
-    "frame-ancestors 'none'"
-)
-
-SECONDS_TO_RECONNECT = 30.0
 
 
-class StrictHeaders:
-    """ASGI layer that adds the content policy to every HTTP answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_strict(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["Content-Security-Policy"] = POLICY
-                headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "no-referrer"
-            await send(message)
-
-        await self._app(scope, receive, send_strict if scope["type"] == "http" else send)
-
-
-def serve_dashboards(boards: Sequence[Board], *, host: str, port: int) -> None:
+def serve_dashboards(
+    boards: Sequence[Board], *, host: str, port: int, access: Access = ANYBODY, look: Callable[[], Told] | None = None
+) -> None:
     """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
 
-    Before it serves: UsageError when the port is taken or the address foreign, TopologyError when a dashboard names a
-    column that its index has not. A Solr that is away is no error: the page says so and recovers alone.
+    A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. `look` tells the
+    graph of `/overview`. Before it serves:
+    UsageError when the port is taken, the address foreign, or reached by others without a login and TLS; TopologyError
+    when a dashboard names a column that its index has not. A Solr that is away is no error: the page says so, and
+    recovers alone.
     """
-    if not port_is_free(host, 0):
-        raise UsageError(f"{host} can not be served: it is no IPv4 address of this machine", "try --host 127.0.0.1")
-    if not port_is_free(host, port):
-        raise UsageError(f"{host}:{port} can not be served: the port is in use", f"try --port {port + 1}")
+    refuse_taken(host, port)
+    refuse_open(host, access, loopback=is_loopback(host))
     paths = {board.dashboard.name: f"/dashboard/{board.dashboard.name}" for board in boards}
     paths[boards[0].dashboard.name] = "/"
     titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
+    hubs = []
+    also = {OVERVIEW: "Overview"} if look is not None else {}
     for board in boards:
         # when Solr is away, the page asks again at every refresh and says what is missing
         with contextlib.suppress(Retriable):
-            board.view()
+            board.fit()
         path = paths[board.dashboard.name]
-        _serve(board, path, {to: title for to, title in titles.items() if to != path})
+        others = {to: title for to, title in titles.items() if to != path}
+        if board.dashboard.panels:
+            hubs.append(serve_panels(app, board, path, others | also))
+            serve_rows(app, hubs[-1], path, others | also)
+        else:
+            _serve(board, path, others)
+    serve_assets(app)
+    if look is not None:
+        serve_overview(app, boards[0].topology.name, look, titles)
+    if hubs:
+        _keep(hubs)
+    title, told = boards[0].dashboard.title, {"dashboard": ",".join(paths)}
+    serve_pages("dashboard", host=host, port=port, title=title, told=told, access=access)
 
-    @app.get("/health")
-    def health() -> dict[str, str]:
-        """As every process of ours tells it; whether Solr is there, the page says, and `status` of the index."""
-        return {"status": "moving", "reason": f"serves http://{host}:{port}/"}
 
-    app.add_middleware(StrictHeaders)
-    if _is_loopback(host):
-        # another site's page must not reach a private server through a name that it points here
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", host])
-    # a dashboard that a test started is a server too; NiceGUI would take it for one of its own tests, on another port
-    os.environ.pop("PYTEST_CURRENT_TEST", None)
-    # uvicorn stops cleanly on these and then raises them again, which would end the process as a failure
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+def _keep(hubs: Sequence[Hub]) -> None:
+    """Have each hub look after its viewers while the server lives; a hub that ends by a bug says so in the log."""
+    tasks: list[asyncio.Task[None]] = []
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-    names = ",".join(paths)
-    app.on_startup(lambda: log.info("dashboard serves", dashboard=names, url=f"http://{host}:{port}/"))
-    ui.run(
-        host=host,
-        port=port,
-        title=boards[0].dashboard.title,
-        dark=None,
-        favicon=ICON,
-        language="en-US",
-        reload=False,
-        show=False,
-        show_welcome_message=False,
-        tailwind=False,
-        # of this follow the pings too: 5 s would drop, and reload, the page of a machine that is merely busy
-        reconnect_timeout=SECONDS_TO_RECONNECT,
-        timeout_graceful_shutdown=2,
-    )
-    log.info("dashboard stopped", dashboard=names)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a dashboard is asked no more", error=repr(error))
+
+    async def start() -> None:
+        for hub in hubs:
+            tasks.append(asyncio.create_task(hub.keep()))
+            tasks[-1].add_done_callback(ended)
+
+    def stop() -> None:
+        for task in tasks:
+            task.cancel()
+
+    app.on_startup(start)
+    app.on_shutdown(stop)
 
 
 def _serve(board: Board, path: str, others: Mapping[str, str]) -> None:
@@ -111,16 +91,3 @@ def _serve(board: Board, path: str, others: Mapping[str, str]) -> None:
     def page(client: Client) -> None:
         ui.add_css(STYLE)
         Page(board, client, others)
-
-
-ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#1f6feb"/>'
-    '<path d="M3 12V8h2v4zm4 0V4h2v8zm4 0V6h2v6z" fill="#fff"/></svg>'
-)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

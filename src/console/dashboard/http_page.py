@@ -11,44 +11,17 @@ from functools import partial
 from nicegui import background_tasks, run, ui
 from nicegui.client import Client
 
-from cdc.topology.topology import Dashboard, Topology
 from cdc.words.errors import TailorbirdError
-from console.checks.telling import PageCheck
 from console.dashboard.answer import Answer
+from console.dashboard.board import Board
 from console.dashboard.freshness import Freshness
 from console.dashboard.http_parts import FacetPart, HistogramPart, TablePart
 from console.dashboard.query import Filters, Value
-from console.dashboard.solr_view import SolrView
 from console.dashboard.text import ago_text, count_text, facet_text, incomplete_text, latency_text
 from console.dashboard.time import Axis, axis_of, span_label
-from console.dashboard.view import View, view_of
+from console.dashboard.view import View
 
 SECONDS_TO_TYPE = 0.25
-
-
-class Board:
-    """What all browsers of one dashboard share: where its index is and, once known, its view.
-
-    `waiting` tells how many dead letters keep rows from it; None where that is not known. `checked` says what checks
-    found of its tables.
-    """
-
-    def __init__(
-        self,
-        topology: Topology,
-        dashboard: Dashboard,
-        waiting: Callable[[], int | None] = lambda: None,
-        checked: Callable[[], PageCheck] = PageCheck,
-    ) -> None:
-        self.topology, self.dashboard, self.waiting, self.checked = topology, dashboard, waiting, checked
-        self.solr = SolrView(topology.solr, topology.indexes[dashboard.index].collection)
-        self._view: View | None = None
-
-    def view(self) -> View | None:
-        """The view, read from Solr until the index has columns; TopologyError for a column that it has not."""
-        if self._view is None:
-            self._view = view_of(self.topology, self.dashboard, self.solr.fields())
-        return self._view
 
 
 class Page:

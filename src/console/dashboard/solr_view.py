@@ -48,6 +48,10 @@ class SolrView:
         response = self._ask("select", query_params(view, filters, axis))
         return read_answer(view, response, received_ms=time.time_ns() // 1_000_000)
 
+    def select(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Solr's answer to the parameters of one query, as it is."""
+        return self._ask("select", params)
+
     def _ask(self, handler: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         rest = {name: value for name, value in params.items() if name != "q"}
         try:

@@ -96,10 +96,10 @@ def solr_instant(instant: int) -> str:
 def axis_of(span: Span) -> Axis:
     """The finest bars that show a span in at most `MOST_BARS`, its ends moved out to their edges."""
     for gap in GAPS:
-        axis = _aligned(span, gap)
+        axis = aligned(span, gap)
         if sum(1 for _ in edges(axis, MOST_BARS + 1)) <= MOST_BARS:
             return axis
-    return _aligned(span, GAPS[-1])
+    return aligned(span, GAPS[-1])
 
 
 def edges(axis: Axis, limit: int = 2 * MOST_BARS) -> Iterator[int]:
@@ -116,7 +116,8 @@ def bar(axis: Axis, edge: int) -> Span:
     return Span(start=edge, end=_stepper(axis.gap)(edge))
 
 
-def _aligned(span: Span, gap: Gap) -> Axis:
+def aligned(span: Span, gap: Gap) -> Axis:
+    """A span in bars of a width, its ends moved out to their edges."""
     # there is no year 0 to begin at: where the first bar would, all bars begin one year later
     year = 1 if _moment(span.start).year < gap.count and gap.unit == "YEAR" else 0
     start = _floor(span.start, gap, year)

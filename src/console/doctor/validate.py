@@ -32,6 +32,9 @@ def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None =
         _known(topology, f"{path}.columns", dashboard.columns, known)
         if dashboard.time is not None:
             _known_one(topology, f"{path}.time", dashboard.time, known)
+        for i, panel in enumerate(dashboard.panels):
+            for name in panel.columns:
+                _known_one(topology, f"{path}.panels[{i}]", name, known)
     return columns
 
 

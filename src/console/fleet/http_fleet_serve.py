@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from pathlib import Path
 
-import structlog
-from nicegui import app, ui
+from nicegui import ui
 from nicegui.client import Client
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from cdc.words.errors import UsageError
-from console.dashboard.http_dashboard import ICON, SECONDS_TO_RECONNECT, StrictHeaders
+from console.dashboard.guard.http_serve import refuse_taken, serve_pages
 from console.dashboard.style import STYLE
 from console.fleet.http_fleet import FleetApi
 from console.fleet.http_fleet_page import FleetPage
-from console.probes.tcp_probe import port_is_free
 
 _OWN = """
 .tb-fleet { display: grid; gap: 16px; grid-template-columns: minmax(0, 1fr); }
@@ -46,8 +39,7 @@ def serve_fleet(api: str, ca: Path, *, port: int) -> None:
     Loopback alone: tokens pass from the browser to here without TLS. Others use a tunnel, or run their own.
     """
     FleetApi(api, ca, "none")  # refuses what is no certificate, before anybody looks
-    if not port_is_free("127.0.0.1", port):
-        raise UsageError(f"127.0.0.1:{port} can not be served: the port is in use", f"try --port {port + 1}")
+    refuse_taken("127.0.0.1", port)
 
     @ui.page("/", title="Fleet")
     async def page(client: Client) -> None:
@@ -56,31 +48,4 @@ def serve_fleet(api: str, ca: Path, *, port: int) -> None:
         await client.connected()
         await shown.begin()
 
-    @app.get("/health")
-    def health() -> dict[str, str]:
-        """As every process of ours tells it; whether the gateway is there, the page says."""
-        return {"status": "moving", "reason": f"serves http://127.0.0.1:{port}/"}
-
-    app.add_middleware(StrictHeaders)
-    # another site's page must not reach this one through a name that it points here
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
-    os.environ.pop("PYTEST_CURRENT_TEST", None)  # NiceGUI would take a process of a test's for a test of its own
-    for number in (signal.SIGTERM, signal.SIGINT):  # which uvicorn raises again after it has stopped cleanly
-        signal.signal(number, lambda *_: None)
-    log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-    app.on_startup(lambda: log.info("fleet page serves", url=f"http://127.0.0.1:{port}/", gateway=api))
-    ui.run(
-        host="127.0.0.1",
-        port=port,
-        title="Fleet",
-        dark=None,
-        favicon=ICON,
-        language="en-US",
-        reload=False,
-        show=False,
-        show_welcome_message=False,
-        tailwind=False,
-        reconnect_timeout=SECONDS_TO_RECONNECT,
-        timeout_graceful_shutdown=2,
-    )
-    log.info("fleet page stopped")
+    serve_pages("fleet page", host="127.0.0.1", port=port, title="Fleet", told={"gateway": api})

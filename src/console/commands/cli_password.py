@@ -1,0 +1,27 @@
+"""`tailorbird password`: a line for the file of who may look at dashboards."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import sys
+from typing import Annotated
+
+import typer
+
+
+def password(name: Annotated[str, typer.Argument(help="Who: letters, digits and . _ @ -")]) -> None:
+    """Print a line `name:hash` (argon2id) for `tailorbird dashboard --auth FILE`; the password is asked for, or read
+    from standard input where that is no terminal.
+
+    Example: tailorbird password ada
+    """
+    from cdc.words.errors import UsageError
+    from console.dashboard.guard.passwords import LONGEST_PASSWORD, hashed_password, read_passwords
+
+    said = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not 12 <= len(said) <= LONGEST_PASSWORD:
+        raise UsageError(f"a password of {len(said)} letters", f"12 to {LONGEST_PASSWORD}")
+    line = f"{name}:{hashed_password(said, secrets.token_bytes(16))}"
+    read_passwords(line, file=name)  # refuses a name that is none
+    typer.echo(line)

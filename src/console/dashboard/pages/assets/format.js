@@ -1,0 +1,64 @@
+// Numbers and times as the browser's locale writes them; times as they are stored, without a zone.
+
+const plain = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
+const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1, signDisplay: "exceptZero" });
+
+export const NOTHING = "—";
+
+export function numbers(form) {
+  const [, before, grouped, digits, behind] = /^([^0]*)0(,0)?(\.0+)?([^0]*)$/.exec(form ?? "") ?? [];
+  if (before === undefined) return (value) => (value === null ? NOTHING : plain.format(value));
+  const places = (digits ?? ".").length - 1;
+  const format = new Intl.NumberFormat(undefined, {
+    useGrouping: Boolean(grouped),
+    minimumFractionDigits: places,
+    maximumFractionDigits: places,
+  });
+  return (value) => (value === null ? NOTHING : before + format.format(value) + behind);
+}
+
+export const compact = (value) => short.format(value);
+export const change = (now, then) => percent.format((now - then) / Math.abs(then));
+
+const FORMS = {
+  second: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  minute: { hour: "2-digit", minute: "2-digit" },
+  hour: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" },
+  day: { day: "numeric", month: "short" },
+  month: { month: "short", year: "numeric" },
+  year: { year: "numeric" },
+};
+
+// Instants in labels no finer than the bars; with the year where the axis crosses one.
+export function times(gap, edges) {
+  const unit = gap.replace(/^\d+ /, "").replace(/s$/, "");
+  const form = { ...(FORMS[unit] ?? FORMS.day) };
+  const years = edges.length && new Date(edges[0]).getUTCFullYear() !== new Date(edges.at(-1)).getUTCFullYear();
+  if (years) form.year = "numeric";
+  const days = edges.length && edges.at(-1) - edges[0] > 86400000;
+  if (days && (unit === "minute" || unit === "second")) Object.assign(form, { day: "numeric", month: "short" });
+  const format = new Intl.DateTimeFormat(undefined, { ...form, timeZone: "UTC" });
+  return (ms) => format.format(new Date(ms));
+}
+
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
+export const moment = (ms) => (ms === null ? NOTHING : whole.format(new Date(ms)));
+
+export function stored(value) {
+  if (value === null || value === undefined) return NOTHING;
+  if (Array.isArray(value)) return value.map(stored).join(", ");
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return String(value);
+}
+
+export function when(text) {
+  return stored(text).replace(/Z$/, "").replace("T", " ").replace(/\.\d+$/, "");
+}
+
+export function age(ms) {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 2) return "now";
+  if (seconds < 60) return `${seconds} s ago`;
+  return seconds < 3600 ? `${Math.floor(seconds / 60)} min ago` : `${Math.floor(seconds / 3600)} h ago`;
+}

@@ -1,0 +1,188 @@
+// The other panels: number, bars, histogram, heatmap, table, text. Each returns an element, or null for "no rows".
+
+import { el, unseen } from "./dom.js";
+import { NOTHING, change, compact, moment, stored, times, when } from "./format.js";
+import { series } from "./series.js";
+
+function figure(told, context, i = 0) {
+  return told.looks?.[i] === "time" ? moment : context.number;
+}
+
+function number(panel, told, context) {
+  const write = figure(told, context);
+  const parts = [el("div", { class: "figure", "data-testid": "value", "data-y": told.value ?? "" }, write(told.value))];
+  if (told.before !== null && told.looks?.[0] !== "time") {
+    const known = told.value !== null && told.before;
+    const direction = known ? (told.value > told.before ? "up" : told.value < told.before ? "down" : "") : "";
+    parts.push(
+      el(
+        "div",
+        { class: `note ${direction}`, "data-testid": "before", "data-y": told.before },
+        known
+          ? `${change(told.value, told.before)} against ${write(told.before)} in the period before`
+          : `${write(told.before)} in the period before`,
+      ),
+    );
+  }
+  return el("div", {}, ...parts);
+}
+
+function terms(panel, told, context) {
+  if (!told.bars.length) return null;
+  const write = figure(told, context);
+  const most = Math.max(...told.bars.map((bar) => Math.abs(bar.y ?? 0))) || 1;
+  const bars = told.bars.map((bar) => {
+    const inner = [
+      el("span", { class: "bar-label" }, bar.label),
+      el("span", { class: "bar-figure", "data-testid": "bar-figure", "data-y": bar.y ?? "" }, write(bar.y)),
+      el("span", { class: `bar-line ${bar.kind}`, "--share": `${(Math.abs(bar.y ?? 0) / most) * 100}%` }),
+    ];
+    if (bar.kind === "other") return el("li", { class: "bar", "data-kind": "other" }, ...inner);
+    return el(
+      "li",
+      { "data-kind": bar.kind },
+      el(
+        "button",
+        {
+          type: "button",
+          class: "bar",
+          "aria-pressed": String(context.picked(panel.field, bar.value)),
+          "data-testid": "term",
+          "data-value": bar.value ?? "",
+          onclick: () => context.pick(panel.field, bar.value),
+        },
+        ...inner,
+      ),
+    );
+  });
+  const more = told.more ? el("p", { class: "note" }, `${context.count(told.more)} further values`) : null;
+  return el("div", {}, el("ul", { class: "bars" }, ...bars), more);
+}
+
+function histogram(panel, told, context) {
+  if (!told.bars.length) return null;
+  const most = Math.max(...told.bars.map((y) => Math.abs(y ?? 0))) || 1;
+  const low = (i) => context.plain(told.start + i * told.width);
+  const name = (i) => `${low(i)} to ${low(i + 1)}`;
+  const bars = told.bars.map((y, i) =>
+    el("div", { class: "column", title: `${name(i)}: ${context.number(y)}`, "--share": `${(Math.abs(y ?? 0) / most) * 100}%` }),
+  );
+  const outside = [told.below && `${context.count(told.below)} below`, told.above && `${context.count(told.above)} above`];
+  return el(
+    "div",
+    { class: "chart" },
+    el("div", { class: "columns", "aria-hidden": "true" }, ...bars),
+    el(
+      "div",
+      { class: "ends", "aria-hidden": "true" },
+      el("span", {}, low(0)),
+      el("span", {}, low(Math.floor(told.bars.length / 2))),
+      el("span", {}, low(told.bars.length)),
+    ),
+    outside.some(Boolean) ? el("p", { class: "note" }, `Not drawn: ${outside.filter(Boolean).join(", ")}`) : null,
+    unseen(
+      panel.title,
+      [panel.field, panel.measures[0]],
+      told.bars.map((y, i) => [name(i), { y, text: context.number(y) }]),
+    ),
+  );
+}
+
+function heatmap(panel, told, context) {
+  const rows = told.series;
+  if (!rows.length || !told.edges.length) return null;
+  const label = times(told.gap, told.edges);
+  const most = Math.max(...rows.flatMap((row) => row.points.map((y) => Math.abs(y ?? 0)))) || 1;
+  const close = (row, i) => {
+    if (row.kind !== "other") context.pickAt(panel.field, row.value, told.edges[i], told.edges[i + 1] ?? told.end);
+  };
+  const lines = rows.map((row, n) =>
+    el(
+      "div",
+      { class: "heat-row", role: "row" },
+      el("span", { class: "heat-name", role: "rowheader", title: row.label }, row.label),
+      ...row.points.map((y, i) =>
+        el("span", {
+          class: "heat",
+          role: "gridcell",
+          tabindex: n === 0 && i === 0 ? 0 : -1,
+          "data-y": y ?? "",
+          "aria-label": `${row.label}, ${label(told.edges[i])}: ${context.number(y)}`,
+          title: `${row.label}, ${label(told.edges[i])}: ${context.number(y)}`,
+          "--share": y === null ? "0%" : `${8 + (Math.abs(y) / most) * 92}%`,
+          "data-empty": y === null || y === 0 ? "" : null,
+          onclick: () => close(row, i),
+          onkeydown: (event) => moveInGrid(event, () => close(row, i)),
+        }),
+      ),
+    ),
+  );
+  return el(
+    "div",
+    { class: "heatmap", role: "grid", "aria-label": `${panel.title}, per ${told.gap}`, "data-testid": "heatmap" },
+    ...lines,
+    el("div", { class: "ends heat-ends", "aria-hidden": "true" }, el("span", {}, label(told.edges[0])), el("span", {}, label(told.edges.at(-1)))),
+  );
+}
+
+function moveInGrid(event, enter) {
+  const cell = event.target;
+  const place = [...cell.parentElement.children].indexOf(cell);
+  const beside = { ArrowLeft: cell.previousElementSibling, ArrowRight: cell.nextElementSibling };
+  const across = { ArrowUp: cell.parentElement.previousElementSibling, ArrowDown: cell.parentElement.nextElementSibling };
+  const next = event.key in beside ? beside[event.key] : across[event.key]?.children[place];
+  if (next?.classList.contains("heat")) {
+    cell.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+    event.preventDefault();
+  } else if (event.key === "Enter" || event.key === " ") {
+    enter();
+    event.preventDefault();
+  }
+}
+
+function table(panel, told, context) {
+  if (!told.rows.length) return null;
+  const names = told.columns.filter((column) => column.name).length;
+  const head = told.columns.map((column) =>
+    el("th", { scope: "col", class: column.look === "number" ? "right" : null }, column.heading),
+  );
+  const rows = told.rows.map((row, r) =>
+    el("tr", { "data-testid": "table-row", "data-key": told.keys[r] }, ...row.map((value, i) => cell(value, i, told, names, context))),
+  );
+  const more = told.more ? el("p", { class: "note" }, `and ${context.count(told.more)} more`) : null;
+  return el(
+    "div",
+    {},
+    el(
+      "div",
+      { class: "sideways", tabindex: 0, role: "region", "aria-label": panel.title },
+      el("table", { class: "table" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)),
+    ),
+    more,
+  );
+}
+
+function cell(value, i, told, names, context) {
+  const column = told.columns[i];
+  if (value !== null && typeof value === "object" && "label" in value) {
+    return el(
+      "td",
+      { "data-value": value.value ?? "" },
+      el("button", { type: "button", class: "link", onclick: () => context.pick(column.name, value.value) }, value.label),
+    );
+  }
+  if (!column.name) {
+    return el("td", { class: "right", "data-y": value ?? "" }, figure(told, context, i - names)(value));
+  }
+  const text = column.look === "time" ? when(value) : stored(value);
+  return el("td", { class: column.look === "number" ? "right" : null, title: text === NOTHING ? null : text }, text);
+}
+
+function text(panel, told) {
+  return el("div", { class: "words" }, ...told.text.split(/\n\s*\n/).map((part) => el("p", {}, part)));
+}
+
+export const DRAW = { number, timeseries: series, terms, histogram, heatmap, table, text };
+export { compact };

@@ -1,0 +1,173 @@
+// The rows that are meant: sorted, paged, chosen by column, downloaded, looked at one by one.
+
+import { $, begin, chosenQuery, data, filters, remember } from "./chosen.js";
+import { el } from "./dom.js";
+import { moment, numbers, stored, when } from "./format.js";
+import { FACETS, ask, connect, last } from "./live.js";
+
+const count = numbers("");
+let table = own(location.search);
+let token = null;
+let asked = 0;
+
+function own(search) {
+  const said = new URLSearchParams(search);
+  const columns = (said.get("columns") ?? "").split(",").filter(Boolean);
+  return { panel: said.get("panel") ?? "", sort: said.get("sort") ?? "", page: Number(said.get("page")) || 1, columns };
+}
+
+function beside() {
+  const said = new URLSearchParams();
+  if (table.panel) said.set("panel", table.panel);
+  if (table.sort) said.set("sort", table.sort);
+  if (table.page > 1) said.set("page", table.page);
+  if (table.columns.length) said.set("columns", table.columns.join(","));
+  return said.toString();
+}
+
+const query = () => [chosenQuery(), beside()].filter(Boolean).join("&");
+
+async function load() {
+  asked += 1;
+  const number = asked;
+  const answer = await fetch(`/api/rows/${data.name}?${query()}`);
+  const told = await answer.json();
+  if (number !== asked) return;
+  if (!answer.ok) return nothing(`${told.error}${told.hint ? `; expected ${told.hint}` : ""}`);
+  show(told);
+}
+
+function nothing(text) {
+  $("rows").querySelector("tbody").replaceChildren();
+  $("empty").textContent = text;
+  $("empty").hidden = false;
+  $("note").textContent = "";
+}
+
+function change(more) {
+  table = { ...table, page: 1, ...more };
+  remember();
+  load();
+}
+
+function show(told) {
+  const shown = told.columns.filter((column) => column.shown);
+  const heads = shown.map((column) => head(column, told.sort));
+  $("rows").querySelector("thead").replaceChildren(el("tr", {}, ...heads));
+  const rows = told.rows.map((row) => line(row, shown));
+  $("rows").querySelector("tbody").replaceChildren(...rows);
+  $("empty").textContent = "No row matches. Choose a longer time, or fewer filters.";
+  $("empty").hidden = rows.length > 0;
+  const first = (told.page - 1) * told.size + 1;
+  $("note").textContent = rows.length ? `${count(first)} to ${count(first + rows.length - 1)} of ${count(told.total)}` : "";
+  $("note").dataset.total = told.total;
+  $("page").textContent = `Page ${count(told.page)} of ${count(told.pages)}`;
+  $("back").disabled = told.page <= 1;
+  $("next").disabled = told.page >= told.pages;
+  chooser(told.columns);
+  for (const kind of ["csv", "json"]) {
+    $(kind).href = `/api/rows/${data.name}.${kind}?${query()}`;
+    $(kind).title = `at most ${count(told.most)} rows`;
+  }
+}
+
+function head(column, sort) {
+  const now = sort === column.name ? "ascending" : sort === `-${column.name}` ? "descending" : null;
+  const right = column.look === "number" ? "right" : null;
+  if (!column.sorts) return el("th", { scope: "col", class: right }, column.heading);
+  const next = now === "descending" ? column.name : `-${column.name}`;
+  const mark = { ascending: " ▲", descending: " ▼" }[now] ?? "";
+  return el(
+    "th",
+    { scope: "col", class: right, "aria-sort": now },
+    el("button", { type: "button", "data-testid": `sort-${column.name}`, onclick: () => change({ sort: next }) }, column.heading + mark),
+  );
+}
+
+function line(row, shown) {
+  const cells = shown.map((column, i) => {
+    const text = column.look === "time" ? when(row.values[column.name]) : stored(row.values[column.name]);
+    const kind = column.look === "number" ? "right" : column.look === "time" ? "time" : null;
+    const inner = i
+      ? el("span", { class: "cell", title: text }, text)
+      : el("button", { type: "button", class: "link", "data-testid": "open", onclick: () => open(row.key) }, text);
+    return el("td", { class: kind, "data-column": column.name, "data-heading": column.heading }, inner);
+  });
+  return el("tr", { "data-testid": "row", "data-key": row.key }, ...cells);
+}
+
+function chooser(columns) {
+  const held = document.activeElement?.closest("#chooser input")?.dataset.column;
+  const boxes = columns.map((column) =>
+    el(
+      "label",
+      { class: "choice" },
+      el("input", { type: "checkbox", checked: column.shown, "data-column": column.name, "data-testid": "column", onchange: choose }),
+      el("span", { class: "choice-label" }, column.heading),
+    ),
+  );
+  $("chooser").querySelector("fieldset").replaceChildren(el("legend", { class: "unseen" }, "Columns"), ...boxes);
+  boxes.map((box) => box.firstChild).find((box) => box.dataset.column === held)?.focus();
+}
+
+function choose() {
+  const chosen = [...$("chooser").querySelectorAll("input:checked")].map((box) => box.dataset.column);
+  if (chosen.length) change({ columns: chosen, page: table.page });
+  else load();
+}
+
+async function open(key) {
+  const body = $("row-body");
+  body.replaceChildren(el("p", { class: "note" }, "Loading"));
+  $("row").showModal();
+  const answer = await fetch(`/api/rows/${data.name}/row?key=${encodeURIComponent(key)}`);
+  const told = await answer.json();
+  if (!answer.ok) {
+    body.replaceChildren(el("p", { class: "trouble", role: "alert" }, told.error));
+    return;
+  }
+  const pairs = told.columns.flatMap(({ heading, value }) => [el("dt", {}, heading), el("dd", {}, value === null ? "(none)" : stored(value))]);
+  const about = [
+    ["Changed at the source", told.committed_ms],
+    ["Indexed", told.indexed_ms],
+  ].flatMap(([name, at]) => (at ? [el("dt", {}, name), el("dd", {}, `${moment(at)} UTC`)] : []));
+  if (told.stamp) about.push(el("dt", {}, "Stamp in HBase"), el("dd", {}, String(told.stamp)));
+  body.replaceChildren(
+    el("dl", { class: "detail", tabindex: 0, "aria-label": "Columns", "data-testid": "row-columns" }, ...pairs, ...about),
+    told.explain ? el("p", { class: "note" }, "Where each cell comes from: ", el("code", { "data-testid": "explain" }, told.explain)) : null,
+    el("details", {}, el("summary", {}, "Solr's document"), el("pre", { "data-testid": "document" }, JSON.stringify(told.document, null, 2))),
+  );
+}
+
+$("pages").append(...data.others.map((one) => el("a", { class: "link", href: one.path }, one.title)));
+$("back").addEventListener("click", () => change({ page: table.page - 1 }));
+$("next").addEventListener("click", () => change({ page: table.page + 1 }));
+window.addEventListener("popstate", () => {
+  table = own(location.search);
+});
+document.addEventListener("pointerdown", (event) => {
+  if (!$("chooser").contains(event.target)) $("chooser").open = false;
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && $("chooser").open) {
+    $("chooser").open = false;
+    $("chooser").querySelector("summary").focus();
+  }
+});
+function changed() {
+  ask();
+  load();
+}
+
+begin(changed, beside, () => {
+  table.page = 1;
+});
+connect(
+  [FACETS],
+  (message) => message.told && filters(message.told),
+  () => {
+    if (last.away || last.token === token) return;
+    token = last.token;
+    load();
+  },
+);

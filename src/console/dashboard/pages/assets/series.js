@@ -1,0 +1,155 @@
+// Lines over time: a stroke over some bars looks closer, as do the arrow keys, Shift and Enter.
+
+import { el, svg, unseen } from "./dom.js";
+import { compact, moment, times } from "./format.js";
+
+const HEIGHT = 220;
+const LEFT = 48;
+const BOTTOM = 22;
+
+export function series(panel, told, context) {
+  const { edges, end } = told;
+  // of no rows a sum is drawn as 0; an average is a gap
+  const additive = panel.measures.every((one) => /^(count|sum)/.test(one));
+  const shown = told.series
+    .filter((one) => one.points.some((y) => y !== null))
+    .map((one) => ({ ...one, drawn: additive ? one.points.map((y) => y ?? 0) : one.points }));
+  if (!edges.length || !shown.length) return null;
+  const width = Math.max(context.width, 240);
+  const label = times(told.gap, edges);
+  const ys = shown.flatMap((one) => one.drawn).filter((y) => y !== null);
+  const [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys) || 1];
+  const x = (i) => LEFT + ((i + 0.5) / edges.length) * (width - LEFT - 8);
+  const y = (value) => 8 + (1 - (value - low) / (high - low)) * (HEIGHT - BOTTOM - 8);
+  const picture = svg("svg", {
+    class: "series",
+    width,
+    height: HEIGHT,
+    viewBox: `0 0 ${width} ${HEIGHT}`,
+    role: "img",
+    tabindex: 0,
+    "aria-label": `${panel.title}, per ${told.gap}; arrow keys read it, Shift marks, Enter looks closer`,
+    "data-testid": "series",
+  });
+  for (let i = 0; i <= 4; i += 1) {
+    const value = low + ((high - low) * i) / 4;
+    picture.append(
+      svg("line", { class: "rule", x1: LEFT, x2: width - 8, y1: y(value), y2: y(value) }),
+      svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, compact(value)),
+    );
+  }
+  const step = Math.max(1, Math.ceil(edges.length / Math.max(2, Math.floor(width / 110))));
+  for (let i = 0; i < edges.length; i += step) {
+    if (x(i) < width - 40) {
+      picture.append(
+        svg("text", { class: "tick", x: x(i), y: HEIGHT - 5, "text-anchor": i ? "middle" : "start" }, label(edges[i])),
+      );
+    }
+  }
+  shown.forEach((one, n) => picture.append(...line(one.drawn, n, x, y)));
+  picture.append(...brush(picture, edges, end, width, x, label, shown, context));
+  const legend = el(
+    "div",
+    { class: "legend" },
+    ...shown.map((one, n) => named(one, n, shown.length, panel, context)),
+  );
+  const table = unseen(
+    panel.title,
+    [told.gap, ...shown.map((one) => one.label)],
+    edges.map((at, i) => [
+      moment(at),
+      ...shown.map((one) => ({ y: one.points[i], text: context.number(one.points[i]) })),
+    ]),
+  );
+  return el("div", { class: "chart" }, legend, picture, table);
+}
+
+function named(one, n, many, panel, context) {
+  const clickable = panel.field && (one.kind === "value" || one.kind === "none");
+  const text = el("span", {}, one.label);
+  if (many === 1 && !clickable) return null;
+  if (!clickable) return el("span", { class: `name colour${n % 8}` }, text);
+  return el(
+    "button",
+    {
+      type: "button",
+      class: `name colour${n % 8}`,
+      title: `Only ${one.label}`,
+      "data-testid": "series-name",
+      onclick: () => context.pick(panel.field, one.value),
+    },
+    text,
+  );
+}
+
+function* line(points, n, x, y) {
+  let path = "";
+  let alone = 0;
+  for (let i = 0; i < points.length; i += 1) {
+    if (points[i] === null) {
+      alone = 0;
+      continue;
+    }
+    path += `${alone ? "L" : "M"}${x(i).toFixed(1)} ${y(points[i]).toFixed(1)}`;
+    alone += 1;
+    // a point between two gaps would be a line without length
+    if (alone === 1 && (i + 1 === points.length || points[i + 1] === null)) {
+      yield svg("circle", { class: `dot colour${n % 8}`, cx: x(i), cy: y(points[i]), r: 3 });
+    }
+  }
+  yield svg("path", { class: `line colour${n % 8}`, d: path });
+}
+
+function brush(picture, edges, end, width, x, label, shown, context) {
+  const mark = svg("rect", { class: "mark", y: 8, height: HEIGHT - BOTTOM - 8, width: 0, x: 0 });
+  const cursor = svg("line", { class: "cursor", y1: 8, y2: HEIGHT - BOTTOM, x1: -9, x2: -9 });
+  let from = null;
+  let at = -1;
+  const bar = (event) => {
+    const box = picture.getBoundingClientRect();
+    const share = ((event.clientX - box.left) * (width / box.width) - LEFT) / (width - LEFT - 8);
+    return Math.min(edges.length - 1, Math.max(0, Math.floor(share * edges.length)));
+  };
+  const show = (i) => {
+    at = i;
+    cursor.setAttribute("x1", x(i));
+    cursor.setAttribute("x2", x(i));
+    context.hint([label(edges[i]), ...shown.map((one) => `${one.label}: ${context.number(one.points[i])}`)].join(" · "));
+    const [low, high] = from === null ? [i, i - 1] : [Math.min(from, i), Math.max(from, i)];
+    const half = (width - LEFT - 8) / edges.length / 2;
+    mark.setAttribute("x", x(low) - half);
+    mark.setAttribute("width", from === null ? 0 : x(high) - x(low) + 2 * half);
+  };
+  const closer = (low, high) => context.zoom(edges[low], high + 1 < edges.length ? edges[high + 1] : end);
+  picture.addEventListener("pointerdown", (event) => {
+    from = bar(event);
+    picture.setPointerCapture(event.pointerId);
+    show(from);
+  });
+  picture.addEventListener("pointermove", (event) => show(bar(event)));
+  picture.addEventListener("pointerup", (event) => {
+    const to = bar(event);
+    const begun = from;
+    from = null;
+    show(to);
+    if (begun !== null && begun !== to) closer(Math.min(begun, to), Math.max(begun, to));
+  });
+  picture.addEventListener("pointercancel", () => {
+    from = null;
+  });
+  picture.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step) {
+      if (event.shiftKey && from === null) from = Math.max(at, 0);
+      if (!event.shiftKey) from = null;
+      show(Math.min(edges.length - 1, Math.max(0, at + step)));
+      event.preventDefault();
+    } else if (event.key === "Enter" && at >= 0) {
+      closer(Math.min(from ?? at, at), Math.max(from ?? at, at));
+    } else if (event.key === "Escape") {
+      from = null;
+      if (at >= 0) show(at);
+    }
+  });
+  return [mark, cursor];
+}

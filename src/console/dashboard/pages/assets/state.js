@@ -1,0 +1,40 @@
+// What is chosen, as the URL carries it: q, range or from and to, f.COLUMN=value, n.COLUMN=1 (no value).
+
+export function read(search) {
+  const said = new URLSearchParams(search);
+  const picks = new Map();
+  for (const [name, value] of said) {
+    const [, kind, column] = /^([fn])\.(.+)$/.exec(name) ?? [];
+    if (kind) {
+      if (!picks.has(column)) picks.set(column, new Set());
+      picks.get(column).add(kind === "n" ? null : value);
+    }
+  }
+  const one = (name) => said.get(name) ?? "";
+  return { q: one("q"), range: one("range"), from: one("from"), to: one("to"), picks };
+}
+
+export function write(state) {
+  const said = new URLSearchParams();
+  for (const name of ["q", "range", "from", "to"]) if (state[name]) said.set(name, state[name]);
+  for (const column of [...state.picks.keys()].sort()) {
+    for (const value of [...state.picks.get(column)].sort()) {
+      if (value === null) said.append(`n.${column}`, "1");
+      else said.append(`f.${column}`, value);
+    }
+  }
+  return said.toString();
+}
+
+export function copy(state) {
+  return { ...state, picks: new Map([...state.picks].map(([name, values]) => [name, new Set(values)])) };
+}
+
+export function toggle(state, column, value) {
+  const values = state.picks.get(column) ?? new Set();
+  if (!values.delete(value)) values.add(value);
+  if (values.size) state.picks.set(column, values);
+  else state.picks.delete(column);
+}
+
+export const instant = (ms) => new Date(ms).toISOString();

@@ -1,0 +1,375 @@
+"""A dashboard's panels as people use them, in a browser: what the page shows is what DuckDB says of the same rows."""
+
+from __future__ import annotations
+
+import csv
+import http.client
+import io
+import json
+import math
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+import yaml
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from tests.integration.panels.conftest import OPEN, drawn
+
+if TYPE_CHECKING:
+    from tests.integration.panels.conftest import SalesPage
+
+pytestmark = pytest.mark.integration
+
+REVENUE, ORDERS, COUNTRIES, AVERAGE, SERIES, TERMS, HISTOGRAM, HEATMAP, GROUPS, NEWEST, TEXT = range(11)
+DAY = 86_400_000
+
+
+def panel(page: Page, number: int) -> Locator:
+    return page.locator(f"[data-testid=panel][data-panel='{number}']")
+
+
+def figure(page: Page, number: int) -> float:
+    return float(panel(page, number).get_by_test_id("value").get_attribute("data-y") or 0)
+
+
+def near(found: Any, expected: Any) -> bool:
+    return math.isclose(float(found or 0), float(expected or 0), rel_tol=1e-9, abs_tol=1e-6)
+
+
+def span_of(page: Page, shop_page: SalesPage) -> str:
+    """The stretch of time that the page shows, for DuckDB: what is chosen, else 30 days up to the next ten minutes."""
+    said = parse_qs(urlsplit(page.url).query)
+    if "from" in said:
+        return f"sold_at >= '{said['from'][0][:-1]}' AND sold_at < '{said['to'][0][:-1]}'"
+    end = -(-(time.time_ns() // 1_000_000) // 600_000) * 600_000
+    return f"epoch_ms(sold_at) >= {end - 30 * DAY} AND epoch_ms(sold_at) < {end}"
+
+
+def check(page: Page, shop_page: SalesPage, more: str = "true") -> None:
+    """Every panel's figures against DuckDB's."""
+    drawn(page)
+    where = f"{span_of(page, shop_page)} AND {more}"
+    assert near(figure(page, REVENUE), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
+    assert figure(page, ORDERS) == shop_page.one(f"SELECT count(*) FROM sales WHERE {where}")
+    assert figure(page, COUNTRIES) == shop_page.one(f"SELECT count(DISTINCT country) FROM sales WHERE {where}")
+    average = shop_page.one(f"SELECT avg(amount) FROM sales WHERE {where} AND paid")
+    assert near(figure(page, AVERAGE), average)
+    bars = panel(page, TERMS).get_by_test_id("bar-figure").evaluate_all("all => all.map(b => +b.dataset.y)")
+    assert near(math.fsum(bars), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
+    cells = panel(page, SERIES).locator("td").evaluate_all("all => all.map(c => +c.dataset.y)")
+    assert near(math.fsum(cells), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
+    heat = panel(page, HEATMAP).locator(".heat").evaluate_all("all => all.map(c => +c.dataset.y)")
+    assert sum(heat) == shop_page.one(f"SELECT count(*) FROM sales WHERE {where}")
+    histogram = panel(page, HISTOGRAM).locator("td").evaluate_all("all => all.map(c => +c.dataset.y)")
+    assert sum(histogram) == shop_page.one(f"SELECT count(amount) FROM sales WHERE {where}")
+    rows = panel(page, GROUPS).get_by_test_id("table-row").count()
+    assert rows == shop_page.one(f"SELECT count(*) FROM (SELECT DISTINCT country FROM sales WHERE {where})")
+
+
+def test_every_panel_shows_what_duckdb_says(panels_page: Page, shop_page: SalesPage) -> None:
+    """Numbers, series, bars, histogram, heatmap, tables; markup in titles and values is text; positions are told."""
+    check(panels_page, shop_page)
+    expect(panels_page).to_have_title("Sales <now>")
+    expect(panel(panels_page, TEXT)).to_contain_text("<b>Plain</b> words.")
+    expect(panel(panels_page, GROUPS)).to_contain_text("<b>bold</b>")
+    expect(panels_page.get_by_test_id("foot")).to_contain_text(re.compile(r"Shows shop: change \d+"))
+    expect(panel(panels_page, REVENUE).get_by_test_id("age")).to_have_text("current")
+    newest = (
+        panel(panels_page, NEWEST).get_by_test_id("table-row").evaluate_all("all => all.map(r => r.cells[0].innerText)")
+    )
+    expected = shop_page.rows.execute(
+        f"SELECT id FROM sales WHERE {span_of(panels_page, shop_page)} ORDER BY sold_at DESC LIMIT 6"
+    ).fetchall()
+    assert newest == [str(key) for (key,) in expected]
+
+
+def test_a_click_filters_all_panels_and_the_url_restores_it(
+    panels_page: Page, shop_page: SalesPage, chromium: Browser
+) -> None:
+    """Bars, names of series, cells and facets; back undoes; whoever opens the link sees the same."""
+    panel(panels_page, SERIES).get_by_role("button", name="DE", exact=True).click()
+    check(panels_page, shop_page, "country = 'DE'")
+    panel(panels_page, TERMS).locator("[data-testid=term][data-value='Product 1']").click()
+    check(panels_page, shop_page, "country = 'DE' AND product = 'Product 1'")
+    expect(panels_page.get_by_test_id("chip")).to_have_count(2)
+    other = chromium.new_page(viewport={"width": 1280, "height": 900})
+    other.goto(panels_page.url)
+    check(other, shop_page, "country = 'DE' AND product = 'Product 1'")
+    other.close()
+    panels_page.go_back()
+    check(panels_page, shop_page, "country = 'DE'")
+    panels_page.get_by_test_id("facet-country").locator("summary").click()
+    panels_page.get_by_test_id("facet-country").locator("[data-kind=none]").check()
+    check(panels_page, shop_page, "(country = 'DE' OR country IS NULL)")
+    panels_page.get_by_test_id("clear").click()
+    check(panels_page, shop_page)
+    panels_page.get_by_test_id("search").fill("produ 7")
+    expect(panels_page.get_by_test_id("clear")).to_be_visible()
+    check(panels_page, shop_page, "regexp_matches(product, '^Product 7$')")
+
+
+def test_time_is_chosen_by_range_by_stroke_and_by_keys(panels_page: Page, shop_page: SalesPage) -> None:
+    """A quick range, a stroke over the series, and the same with arrow keys alone."""
+    panels_page.get_by_test_id("range").select_option("last 7 days")
+    drawn(panels_page)
+    assert "range=last+7+days" in panels_page.url
+    few = figure(panels_page, ORDERS)
+    panels_page.get_by_test_id("range").select_option("all")
+    drawn(panels_page)
+    assert figure(panels_page, ORDERS) == 600 > few
+    expect(panel(panels_page, SERIES).get_by_test_id("panel-note")).to_have_text("1 rows lie beyond this axis.")
+    panels_page.get_by_test_id("range").select_option("last 30 days")
+    drawn(panels_page)
+    box = panel(panels_page, SERIES).get_by_test_id("series").bounding_box()
+    assert box is not None
+    panels_page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 80)
+    panels_page.mouse.down()
+    panels_page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 80, steps=4)
+    panels_page.mouse.up()
+    check(panels_page, shop_page)
+    assert "from=" in panels_page.url
+    panel(panels_page, SERIES).get_by_test_id("series").focus()
+    for key in ("ArrowRight", "ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight", "Enter"):
+        panels_page.keyboard.press(key)
+    check(panels_page, shop_page)
+    said = parse_qs(urlsplit(panels_page.url).query)
+    assert said["from"][0].endswith("T00:00:00.000Z")
+
+
+def test_the_keyboard_is_enough(panels_page: Page, shop_page: SalesPage) -> None:
+    """Tab reaches the filters and the bars; Enter and Space choose; Escape closes what is open."""
+    panels_page.keyboard.press("Tab")
+    assert panels_page.evaluate("document.activeElement.innerText") == "Skip to the panels"
+    panels_page.get_by_test_id("facet-paid").locator("summary").focus()
+    panels_page.keyboard.press("Enter")
+    panels_page.keyboard.press("Tab")
+    panels_page.keyboard.press("Space")
+    drawn(panels_page)
+    chosen = panels_page.get_by_test_id("facet-paid").locator("input:checked").get_attribute("data-value")
+    check(panels_page, shop_page, f"paid = {chosen}")
+    panels_page.keyboard.press("Escape")
+    assert panels_page.get_by_test_id("facet-paid").get_attribute("open") is None
+    panel(panels_page, HEATMAP).locator(".heat").first.focus()
+    panels_page.keyboard.press("ArrowDown")
+    panels_page.keyboard.press("ArrowRight")
+    assert "heat" in panels_page.evaluate("document.activeElement.className")
+    panels_page.keyboard.press("Enter")
+    drawn(panels_page)
+    assert {"from", "to", "f.country", "f.paid"} <= parse_qs(urlsplit(panels_page.url).query).keys()
+
+
+def test_new_rows_are_pushed_once_the_barrier_moves(panels_page: Page, shop_page: SalesPage) -> None:
+    """And then to every panel; the total is the one that DuckDB has with them."""
+    before = figure(panels_page, ORDERS)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    row: dict[str, Any] = dict.fromkeys(shop_page.rows.execute("SELECT * FROM sales LIMIT 0").fetchdf().columns)
+    row |= {"id": 10_000 + int(before), "country": "DE", "amount": "12.50", "sold_at": now, "paid": True}
+    shop_page.index.put([row])
+    shop_page.rows.execute(
+        "INSERT INTO sales (id, country, amount, sold_at, paid) VALUES (?, ?, ?, ?, ?)",
+        [row["id"], "DE", "12.50", now.removesuffix("Z"), True],
+    )
+    expect(panel(panels_page, ORDERS).get_by_test_id("value")).to_have_attribute("data-y", str(int(before) + 1))
+    expect(panel(panels_page, NEWEST).get_by_test_id("table-row").first).to_contain_text(str(row["id"]))
+    check(panels_page, shop_page)
+
+
+def test_a_view_is_saved_as_yaml(panels_page: Page, shop_page: SalesPage) -> None:
+    """It declares the same panels, over what was chosen, and is a dashboard that the reader takes."""
+    panel(panels_page, SERIES).get_by_role("button", name="it's", exact=True).click()
+    drawn(panels_page)
+    panels_page.get_by_test_id("save").click()
+    expect(panels_page.get_by_test_id("yaml-text")).to_have_value(re.compile("where"))
+    said = yaml.safe_load(panels_page.get_by_test_id("yaml-text").input_value())
+    assert said["sales"]["panels"][0]["where"] == ["country = 'it''s'"]
+    assert said["sales"]["range"] == "last 30 days"
+    assert len(said["sales"]["panels"]) == 11
+    panels_page.get_by_test_id("yaml-close").click()
+
+
+def test_a_link_that_does_not_fit_says_so(chromium: Browser, shop_page: SalesPage) -> None:
+    """Unknown columns, broken ranges, values of another type: a reason, no broken page."""
+    for query, said in (
+        ("f.nope=1", "unknown column nope"),
+        ("range=yesterday", "range 'yesterday'"),
+        ("f.id=x%22%3E", "a whole number"),
+        ("from=2026-02-01&to=2026-01-01", "a stretch of time"),
+    ):
+        page = chromium.new_page()
+        page.goto(f"{shop_page.url}?{query}")
+        expect(page.get_by_test_id("banner")).to_contain_text(said)
+        page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_no_page_scrolls_sideways(chromium: Browser, shop_page: SalesPage, width: int, scheme: Any) -> None:
+    """A phone, and a narrow screen; the panels and the rows."""
+    page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.goto(shop_page.url)
+    drawn(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.body.scrollWidth") <= width
+    page.goto(f"{shop_page.url}rows/sales")
+    expect(page.get_by_test_id("row").first).to_be_visible()
+    assert page.evaluate("document.body.scrollWidth") <= width
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_axe_finds_no_serious_violation(chromium: Browser, shop_page: SalesPage, width: int, scheme: Any) -> None:
+    """Contrast, names, roles, order: of the panels, the rows and an open row."""
+    page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.goto(shop_page.url)
+    drawn(page)
+    found = serious(page)
+    page.goto(f"{shop_page.url}rows/sales")
+    expect(page.get_by_test_id("row").first).to_be_visible()
+    found += serious(page)
+    page.get_by_test_id("open").first.click()
+    expect(page.get_by_test_id("row-columns")).to_be_visible()
+    found += serious(page)
+    page.close()
+    assert found == []
+
+
+def serious(page: Page) -> list[str]:
+    """Axe's serious and critical violations: the rule, and where."""
+    told = Axe().run(page).response["violations"]
+    grave = [one for one in told if one["impact"] in ("serious", "critical")]
+    return [f"{one['id']}: {node['html'][:200]}" for one in grave for node in one["nodes"][:3]]
+
+
+def column(page: Page, name: str) -> list[str]:
+    return page.locator(f"[data-testid=row] td[data-column={name}]").all_inner_texts()
+
+
+def test_drilled_to_sorted_paged_and_opened(panels_page: Page, shop_page: SalesPage) -> None:
+    """What was chosen goes along; every order and page is DuckDB's; a row shows all columns in the query's order."""
+    panel(panels_page, TERMS).locator("[data-testid=term][data-value='Product 1']").click()
+    drawn(panels_page)
+    where = f"{span_of(panels_page, shop_page)} AND product = 'Product 1'"
+    panel(panels_page, TERMS).get_by_test_id("drill").click()
+    total = shop_page.one(f"SELECT count(*) FROM sales WHERE {where}")
+    expect(panels_page.get_by_test_id("rows-note")).to_have_attribute("data-total", str(total))
+    assert total > 50
+    panels_page.get_by_test_id("sort-amount").click()
+    expect(panels_page.locator("th[aria-sort=descending]")).to_have_text("Amount ▼")
+    order = f"SELECT id FROM sales WHERE {where} AND amount IS NOT NULL ORDER BY amount"
+    first = [str(key) for (key,) in shop_page.rows.execute(f"{order} DESC LIMIT 5").fetchall()]
+    expect(panels_page.get_by_test_id("row").first.locator("td").first).to_have_text(first[0])
+    assert column(panels_page, "id")[:5] == first
+    panels_page.get_by_test_id("next").click()
+    expect(panels_page.get_by_test_id("page")).to_contain_text("Page 2 of")
+    panels_page.go_back()
+    expect(panels_page.get_by_test_id("page")).to_contain_text("Page 1 of")
+    panels_page.get_by_test_id("columns").locator("summary").click()
+    panels_page.get_by_test_id("columns").locator("[data-column=note]").uncheck()
+    expect(panels_page.locator("td[data-column=note]")).to_have_count(0)
+    panels_page.get_by_test_id("columns").locator("[data-column=quantity]").check()
+    expect(panels_page.locator("td[data-column=quantity]").first).to_be_visible()
+    panels_page.keyboard.press("Escape")
+    key = column(panels_page, "id")[0]
+    panels_page.get_by_test_id("open").first.click()
+    expect(panels_page.get_by_test_id("row-columns")).to_contain_text("Changed at the source")
+    expect(panels_page.get_by_test_id("explain")).to_have_text(f"tailorbird explain {shop_page.topology} sales {key}")
+
+
+def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path: Path) -> None:
+    """CSV and JSON of what is chosen, whole; a spreadsheet executes nothing of it."""
+    url = f"{shop_page.url}api/rows/sales.csv?range=all&columns=id,note,amount&sort=id"
+    with OPEN.open(url, timeout=20) as answer:
+        assert answer.headers["Content-Disposition"] == 'attachment; filename="sales.csv"'
+        head, *rows = csv.reader(io.StringIO(answer.read().decode(), newline=""))
+    assert head == ["id", "note", "amount"]
+    expected = shop_page.rows.execute("SELECT id, note, amount FROM sales ORDER BY id").fetchall()
+    assert [row[0] for row in rows] == [str(key) for key, _, _ in expected]
+    for (_, note, amount), (_, text, number) in zip(rows, expected, strict=True):
+        assert note in (text or "", f"'{text}")
+        assert not note.startswith(("=", "+", "-", "@"))
+        assert amount == ("" if number is None else str(number))
+    with OPEN.open(url.replace(".csv", ".json"), timeout=20) as answer:
+        text = answer.read()
+    found = json.loads(text)
+    assert [(one["id"], one["note"]) for one in found] == [(key, note) for key, note, _ in expected]
+    # as docs/dashboard.md tells those who want Parquet
+    (tmp_path / "sales.json").write_bytes(text)
+    parquet = f"{tmp_path}/sales.parquet"
+    shop_page.rows.execute(f"COPY (SELECT * FROM read_json('{tmp_path}/sales.json')) TO '{parquet}' (FORMAT parquet)")
+    total = shop_page.one(f"SELECT sum(amount::DECIMAL(10,2)) FROM read_parquet('{parquet}')")
+    assert total == shop_page.one("SELECT sum(amount) FROM sales")
+
+
+def ask(shop_page: SalesPage, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(shop_page.url).port or 0, timeout=20)
+    connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    text = answer.read().decode(errors="replace")
+    connection.close()
+    return answer.status, text
+
+
+HOSTILE = ["{!func}1", '_query_:"{!lucene}*:*"', "*:*", "barrier-0", "x' OR 1=1", "../../etc/passwd"]
+
+
+def test_nothing_gets_in_and_nothing_out(shop_page: SalesPage) -> None:
+    """Keys, columns, sorts, panels and assets that are none are refused; barriers are nobody's rows."""
+    for text in HOSTILE:
+        said = quote(text, safe="")
+        assert ask(shop_page, f"/api/rows/sales/row?key={said}")[0] == 404
+        for name in ("columns", "sort", "page", "panel"):
+            assert ask(shop_page, f"/api/rows/sales?{name}={said}")[0] == 400, (name, text)
+        assert ask(shop_page, f"/assets/{said}")[0] == 404
+    for name in ("_positions", "_kind", "_id"):
+        assert ask(shop_page, f"/api/rows/sales?columns={name}")[0] == 400
+    assert ask(shop_page, "/api/rows/sales?q=" + "x" * 17_000)[0] == 400
+    status, text = ask(shop_page, "/?next=https://evil.example/&q=%3C/script%3E%3Cscript%3Ealert(1)")
+    assert status == 200
+    assert "evil.example" not in text
+    assert "alert(1)" not in text
+
+
+def test_other_sites_are_refused(shop_page: SalesPage) -> None:
+    """A websocket that a foreign page opens, requests that it sends, and names that it points here."""
+    address = shop_page.url.replace("http", "ws") + "live/sales"
+    for origin in (
+        "http://evil.example",
+        "null",
+        shop_page.url.replace("http:", "https:").replace("127.0.0.1", "127.0.0.1.evil"),
+    ):
+        with (
+            pytest.raises(InvalidStatus, match="403"),
+            connect(address, additional_headers={"Origin": origin}, proxy=None),
+        ):
+            pass
+    own = {"Origin": shop_page.url.rstrip("/")}
+    with connect(address, additional_headers=own, proxy=None) as socket:
+        socket.send("no message")
+        with pytest.raises(Exception, match="1008"):
+            socket.recv(timeout=10)
+    assert ask(shop_page, "/_nicegui/x", "POST", Origin="http://evil.example")[0] == 403
+    assert ask(shop_page, "/_nicegui/x", "POST", Sec_Fetch_Site="cross-site")[0] == 403
+    assert ask(shop_page, "/", Host="evil.example")[0] == 400
+
+
+def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPage) -> None:
+    """What runs here moves, what does not is told as such, in words and as a graph whose lines join what feeds what."""
+    panels_page.get_by_role("link", name="Overview").click()
+    expect(panels_page.get_by_test_id("node")).to_have_count(5)
+    shown = panels_page.locator("[data-node='dashboard sales']")
+    expect(shown).to_have_attribute("data-state", "moving")
+    expect(panels_page.locator("[data-node='join sales']")).to_have_attribute("data-state", "elsewhere")
+    expect(panels_page.get_by_test_id("sentence")).to_have_text(
+        "Everything moves that runs on this machine. Nothing is known here of capture s, join sales, index sales."
+    )
+    expect(panels_page.locator("#graph path")).to_have_count(4)
+    assert panels_page.evaluate("document.body.scrollWidth") <= 1280
+    assert serious(panels_page) == []
+    panels_page.set_viewport_size({"width": 390, "height": 800})
+    assert panels_page.evaluate("document.body.scrollWidth") <= 390
