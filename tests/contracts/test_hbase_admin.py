@@ -162,7 +162,7 @@ def test_a_topology_of_others_tables_alone_needs_no_kafka(
     admin.create_namespace(name)
     family = FamilySpec(name="d", replicated=True)
     admin.create_table(TableSpec(name=f"{name}:theirs", family=family, splits=()))
-    servers = TOPOLOGY[TOPOLOGY.index("hbase:") : TOPOLOGY.index("tables:")].format()
+    servers = TOPOLOGY[TOPOLOGY.index("hbase:") : TOPOLOGY.rindex("tables:")].format()
     file.write_text(
         f"name: {name}\nlog: {{bootstrap_servers: '127.0.0.1:9'}}\n{servers}"
         f"foreign_tables: {{theirs: {{table: '{name}:theirs', fields: {{n: {{source: 'd:n', type: string}}}}}}}}\n"
