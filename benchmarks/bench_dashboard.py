@@ -29,6 +29,7 @@ from urllib.parse import urlencode
 import requests
 from websockets.sync.client import ClientConnection, connect
 
+from benchmarks.ending import end
 from cdc.stored.cells import Barrier
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Solr, Topology
@@ -328,4 +329,4 @@ def wait_for(condition: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))

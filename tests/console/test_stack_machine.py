@@ -314,12 +314,14 @@ def _refuse() -> None:
 def test_a_server_whose_threads_still_end_is_not_gone(tmp_path: Path) -> None:
     """Its first thread is dead, as after SIGKILL for a moment, and another one still holds what it held."""
     half = (
-        "import ctypes, threading, time\n"
+        "import ctypes, os, threading, time\n"
         "threading.Thread(target=time.sleep, args=(300,)).start()\n"
+        "while not os.path.exists('seen'): time.sleep(0.01)\n"
         "ctypes.CDLL(None).pthread_exit(None)\n"
     )
     argv = [sys.executable, "-c", half]
     running = launch("kafka", argv, home=tmp_path, fingerprint="f", environ={}, out=tmp_path / "out")
+    (tmp_path / "seen").touch()
     stat = Path(f"/proc/{running.pid}/stat")
     try:
         deadline = time.monotonic() + 30
