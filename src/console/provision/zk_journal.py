@@ -4,14 +4,12 @@ session."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from cdc.words.errors import Retriable
-from indexer.peer.zk_registration import ANSWER_SECONDS
+from indexer.peer.zk_registration import ANSWER_SECONDS, answering
 
 _ROOT = "/tailorbird/applies"
 
@@ -26,7 +24,7 @@ class StoredJournal:
 
     def read(self) -> tuple[bytes, int] | None:
         """As `JournalPlace` says; what a write before this call has left."""
-        with _answering():
+        with answering():
             self._client.sync_async(_ROOT).get(timeout=ANSWER_SECONDS)
             try:
                 value, stat = self._client.get_async(self._node).get(timeout=ANSWER_SECONDS)
@@ -36,7 +34,7 @@ class StoredJournal:
 
     def put(self, value: bytes, version: int | None) -> int | None:
         """As `JournalPlace` says."""
-        with _answering():
+        with answering():
             try:
                 if version is None:
                     self._client.create_async(self._node, value, makepath=True).get(timeout=ANSWER_SECONDS)
@@ -49,12 +47,12 @@ class StoredJournal:
 
     def held(self) -> bool:
         """As `JournalPlace` says."""
-        with _answering():
+        with answering():
             return self._client.exists_async(self._holder).get(timeout=ANSWER_SECONDS) is not None
 
     def hold(self, token: str) -> None:
         """As `JournalPlace` says; a holder that is dead, and not forgotten yet, makes room."""
-        with _answering():
+        with answering():
             if self._holds(token):
                 return
             with contextlib.suppress(NoNodeError):
@@ -77,14 +75,3 @@ class StoredJournal:
             return False
         session = self._client.client_id
         return value == token.encode() and session is not None and stat.ephemeralOwner == session[0]
-
-
-@contextlib.contextmanager
-def _answering() -> Iterator[None]:
-    try:
-        yield
-    except (KazooException, KazooTimeoutError) as error:
-        reason = str(error) or type(error).__name__
-        raise Retriable(
-            f"ZooKeeper does not answer: {reason}", "is HBase running? `tailorbird stack status`"
-        ) from error

@@ -66,6 +66,18 @@ def connect(zookeeper: str) -> KazooClient:
     return client
 
 
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """What ZooKeeper raises inside becomes Retriable; what one asks about a node must be caught inside."""
+    try:
+        yield
+    except (KazooException, KazooTimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise Retriable(
+            f"ZooKeeper does not answer: {reason}", "is HBase running? `tailorbird stack status`"
+        ) from error
+
+
 def prepare(client: KazooClient, peer: str) -> None:
     """Make a peer's persistent nodes; idempotent.
 

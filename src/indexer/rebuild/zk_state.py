@@ -12,24 +12,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from cdc.words.errors import Fatal, Retriable, UsageError
+from cdc.words.errors import Fatal, UsageError
 from indexer.foreign.foreign import RegionProgress
-from indexer.peer.zk_registration import ANSWER_SECONDS, parent_node
+from indexer.peer.zk_registration import ANSWER_SECONDS, answering, parent_node
 from indexer.rebuild.targets import Targets, load_targets
 
 _GENERATIONS = "/tailorbird/generations"
 _MADE = "/tailorbird/peers"
-
-
-@contextlib.contextmanager
-def _away() -> Iterator[None]:
-    try:
-        yield
-    except (KazooException, KazooTimeoutError) as error:
-        reason = str(error) or type(error).__name__
-        raise Retriable(
-            f"ZooKeeper does not answer: {reason}", "is HBase running? `tailorbird stack status`"
-        ) from error
 
 
 class StoredTargets:
@@ -41,7 +30,7 @@ class StoredTargets:
 
     def read(self) -> Targets:
         """As all writes before this call have left them; Retriable while ZooKeeper is away."""
-        with _away():
+        with answering():
             # Without sync a follower may answer with what it has not heard of yet.
             # Bounded: kazoo keeps calls while it has no connection, and batches must go back to HBase in time.
             self._client.sync_async("/").get(timeout=ANSWER_SECONDS)
@@ -56,7 +45,7 @@ class StoredTargets:
 
     def write(self, targets: Targets) -> None:
         """Replace the targets; one writer at a time, who holds `RebuildState.lock`."""
-        with _away():
+        with answering():
             _put(self._client, self._node, targets.to_json())
 
 
@@ -70,7 +59,7 @@ class RebuildState:
 
     def read(self) -> dict[str, Any] | None:
         """What `write` stored; None where there is nothing to go on with."""
-        with _away():
+        with answering():
             try:
                 stored, _ = self._client.get(self._node)
             except NoNodeError:
@@ -80,12 +69,12 @@ class RebuildState:
 
     def write(self, state: dict[str, Any]) -> None:
         """Store how far it is."""
-        with _away():
+        with answering():
             _put(self._client, self._node, json.dumps(state).encode())
 
     def clear(self) -> None:
         """Nothing is left to go on with."""
-        with _away(), contextlib.suppress(NoNodeError):
+        with answering(), contextlib.suppress(NoNodeError):
             self._client.delete(self._node)
 
     @contextlib.contextmanager
@@ -93,7 +82,7 @@ class RebuildState:
         """Hold the index against other rebuilds; UsageError when one runs. A dead holder's lock ends with its
         session, after some seconds."""
         node = f"{self._parent}/rebuild-lock"
-        with _away():
+        with answering():
             try:
                 self._client.create(node, ephemeral=True, makepath=True)
             except NodeExistsError:
@@ -119,7 +108,7 @@ class StoredProgress:
     def read(self, region: bytes) -> RegionProgress | None:
         """What `write` stored of a region; None where no batch is under way."""
         node = f"{self._node}/{region.decode()}"
-        with _away():
+        with answering():
             try:
                 stored, _ = self._client.get_async(node).get(timeout=ANSWER_SECONDS)
             except NoNodeError:
@@ -134,12 +123,12 @@ class StoredProgress:
         """Store how far a region's batch is."""
         node = f"{self._node}/{region.decode()}"
         value = json.dumps({"epoch": self._epoch, "progress": progress._asdict()}).encode()
-        with _away():
+        with answering():
             _put(self._client, node, value)
 
     def clear(self, region: bytes) -> None:
         """No batch of a region is under way."""
-        with _away(), contextlib.suppress(NoNodeError):
+        with answering(), contextlib.suppress(NoNodeError):
             self._client.delete_async(f"{self._node}/{region.decode()}").get(timeout=ANSWER_SECONDS)
 
 
@@ -151,7 +140,7 @@ class Generations:
 
     def current(self, topology: str, index: str) -> int:
         """1 for an index that was never removed."""
-        with _away():
+        with answering():
             try:
                 stored, _ = self._client.get(f"{_GENERATIONS}/{topology}_{index}")
             except NoNodeError:
@@ -161,23 +150,23 @@ class Generations:
     def advance(self, topology: str, index: str) -> int:
         """The next generation, stored."""
         number = self.current(topology, index) + 1
-        with _away():
+        with answering():
             _put(self._client, f"{_GENERATIONS}/{topology}_{index}", str(number).encode())
         return number
 
     def was_made(self, peer: str) -> bool:
         """Whether HBase has had a peer of this name."""
-        with _away():
+        with answering():
             return self._client.exists(f"{_MADE}/{peer}") is not None
 
     def mark_made(self, peer: str) -> None:
         """Note that HBase has a peer of this name; never taken back."""
-        with _away():
+        with answering():
             self._client.ensure_path(f"{_MADE}/{peer}")
 
     def announced(self, peer: str) -> list[str]:
         """The indexer processes that serve a peer now."""
-        with _away(), contextlib.suppress(NoNodeError):
+        with answering(), contextlib.suppress(NoNodeError):
             found: list[str] = self._client.get_children(f"{parent_node(peer)}/rs")
             return found
         return []

@@ -1,7 +1,12 @@
-"""Chunks of tables of which there is nothing to read beside the log: topics, what is received; pure."""
+"""Sources of which there is nothing to read beside the log: topics, what is received; pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdc.words.event import Position
+from ingest.facts.foreign_keys import ForeignKeys
 from ingest.records.snapshots import Chunk, ChunkRequest
 
 
@@ -19,3 +24,23 @@ class NoChunks:
         """See `snapshots.ChunkReader`."""
         found, self._done = self._done, []
         return found
+
+
+class StreamAlone:
+    """The part of `seams.SourceServer` that sources have in common which are a stream, and nothing beside it."""
+
+    def holds(self, position: Position) -> bool:
+        """Whether a position is still there is said when it is asked for, and what was compacted by what stayed."""
+        return True
+
+    def foreign_keys(self) -> ForeignKeys:
+        """None: whoever wrote the stream has told what they change, or not."""
+        return ForeignKeys()
+
+    def release(self, position: Position) -> None:
+        """Nothing is kept for us."""
+
+    @contextmanager
+    def chunks(self) -> Iterator[NoChunks]:
+        """Nothing to read."""
+        yield NoChunks()

@@ -15,11 +15,10 @@ from cdc.topology.topology import Source
 from cdc.words.errors import Fatal, Retriable, UsageError
 from cdc.words.event import Position
 from cdc.words.schema import TableId
-from ingest.capture.empty_chunks import NoChunks
+from ingest.capture.empty_chunks import StreamAlone
 from ingest.capture.groups import Lull
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
-from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.maxscale.upstream import LOG, UpstreamFacts, UpstreamLine, marks_of, reads_told, table_name
 from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
@@ -29,7 +28,7 @@ _IDLE, _GAP = 1.0, 0.05
 _LONGEST = 64 * 1024 * 1024  # bytes of a line
 
 
-class UpstreamSource:
+class UpstreamSource(StreamAlone):
     """Implements `seams.SourceServer` over MaxScale's CDC protocol, in JSON."""
 
     def __init__(self, settings: Source) -> None:
@@ -56,22 +55,6 @@ class UpstreamSource:
                 raise UsageError(f"{self._where(table)} has no column {lacking[0]}", "correct its message_key_columns")
             tables[table.database, table.table] = found
         return Seen(catalog=Catalog(tables=tables), dialect=Dialect(server="maxscale", version=0))
-
-    def holds(self, position: Position) -> bool:
-        """Whether a GTID is still there is said when it is asked for."""
-        return True
-
-    def foreign_keys(self) -> ForeignKeys:
-        """None: what they change was told, or not."""
-        return ForeignKeys()
-
-    def release(self, position: Position) -> None:
-        """Nothing is kept for us."""
-
-    @contextmanager
-    def chunks(self) -> Iterator[NoChunks]:
-        """Nothing to read."""
-        yield NoChunks()
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:

@@ -13,10 +13,9 @@ from prometheus_client import Counter
 from cdc.topology.topology import Mirror, Source
 from cdc.words.errors import Retriable, UsageError
 from cdc.words.event import Position
-from ingest.capture.empty_chunks import NoChunks
+from ingest.capture.empty_chunks import StreamAlone
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
-from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.mirror.formats import FORMATS
 from ingest.mirror.topics import LOG, OFFSETS, InputRecord, Mirrored, PartitionEnd, TopicFacts, reads_of
@@ -31,7 +30,7 @@ _IDLE = 1.0  # seconds without a record after which nothing is said to be waitin
 _LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
-class TopicsSource:
+class TopicsSource(StreamAlone):
     """Implements `seams.SourceServer` over topics that others write."""
 
     def __init__(self, settings: Source, mirror: Mirror) -> None:
@@ -96,22 +95,6 @@ class TopicsSource:
         if one.columns:
             return None
         raise Retriable(f"source {self._settings.name}: topic {one.topic} holds no record that tells its columns")
-
-    def holds(self, position: Position) -> bool:
-        """See `seams.SourceServer`: what was compacted away since is told by what stayed."""
-        return True
-
-    def foreign_keys(self) -> ForeignKeys:
-        """None: whoever wrote the topics has told what they change, or not."""
-        return ForeignKeys()
-
-    def release(self, position: Position) -> None:
-        """See `seams.SourceServer`: topics keep what they keep."""
-
-    @contextmanager
-    def chunks(self) -> Iterator[NoChunks]:
-        """Nothing to read."""
-        yield NoChunks()
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:

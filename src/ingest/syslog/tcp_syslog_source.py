@@ -26,11 +26,10 @@ from cdc.topology.topology import Listen, Source
 from cdc.words.errors import UsageError
 from cdc.words.event import Position
 from cdc.words.schema import TableId
-from ingest.capture.empty_chunks import NoChunks
+from ingest.capture.empty_chunks import NoChunks, StreamAlone
 from ingest.capture.groups import Lull
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
-from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.records.seams import Checkpoint, Seen, Stream
 from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
@@ -46,7 +45,7 @@ _RXQ_OVFL = 40  # SO_RXQ_OVFL: the kernel's count of datagrams that found no roo
 _log = structlog.get_logger()
 
 
-class SyslogSource:
+class SyslogSource(StreamAlone):
     """Implements `seams.SourceServer` over sockets that listen as long as a session lasts, whose streams may be opened
     anew meanwhile: what is connected stays so.
     """
@@ -64,17 +63,6 @@ class SyslogSource:
         """The one table."""
         catalog = Catalog(tables={(self._table.database, TABLE): DEFINITION})
         return Seen(catalog=catalog, dialect=Dialect(server="syslog", version=0))
-
-    def holds(self, position: Position) -> bool:
-        """Whatever was received before is gone, and missed by nobody."""
-        return True
-
-    def foreign_keys(self) -> ForeignKeys:
-        """None."""
-        return ForeignKeys()
-
-    def release(self, position: Position) -> None:
-        """Nobody keeps anything."""
 
     @contextmanager
     def chunks(self) -> Iterator[NoChunks]:
