@@ -115,6 +115,24 @@ def test_a_click_filters_all_panels_and_the_url_restores_it(
     check(panels_page, shop_page, "regexp_matches(product, '^Product 7$')")
 
 
+def test_a_bar_of_a_histogram_filters_by_its_ends(panels_page: Page, shop_page: SalesPage, chromium: Browser) -> None:
+    """From the first on, below the second; the link restores it, the chip undoes it, and it looks closer."""
+    bar = panel(panels_page, HISTOGRAM).get_by_test_id("histogram-bar").first
+    low, high = bar.get_attribute("data-low"), bar.get_attribute("data-high")
+    bar.click()
+    within = f"amount >= {low} AND amount < {high}"
+    check(panels_page, shop_page, within)
+    assert figure(panels_page, ORDERS) > 0
+    assert panel(panels_page, HISTOGRAM).get_by_test_id("histogram-bar").count() > 1
+    other = chromium.new_page(viewport={"width": 1280, "height": 900})
+    other.goto(panels_page.url)
+    check(other, shop_page, within)
+    other.close()
+    expect(panels_page.get_by_test_id("chip")).to_contain_text(f"{low} to {high}")
+    panels_page.get_by_test_id("clear").click()
+    check(panels_page, shop_page)
+
+
 def test_time_is_chosen_by_range_by_stroke_and_by_keys(panels_page: Page, shop_page: SalesPage) -> None:
     """A quick range, a stroke over the series, and the same with arrow keys alone."""
     panels_page.get_by_test_id("range").select_option("last 7 days")

@@ -168,6 +168,10 @@ def rows_params(board: FitBoard, fit: FitPanel | None, chosen: Chosen, span: Spa
         params |= clauses
         should = " ".join(f"should=${one}" for one in (f"c{i}t", f"c{i}n") if one in clauses)
         queries.append(f"{{!bool tag=c_{name} {should}}}")
+    for i, (name, (low, high)) in enumerate(sorted(chosen.between.items())):
+        column = board.column(name)
+        params |= filtered(column, ">=", (low,), f"b{i}l") | filtered(column, "<", (high,), f"b{i}h")
+        queries.append(f"{{!bool must=$b{i}l must=$b{i}h}}")
     for i, (column, one) in enumerate(fit.where if fit else ()):
         params |= filtered(column, one.operator, one.values, f"w{i}")
         queries.append(f"{{!bool must=$w{i}}}")
