@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,9 @@ import typer
 
 if TYPE_CHECKING:
     from cdc.topology.topology import Index, Topology
-    from console.checks.telling import PageCheck
+    from console.checks.telling import CheckStatus, PageCheck
+    from console.dashboard.panels.listed import ListedPage
+    from console.status.dead_letters import Letter, Waiting
 
 
 def dashboard(
@@ -53,13 +55,13 @@ def dashboard(
 
     loaded = load_serving(topology)
     chosen = choose_dashboards(loaded, name)
-    waiting = _waiting(loaded)
-    checked = _checked(loaded)
+    watched = _Watched(loaded)
     indexes = {one.name: loaded.indexes[one.index] for one in chosen}
     columns = validate(loaded)
     shown = [(one, indexes[one.name]) for one in chosen]
     boards = [
-        Board(loaded, one, partial(waiting, of), partial(checked, of), columns.get(of.table) or ()) for one, of in shown
+        Board(loaded, one, partial(watched.waiting, of), partial(watched.checked, of), columns.get(of.table) or ())
+        for one, of in shown
     ]
     serve_wait(loaded)
     users = load_passwords(auth) if auth else {}
@@ -69,7 +71,7 @@ def dashboard(
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
-        serve_dashboards(boards, host=host, port=port, access=access, look=_look(loaded))
+        serve_dashboards(boards, host=host, port=port, access=access, look=_look(loaded), listed=watched.pages())
 
 
 def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
@@ -82,38 +84,65 @@ def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
     return lambda: graph_of(topology, reads, asked_parts(topology))
 
 
-def _checked(topology: Topology) -> Callable[[Index], PageCheck]:
-    """A function that tells what checks found of the tables behind an index; nothing while Kafka does not tell."""
-    from console.checks.kafka_runs import runs_watched
-    from console.checks.telling import PageCheck, check_statuses, page_text
-    from console.commands.cli_dead_letters import joined_from
+class _Watched:
+    """What Kafka tells of a topology, asked every few seconds beside the pages: dead letters, quarantine, checks."""
 
-    if not topology.checks:
-        return lambda index: PageCheck()
-    runs, reads = runs_watched(topology), joined_from(topology)
+    def __init__(self, topology: Topology) -> None:
+        from console.checks.kafka_runs import runs_watched
+        from console.commands.cli_dead_letters import joined_from
+        from console.dashboard.panels.listed import MOST_LETTERS
+        from console.status.kafka_letters import letters_listed
+        from console.status.kafka_positions import positions_watched
 
-    def tell(index: Index) -> PageCheck:
-        now_ms = time.time_ns() // 1_000_000
-        tables = {("table", index.table), ("index", index.table), *(("log", one) for one in reads.get(index.table, ()))}
-        return page_text(check_statuses(topology, runs.last() or {}, now_ms), tables, topology.file, now_ms)
+        self._topology, self._reads = topology, joined_from(topology)
+        self._letters = letters_listed(topology, keep=MOST_LETTERS)
+        self._positions = positions_watched(topology, 3.0)
+        self._runs = runs_watched(topology) if topology.checks else None
 
-    return tell
+    def waiting(self, index: Index) -> int | None:
+        """How much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
+        from console.status.dead_letters import affected
 
+        found, _ = self.letters()
+        return None if found is None else affected(found, self._reads, index.table, index.name)
 
-def _waiting(topology: Topology) -> Callable[[Index], int | None]:
-    """A function that tells how much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
-    from console.commands.cli_dead_letters import joined_from
-    from console.status.dead_letters import affected
-    from console.status.kafka_letters import letters_watched
-    from console.status.kafka_positions import positions_watched
-    from console.status.quarantine import quarantined
+    def letters(self) -> tuple[Sequence[Waiting] | None, Sequence[Letter]]:
+        """All that waits, counted, tables in quarantine first, and the newest of it; None while Kafka does not tell."""
+        from console.status.quarantine import quarantine_letters, quarantined
 
-    letters, positions, tables = letters_watched(topology), positions_watched(topology, 3.0), joined_from(topology)
-
-    def count(index: Index) -> int | None:
-        found = letters.last()
+        found, positions = self._letters.last(), self._positions.last() or {}
         if found is None:
-            return None
-        return affected([*quarantined(positions.last() or {}), *found], tables, index.table, index.name)
+            return None, ()
+        return [*quarantined(positions), *found[0]], [*quarantine_letters(positions), *found[1]]
 
-    return count
+    def checked(self, index: Index) -> PageCheck:
+        """What checks found of the tables behind an index; nothing while Kafka does not tell."""
+        from console.checks.telling import PageCheck, page_text
+
+        now_ms = time.time_ns() // 1_000_000
+        found = self.statuses(now_ms)
+        if found is None:
+            return PageCheck()
+        reads = self._reads.get(index.table, ())
+        tables = {("table", index.table), ("index", index.table), *(("log", one) for one in reads)}
+        return page_text(found, tables, self._topology.file, now_ms)
+
+    def statuses(self, now_ms: int) -> list[CheckStatus] | None:
+        """How each check stands; None while Kafka does not tell."""
+        from console.checks.telling import check_statuses
+
+        runs = {} if self._runs is None else self._runs.last()
+        return None if runs is None else check_statuses(self._topology, runs, now_ms)
+
+    def pages(self) -> dict[str, tuple[str, Callable[[int], ListedPage]]]:
+        """Pages by path: title, and what tells one; Fleet where agents capture a source."""
+        from console.dashboard.panels.listed import fleet_page, letters_page, proof_page
+
+        topology = self._topology
+        found: dict[str, tuple[str, Callable[[int], ListedPage]]] = {
+            "/proof": ("Proof", lambda now: proof_page(topology, self.statuses(now), now)),
+            "/dead-letters": ("Dead letters", lambda now: letters_page(topology, *self.letters(), now)),
+        }
+        if any(one.agent for one in topology.sources.values()):
+            found["/fleet"] = ("Fleet", lambda _: fleet_page(topology))
+        return found
