@@ -80,7 +80,7 @@ class SalesPage:
         return row[0]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def shop_page(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SalesPage]:
     """`tailorbird dashboard` over 600 sales of the last 60 days."""
     url = stack.addresses()["solr"]
@@ -116,7 +116,7 @@ def answers(url: str) -> bool:
         return False
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Headless Chromium of this machine."""
     found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
