@@ -55,13 +55,11 @@ def dashboard(
 
     loaded = load_serving(topology)
     chosen = choose_dashboards(loaded, name)
-    watched = _Watched(loaded)
-    indexes = {one.name: loaded.indexes[one.index] for one in chosen}
-    columns = validate(loaded)
-    shown = [(one, indexes[one.name]) for one in chosen]
+    columns, watched = validate(loaded), _Watched(loaded)
     boards = [
         Board(loaded, one, partial(watched.waiting, of), partial(watched.checked, of), columns.get(of.table) or ())
-        for one, of in shown
+        for one in chosen
+        for of in [loaded.indexes[one.index]]
     ]
     serve_wait(loaded)
     users = load_passwords(auth) if auth else {}
@@ -71,7 +69,10 @@ def dashboard(
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
-        serve_dashboards(boards, host=host, port=port, access=access, look=_look(loaded), listed=watched.pages())
+        look, explain = _look(loaded), partial(_explained, loaded)
+        serve_dashboards(
+            boards, host=host, port=port, access=access, look=look, listed=watched.pages(), explain=explain
+        )
 
 
 def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
@@ -82,6 +83,18 @@ def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
 
     reads = {name: {one.source for one in tables_of(topology, table)} for name, table in topology.tables.items()}
     return lambda: graph_of(topology, reads, asked_parts(topology))
+
+
+def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any] | None:
+    """What `tailorbird explain --json` tells of the row at a row key; None if there is none."""
+    from cdc.words.extras import extras_named
+
+    with extras_named("joins"):
+        from console.explain.run import Explainer
+        from console.explain.telling import json_of
+    with Explainer(topology, table) as explainer:
+        found = explainer.explain_at(row_key)
+    return None if found is None else json_of(found)
 
 
 class _Watched:

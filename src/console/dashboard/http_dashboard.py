@@ -17,6 +17,7 @@ from console.dashboard.board import Board
 from console.dashboard.guard.access import ANYBODY, Access, refuse_open
 from console.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
 from console.dashboard.http_page import Page
+from console.dashboard.pages.http_explain import ExplainDesk, ExplainRow
 from console.dashboard.pages.http_hub import Hub
 from console.dashboard.pages.http_listed import serve_listed
 from console.dashboard.pages.http_overview import OVERVIEW, serve_overview
@@ -35,11 +36,13 @@ def serve_dashboards(
     access: Access = ANYBODY,
     look: Callable[[], Told] | None = None,
     listed: Mapping[str, tuple[str, Callable[[int], ListedPage]]] = MappingProxyType({}),
+    explain: ExplainRow | None = None,
 ) -> None:
     """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
 
     A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. `look` tells the
-    graph of `/overview`, `listed` has further pages by path: title, and what tells one at a moment. Before it serves:
+    graph of `/overview`, `listed` has further pages by path: title, and what tells one at a moment;
+    `explain` tells of a table's row, by its row key, where its cells come from. Before it serves:
     UsageError when the port is taken, the address foreign, or reached by others without a login and TLS; TopologyError
     when a dashboard names a column that its index has not. A Solr that is away is no error: the page says so, and
     recovers alone.
@@ -50,6 +53,7 @@ def serve_dashboards(
     paths[boards[0].dashboard.name] = "/"
     titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
     hubs = []
+    desk = None if explain is None else ExplainDesk(explain)
     also = {OVERVIEW: "Overview"} if look is not None else {}
     also |= {path: title for path, (title, _) in listed.items()}
     for board in boards:
@@ -60,7 +64,7 @@ def serve_dashboards(
         others = {to: title for to, title in titles.items() if to != path}
         if board.dashboard.panels:
             hubs.append(serve_panels(app, board, path, others | also))
-            serve_rows(app, hubs[-1], path, others | also)
+            serve_rows(app, hubs[-1], path, others | also, desk)
         else:
             _serve(board, path, others)
     serve_assets(app)
