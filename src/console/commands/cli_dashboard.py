@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from requests import Session
+
     from cdc.topology.topology import Index, Topology
     from console.checks.telling import CheckStatus, PageCheck
+    from console.dashboard.panels.flow import VisibleCut
     from console.dashboard.panels.listed import ListedPage
+    from console.status.captured_position import CapturedPosition
     from console.status.dead_letters import Letter, Waiting
 
 
@@ -69,20 +73,40 @@ def dashboard(
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
-        look, explain = _look(loaded), partial(_explained, loaded)
+        look, explain = _look(loaded, watched), partial(_explained, loaded)
         serve_dashboards(
             boards, host=host, port=port, access=access, look=look, listed=watched.pages(), explain=explain
         )
 
 
-def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
-    """A function that tells the topology's graph, as `tailorbird status` sees its processes."""
+def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]:
+    """A function that tells the topology's graph, as `tailorbird status` sees its processes and servers."""
     from console.commands.cli_status import asked_parts
+    from console.dashboard.panels.flow import FlowSeen, Rates
     from console.dashboard.panels.overview import graph_of
     from joins.select.parser import tables_of
 
     reads = {name: {one.source for one in tables_of(topology, table)} for name, table in topology.tables.items()}
-    return lambda: graph_of(topology, reads, asked_parts(topology))
+    rates = Rates()
+
+    def look() -> dict[str, Any]:
+        parts, captured, now_ms = asked_parts(topology), watched.captured(), time.time_ns() // 1_000_000
+        counted = {f"capture {name}": float(one.sequence) for name, one in (captured or {}).items()}
+        for part in parts:
+            if part.part.startswith("index ") and "documents" in part.more:  # several processes serve one index
+                counted[part.part] = counted.get(part.part, 0.0) + part.more["documents"]
+        rates.note(time.monotonic(), counted)
+        seen = FlowSeen(
+            now_ms=now_ms,
+            rates=rates.told(),
+            captured=captured,
+            visible=watched.visible(),
+            waiting=watched.letters()[0],
+            checked=[one for status in watched.statuses(now_ms) or () if status.run for one in status.run.checked],
+        )
+        return graph_of(topology, reads, parts, seen)
+
+    return look
 
 
 def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any] | None:
@@ -97,6 +121,21 @@ def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any]
     return None if found is None else json_of(found)
 
 
+def _visible_cuts(topology: Topology, session: Session) -> dict[str, VisibleCut]:
+    """What queries of each index of a table of ours see for certain. Retriable while Solr is away."""
+    from console.dashboard.panels.flow import VisibleCut
+    from console.status.solr_barriers import visible_sequences
+    from indexer.solr.solr_collection import visible_stamp
+
+    found = {}
+    for index in topology.indexes.values():
+        if index.table in topology.tables:
+            url = f"{topology.solr.url}/{index.collection}"
+            sequences = visible_sequences(url, session)
+            found[index.name] = VisibleCut(sequences=sequences, stamp_ms=visible_stamp(topology.solr, index.collection))
+    return found
+
+
 class _Watched:
     """What Kafka tells of a topology, asked every few seconds beside the pages: dead letters, quarantine, checks."""
 
@@ -106,11 +145,23 @@ class _Watched:
         from console.dashboard.panels.listed import MOST_LETTERS
         from console.status.kafka_letters import letters_listed
         from console.status.kafka_positions import positions_watched
+        from console.status.proc_watch import Watch
+        from indexer.solr.solr_http import reading_session
 
         self._topology, self._reads = topology, joined_from(topology)
         self._letters = letters_listed(topology, keep=MOST_LETTERS)
         self._positions = positions_watched(topology, 3.0)
         self._runs = runs_watched(topology) if topology.checks else None
+        solr = reading_session(topology.solr)
+        self._visible = Watch(partial(_visible_cuts, topology, solr), name="barriers", every=3.0)
+
+    def captured(self) -> dict[str, CapturedPosition] | None:
+        """The newest position by source; None while Kafka does not tell."""
+        return self._positions.last()
+
+    def visible(self) -> dict[str, VisibleCut] | None:
+        """What queries of each index see for certain; None while Solr does not tell."""
+        return self._visible.last()
 
     def waiting(self, index: Index) -> int | None:
         """How much of an index's rows is refused or in quarantine; None while Kafka does not tell."""

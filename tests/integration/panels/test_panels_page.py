@@ -259,6 +259,8 @@ def test_drilled_to_sorted_paged_and_opened(panels_page: Page, shop_page: SalesP
     panels_page.get_by_test_id("open").first.click()
     expect(panels_page.get_by_test_id("row-columns")).to_contain_text("Changed at the source")
     expect(panels_page.get_by_test_id("explain")).to_have_text(f"tailorbird explain {shop_page.topology} sales {key}")
+    panels_page.get_by_test_id("ask-origins").click()  # no join has ever run here
+    expect(panels_page.get_by_test_id("origins-error")).to_contain_text(re.compile("layout|HBase"))
 
 
 def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path: Path) -> None:
@@ -329,6 +331,27 @@ def test_other_sites_are_refused(shop_page: SalesPage) -> None:
     assert ask(shop_page, "/", Host="evil.example")[0] == 400
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_proof_and_dead_letters_have_pages(chromium: Browser, shop_page: SalesPage, width: int, scheme: Any) -> None:
+    """From every page, without a script; what is not known (nobody is at Kafka's address) is not told as well; nothing
+    scrolls sideways, axe finds nothing serious."""
+    page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.goto(f"{shop_page.url}rows/sales")
+    page.get_by_role("link", name="Dead letters").click()
+    expect(page.get_by_test_id("sentence")).to_contain_text("what was refused is not known")
+    expect(page.get_by_test_id("command")).to_have_text("tailorbird stack status")
+    assert page.evaluate("document.body.scrollWidth") <= width
+    assert serious(page) == []
+    page.get_by_role("link", name="Proof").click()
+    expect(page.get_by_test_id("sentence")).to_contain_text("declares no checks")
+    expect(page.get_by_test_id("command")).to_have_text(f"tailorbird verify {shop_page.topology}")
+    assert page.evaluate("document.body.scrollWidth") <= width
+    assert serious(page) == []
+    expect(page.get_by_role("link", name="Fleet")).to_have_count(0)
+    assert page.locator("script").count() == 0
+    page.close()
+
+
 def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPage) -> None:
     """What runs here moves, what does not is told as such, in words and as a graph whose lines join what feeds what."""
     panels_page.get_by_role("link", name="Overview").click()
@@ -340,6 +363,7 @@ def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPag
         "Everything moves that runs on this machine. Nothing is known here of capture s, join sales, index sales."
     )
     expect(panels_page.locator("#graph path")).to_have_count(4)
+    expect(shown.get_by_test_id("flow")).to_contain_text(re.compile(r"^from sales: shows all up to .+ ago$"))
     assert panels_page.evaluate("document.body.scrollWidth") <= 1280
     assert serious(panels_page) == []
     panels_page.set_viewport_size({"width": 390, "height": 800})
