@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from requests import Session
-
     from cdc.topology.topology import Index, Topology
     from console.checks.telling import CheckStatus, PageCheck
-    from console.dashboard.panels.flow import VisibleCut
     from console.dashboard.panels.listed import ListedPage
     from console.status.captured_position import CapturedPosition
     from console.status.dead_letters import Letter, Waiting
+    from console.status.index_status import VisibleCut
 
 
 def dashboard(
@@ -121,21 +119,6 @@ def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any]
     return None if found is None else json_of(found)
 
 
-def _visible_cuts(topology: Topology, session: Session) -> dict[str, VisibleCut]:
-    """What queries of each index of a table of ours see for certain. Retriable while Solr is away."""
-    from console.dashboard.panels.flow import VisibleCut
-    from console.status.solr_barriers import visible_sequences
-    from indexer.solr.solr_collection import visible_stamp
-
-    found = {}
-    for index in topology.indexes.values():
-        if index.table in topology.tables:
-            url = f"{topology.solr.url}/{index.collection}"
-            sequences = visible_sequences(url, session)
-            found[index.name] = VisibleCut(sequences=sequences, stamp_ms=visible_stamp(topology.solr, index.collection))
-    return found
-
-
 class _Watched:
     """What Kafka tells of a topology, asked every few seconds beside the pages: dead letters, quarantine, checks."""
 
@@ -145,15 +128,13 @@ class _Watched:
         from console.dashboard.panels.listed import MOST_LETTERS
         from console.status.kafka_letters import letters_listed
         from console.status.kafka_positions import positions_watched
-        from console.status.proc_watch import Watch
-        from indexer.solr.solr_http import reading_session
+        from console.status.solr_barriers import cuts_watched
 
         self._topology, self._reads = topology, joined_from(topology)
         self._letters = letters_listed(topology, keep=MOST_LETTERS)
         self._positions = positions_watched(topology, 3.0)
         self._runs = runs_watched(topology) if topology.checks else None
-        solr = reading_session(topology.solr)
-        self._visible = Watch(partial(_visible_cuts, topology, solr), name="barriers", every=3.0)
+        self._visible = cuts_watched(topology)
 
     def captured(self) -> dict[str, CapturedPosition] | None:
         """The newest position by source; None while Kafka does not tell."""

@@ -7,10 +7,11 @@ from typing import Any
 
 from cdc.topology.reader import read_topology
 from console.checks.runs import Checked
-from console.dashboard.panels.flow import FlowSeen, Rates, VisibleCut
+from console.dashboard.panels.flow import FlowSeen, Rates
 from console.dashboard.panels.overview import graph_of, sentence
 from console.status.captured_position import CapturedPosition
 from console.status.dead_letters import Waiting
+from console.status.index_status import VisibleCut
 from console.status.part_status import PartStatus
 
 NOW = 1_800_000_000_000

@@ -10,7 +10,7 @@ from console.checks.runs import Checked
 from console.checks.telling import ago
 from console.status.captured_position import CapturedPosition
 from console.status.dead_letters import QUARANTINE, Waiting
-from console.status.index_status import missing_changes
+from console.status.index_status import VisibleCut, missing_changes
 
 WINDOW, LEAST = 30.0, 3.0  # seconds that a rate is over, at most and at least
 _STAGES = {"capture": ("capture", QUARANTINE), "join": ("join",), "index": ("indexer",)}
@@ -41,14 +41,6 @@ class Rates:
             for name, ((since, first), (until, last)) in spans.items()
             if until - since >= LEAST
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisibleCut:
-    """What every query of an index sees for certain: changes by source, and the stamp (ms), None before the first."""
-
-    sequences: Mapping[str, int]
-    stamp_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
