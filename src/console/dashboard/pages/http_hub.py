@@ -24,6 +24,7 @@ from console.dashboard.panels.columns import Misfit
 from console.dashboard.panels.facets import facets_params, read_facets
 from console.dashboard.panels.fitting import FitBoard, FitPanel
 from console.dashboard.panels.reading import Told, nothing, read_extent, read_panel
+from console.dashboard.panels.splitting import in_one, in_two_steps, parts_params, values_params
 from console.dashboard.panels.state import Chosen, stretch
 from console.dashboard.panels.watching import (
     Moved,
@@ -210,7 +211,7 @@ class Hub:
 
 
 def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
-    """One panel's answer: one query; of a histogram, and of all times, two or three."""
+    """One panel's answer: one query; of a histogram, of a split series, and of all times, two or three more."""
     drawn: Axis | Steps | None = None
     if fit.panel.type == "text":
         return read_panel(fit, {}, None)
@@ -227,6 +228,11 @@ def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None,
             drawn = steps_for(fit.panel, extent, whole=fit.fields[0].whole)
     if seen is not None and fit.panel.type in ("timeseries", "heatmap"):
         drawn = axis_for(fit.panel, seen)
+        column = in_two_steps(fit)
+        if column is not None:
+            values = ask(values_params(board, fit, column, chosen, span))
+            parts = ask(parts_params(board, fit, column, chosen, span, drawn, values))
+            return read_panel(fit, in_one(values, parts), drawn)
     return read_panel(fit, ask(panel_params(board, fit, chosen, span, drawn)), drawn)
 
 

@@ -121,10 +121,10 @@ def panel_params(
     if panel.type == "table" and not panel.measures:
         return {**params, **_shown(board, fit)}
     if panel.type == "number":
-        facets = _sums(fit)
+        facets = sums_of(fit)
         if span is not None:
             earlier = _within(_time(board), before(span))
-            facets["before"] = {"type": "query", "q": earlier, "domain": {"excludeTags": "time"}, "facet": _sums(fit)}
+            facets["before"] = {"type": "query", "q": earlier, "domain": {"excludeTags": "time"}, "facet": sums_of(fit)}
     elif panel.type in ("timeseries", "heatmap") and isinstance(drawn, Axis):
         facets = _over_time(board, fit, drawn)
     elif panel.type == "histogram" and isinstance(drawn, Steps):
@@ -137,11 +137,11 @@ def panel_params(
                 "end": number(drawn.start + drawn.count * drawn.width),
                 "gap": number(drawn.width),
                 "other": "all",
-                "facet": _sums(fit),
+                "facet": sums_of(fit),
             }
         }
     elif panel.type == "terms":
-        facets = {"terms": _terms(fit, fit.fields[0], panel.top, missing=True), **_sums(fit)}
+        facets = {"terms": terms_facet(fit, fit.fields[0], panel.top, missing=True), **sums_of(fit)}
     elif panel.type == "table":
         facets = {"terms": _grouped(fit)}
     else:
@@ -185,7 +185,7 @@ def _within(time: PanelColumn, span: Span) -> str:
     return f"{time.ordered}:[{solr_instant(span.start)} TO {solr_instant(span.end)}}}"
 
 
-def _sums(fit: FitPanel) -> dict[str, Any]:
+def sums_of(fit: FitPanel) -> dict[str, Any]:
     """The measures `m0`, … of one bucket; with what tells the average of the rest."""
     found: dict[str, Any] = {f"m{i}": one for i, one in enumerate(fit.sums) if one}
     for i, (measure, column) in enumerate(zip(fit.panel.measures, fit.measured, strict=True)):
@@ -194,7 +194,8 @@ def _sums(fit: FitPanel) -> dict[str, Any]:
     return found
 
 
-def _terms(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inner: Any = None) -> dict[str, Any]:
+def terms_facet(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inner: Any = None) -> dict[str, Any]:
+    """The greatest values of a column by the first measure."""
     return {
         "type": "terms",
         "field": column.counted,
@@ -202,33 +203,37 @@ def _terms(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inn
         "missing": missing,
         "numBuckets": True,
         "sort": {"m0": "desc"} if fit.sums[0] else {"count": "desc"},
-        "facet": _sums(fit) | (inner or {}),
+        "facet": sums_of(fit) | (inner or {}),
     }
 
 
-def _over_time(board: FitBoard, fit: FitPanel, axis: Axis) -> dict[str, Any]:
-    bars = {
+def bars_facet(board: FitBoard, axis: Axis) -> dict[str, Any]:
+    """The bars of an axis, counted."""
+    return {
         "type": "range",
         "field": _time(board).ordered,
         "start": solr_instant(axis.span.start),
         "end": solr_instant(axis.span.end),
         "gap": axis.gap.solr,
-        "facet": _sums(fit),
     }
+
+
+def _over_time(board: FitBoard, fit: FitPanel, axis: Axis) -> dict[str, Any]:
+    bars = bars_facet(board, axis) | {"facet": sums_of(fit)}
     # with `other` Solr tells how many rows lie before the first bar and behind the last
     whole = {**bars, "other": "all"}
     if fit.split is None:
         return {"bars": whole}
     limit = fit.panel.top
-    return {"bars": whole, "terms": _terms(fit, fit.split, limit, missing=True, inner={"bars": bars})}
+    return {"bars": whole, "terms": terms_facet(fit, fit.split, limit, missing=True, inner={"bars": bars})}
 
 
 def _grouped(fit: FitPanel) -> dict[str, Any]:
     first, *rest = fit.fields
     if not rest:
-        return _terms(fit, first, fit.panel.top, missing=True)
-    inner = {"terms": _terms(fit, rest[0], fit.panel.top, missing=True)}
-    return _terms(fit, first, GROUPS, missing=True, inner=inner)
+        return terms_facet(fit, first, fit.panel.top, missing=True)
+    inner = {"terms": terms_facet(fit, rest[0], fit.panel.top, missing=True)}
+    return terms_facet(fit, first, GROUPS, missing=True, inner=inner)
 
 
 def _shown(board: FitBoard, fit: FitPanel) -> Params:
