@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -31,7 +31,7 @@ _WIDTHS: dict[Interval, Gap] = {
     "month": Gap(count=1, unit="MONTH"),
     "year": Gap(count=1, unit="YEAR"),
 }
-_FAR = 8.0  # deviations from the mean
+_NEARLY_ALL, _FEW = 0.98, 4  # of the rows, in one of so many parts of the bars
 _LONG = 50 * 365 * DAY
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -39,23 +39,18 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """Least and greatest of what a panel is drawn over, and between which of them nearly all rows are (percentiles,
-    where they were asked for). `mean` and `deviation` are of numbers.
+    where they were asked for).
     """
 
     low: float
     high: float
     most_low: float
     most_high: float
-    mean: float | None = None
-    deviation: float | None = None
 
     @property
-    def lonely(self) -> bool:
-        """Whether an end may lie far from nearly all rows, so that percentiles, which cost much, must tell."""
-        if self.mean is None or self.deviation is None:
-            return self.high - self.low > _LONG
-        room = _FAR * self.deviation
-        return self.high > self.mean + room or self.low < self.mean - room
+    def long(self) -> bool:
+        """Of times: whether an end may lie far from nearly all rows, so that percentiles must tell, which cost much."""
+        return self.high - self.low > _LONG
 
     @property
     def shown(self) -> tuple[float, float]:
@@ -74,8 +69,8 @@ class Steps:
 
 
 def needs_extent(fit: FitPanel, span: Span | None) -> bool:
-    """Whether a query must tell the extent before the panel can be asked."""
-    return fit.panel.type == "histogram" or (fit.panel.type in ("timeseries", "heatmap") and span is None)
+    """Whether a query must tell the extent before a panel over time can be asked."""
+    return fit.panel.type in ("timeseries", "heatmap") and span is None
 
 
 def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, *, most: bool = False) -> Params:
@@ -85,8 +80,6 @@ def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | N
     facets = {"low": f"min({field})", "high": f"max({field})"}
     if most:
         facets["most"] = f"percentile({field},1,99)"
-    elif number:
-        facets |= {"mean": f"avg({field})", "deviation": f"stddev({field})"}
     return {**rows_params(board, fit, chosen, span), "json.facet": _json(facets)}
 
 
@@ -111,6 +104,15 @@ def steps_for(panel: Panel, extent: Extent, *, whole: bool) -> Steps:
         width = max(1.0, float(round(width)))
     start = low // width * width
     return Steps(start=start, width=width, count=int((high - start) // width) + 1)
+
+
+def crowded(steps: Steps, counts: Sequence[int]) -> bool:
+    """Whether nearly all rows are in a few neighbouring bars of a histogram, so that percentiles, which cost much, must
+    tell what to draw. `counts` are the rows in each.
+    """
+    total, few = sum(counts), steps.count // _FEW
+    windows = (sum(counts[i : i + few]) for i in range(len(counts) - few + 1))
+    return few > 0 and total > 0 and any(rows >= _NEARLY_ALL * total for rows in windows)
 
 
 def panel_params(
