@@ -72,7 +72,8 @@ def test_proof_says_what_each_check_found() -> None:
     different = checked(outcome="different", differing=1, findings=({"key": {"id": 7}, "difference": "missing"},))
     page = proof(run(different))
     assert (page.sentence, page.well) == ("Not all is right: hourly found a difference.", False)
-    assert [(one.heading, one.state) for one in page.parts[:2]] == [("hourly", "DIFFERENT"), ("daily", "waiting")]
+    told = [(one.heading, one.state, one.tone) for one in page.parts[:2]]
+    assert told == [("hourly", "DIFFERENT", "bad"), ("daily", "waiting", "plain")]
     assert cells(page, 0)[0] == (
         "index", "orders_wide", "different", "12,345", "1", "3", "stamp 7", "60 s ago", "id=7 missing",
     )  # fmt: skip

@@ -10,9 +10,10 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse
 
 from console.dashboard.pages.http_panels import filled_html
-from console.dashboard.panels.listed import ListedPage, ListedPart, moment
+from console.dashboard.panels.listed import ListedPage, ListedPart, Tone, moment
 
 _escaped = html.escape
+_TONES: Mapping[Tone, str] = {"good": "", "bad": " away", "plain": " plain"}
 
 
 def serve_listed(
@@ -46,7 +47,7 @@ def _pieces(part: ListedPart, number: int) -> Iterator[str]:
     yield f'<section class="card" aria-labelledby="{name}" data-testid="part" data-state="{_escaped(part.state)}">'
     yield f'<h2 id="{name}">{_escaped(part.heading)}'
     if part.state:
-        yield f' <span class="pill{"" if part.well else " away"}">{_escaped(part.state)}</span>'
+        yield f' <span class="pill{_TONES[part.tone]}">{_escaped(part.state)}</span>'
     yield "</h2>"
     yield from (f'<p class="note">{_escaped(line)}</p>' for line in part.lines)
     if part.rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from cdc.topology.topology import Check, Source, Topology
 from console.checks.runs import Checked
@@ -15,19 +16,20 @@ from console.checks.telling import CheckStatus, ago
 from console.status.dead_letters import Letter, Waiting, remedy_of, waits
 
 MOST_LETTERS = 200
+Tone = Literal["good", "bad", "plain"]
 _HELD = ("Table or index", "Stage", "Key", "Where it was", "Why", "When", "What helps")
 _COMPARED = ("Stage", "Table", "Outcome", "Rows", "Differing", "Moving", "Position", "When", "First difference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPart:
-    """A part of a page: `state` in a word beside its heading, lines below it, a table (`heads`, `rows` of as many
-    cells), and the command that shows more or helps.
+    """A part of a page: `state` in a word beside its heading, and how it is meant; lines below it, a table (`heads`,
+    `rows` of as many cells), and the command that shows more or helps.
     """
 
     heading: str
     state: str = ""
-    well: bool = True
+    tone: Tone = "plain"
     lines: Sequence[str] = ()
     heads: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
@@ -85,9 +87,10 @@ def _check(check: Check, status: CheckStatus, now_ms: int) -> ListedPart:
         lines = [f"{every}; began {ago(now_ms - run.began_ms)} ago, took {took:.1f} s; {equal}"]
         lines += [f"could not tell: {run.error}"] if run.error else []
     rows = [_compared(one, now_ms) for one in (run.checked if run else ())]
+    tone: Tone = "bad" if not status.well else "good" if status.state == "equal" else "plain"
     return ListedPart(
-        heading=check.name, state=status.state, well=status.well, lines=lines, heads=_COMPARED if rows else (),
-        rows=rows, command=status.look,
+        heading=check.name, state=status.state, tone=tone, lines=lines, heads=_COMPARED if rows else (), rows=rows,
+        command=status.look,
     )  # fmt: skip
 
 
