@@ -128,21 +128,27 @@ class _Watched:
         from console.dashboard.panels.listed import MOST_LETTERS
         from console.status.kafka_letters import letters_listed
         from console.status.kafka_positions import positions_watched
-        from console.status.solr_barriers import cuts_watched
 
         self._topology, self._reads = topology, joined_from(topology)
         self._letters = letters_listed(topology, keep=MOST_LETTERS)
         self._positions = positions_watched(topology, 3.0)
         self._runs = runs_watched(topology) if topology.checks else None
-        self._visible = cuts_watched(topology)
 
     def captured(self) -> dict[str, CapturedPosition] | None:
         """The newest position by source; None while Kafka does not tell."""
         return self._positions.last()
 
     def visible(self) -> dict[str, VisibleCut] | None:
-        """What queries of each index see for certain; None while Solr does not tell."""
-        return self._visible.last()
+        """What queries of each index see for certain; None while Solr does not tell. It is asked only now: a page that
+        nobody looks at asks Solr nothing.
+        """
+        from cdc.words.errors import Retriable
+        from console.status.solr_barriers import visible_cuts
+
+        try:
+            return visible_cuts(self._topology)
+        except Retriable:  # the parts that lack it say so
+            return None
 
     def waiting(self, index: Index) -> int | None:
         """How much of an index's rows is refused or in quarantine; None while Kafka does not tell."""

@@ -13,7 +13,6 @@ from cdc.stored import fields
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
 from console.status.index_status import VisibleCut
-from console.status.proc_watch import Watch
 from indexer.solr.solr_collection import visible_stamp
 from indexer.solr.solr_http import reading_session
 
@@ -23,21 +22,17 @@ def visible_sequences(collection_url: str, session: requests.Session | None = No
     return {name: int(one["sequence"]) for name, one in visible_positions(collection_url, session).items()}
 
 
-def cuts_watched(topology: Topology, every: float = 3.0) -> Watch[dict[str, VisibleCut]]:
-    """What queries of each index over a table of ours see for certain, as of late."""
-    session = reading_session(topology.solr)
-    collections = {one.name: one.collection for one in topology.indexes.values() if one.table in topology.tables}
-
-    def read() -> dict[str, VisibleCut]:
+def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
+    """What queries of each index over a table of ours see for certain. Retriable while Solr is away."""
+    with reading_session(topology.solr) as session:
         return {
-            name: VisibleCut(
-                sequences=visible_sequences(f"{topology.solr.url}/{collection}", session),
-                stamp_ms=visible_stamp(topology.solr, collection),
+            one.name: VisibleCut(
+                sequences=visible_sequences(f"{topology.solr.url}/{one.collection}", session),
+                stamp_ms=visible_stamp(topology.solr, one.collection),
             )
-            for name, collection in collections.items()
+            for one in topology.indexes.values()
+            if one.table in topology.tables
         }
-
-    return Watch(read, name="barriers", every=every)
 
 
 def visible_positions(collection_url: str, session: requests.Session | None = None) -> dict[str, Mapping[str, Any]]:
