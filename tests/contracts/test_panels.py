@@ -126,6 +126,7 @@ def where_sql(panel: FitPanel, chosen: Chosen, span: Span | None) -> str:
         known = sorted(value for value in values if value is not None)
         some = [filter_sql(PanelFilter(field=name, operator="in", values=tuple(known)))] if known else []
         parts.append("(" + " OR ".join([*some, *([f"{name} IS NULL"] if None in values else [])]) + ")")
+    parts += [f"{name} >= {low} AND {name} < {high}" for name, (low, high) in chosen.between.items()]
     if span:
         parts.append(f"epoch_ms(sold_at) >= {span.start} AND epoch_ms(sold_at) < {span.end}")
     return " AND ".join(["true", *parts])
@@ -156,6 +157,7 @@ def states() -> list[tuple[Chosen, Span | None]]:
         (Chosen(), month),
         (chosen_of("f.country=DE&f.country=it%27s&n.country=1"), month),
         (chosen_of("f.paid=true&f.quantity=5&f.quantity=7"), None),
+        (chosen_of("b.amount=50.5..400&b.quantity=2..8"), month),
     ]
 
 

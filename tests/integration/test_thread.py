@@ -332,6 +332,7 @@ def test_explain_names_the_event_behind_each_cell(thread: Thread, changes: int) 
             found = explainer.explain({"id": order})
             assert found is not None
             assert (found.told, found.differs) == (True, False), list(lines_of(found))
+            assert explainer.explain_at(found.row.row_key) == found  # as the page of its document asks
             events = {event.node: event for event in found.events}
             for cell in found.cells:
                 for event in (events[node] for node in cell.events):

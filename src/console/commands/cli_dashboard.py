@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,11 @@ import typer
 
 if TYPE_CHECKING:
     from cdc.topology.topology import Index, Topology
-    from console.checks.telling import PageCheck
+    from console.checks.telling import CheckStatus, PageCheck
+    from console.dashboard.panels.listed import ListedPage
+    from console.status.captured_position import CapturedPosition
+    from console.status.dead_letters import Letter, Waiting
+    from console.status.index_status import VisibleCut
 
 
 def dashboard(
@@ -53,13 +57,11 @@ def dashboard(
 
     loaded = load_serving(topology)
     chosen = choose_dashboards(loaded, name)
-    waiting = _waiting(loaded)
-    checked = _checked(loaded)
-    indexes = {one.name: loaded.indexes[one.index] for one in chosen}
-    columns = validate(loaded)
-    shown = [(one, indexes[one.name]) for one in chosen]
+    columns, watched = validate(loaded), _Watched(loaded)
     boards = [
-        Board(loaded, one, partial(waiting, of), partial(checked, of), columns.get(of.table) or ()) for one, of in shown
+        Board(loaded, one, partial(watched.waiting, of), partial(watched.checked, of), columns.get(of.table) or ())
+        for one in chosen
+        for of in [loaded.indexes[one.index]]
     ]
     serve_wait(loaded)
     users = load_passwords(auth) if auth else {}
@@ -69,51 +71,129 @@ def dashboard(
     with ExitStack() as told:
         for one in chosen:
             told.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
-        serve_dashboards(boards, host=host, port=port, access=access, look=_look(loaded))
+        look, explain = _look(loaded, watched), partial(_explained, loaded)
+        serve_dashboards(
+            boards, host=host, port=port, access=access, look=look, listed=watched.pages(), explain=explain
+        )
 
 
-def _look(topology: Topology) -> Callable[[], dict[str, Any]]:
-    """A function that tells the topology's graph, as `tailorbird status` sees its processes."""
+def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]:
+    """A function that tells the topology's graph, as `tailorbird status` sees its processes and servers."""
     from console.commands.cli_status import asked_parts
+    from console.dashboard.panels.flow import FlowSeen, Rates
     from console.dashboard.panels.overview import graph_of
     from joins.select.parser import tables_of
 
     reads = {name: {one.source for one in tables_of(topology, table)} for name, table in topology.tables.items()}
-    return lambda: graph_of(topology, reads, asked_parts(topology))
+    rates = Rates()
+
+    def look() -> dict[str, Any]:
+        parts, captured, now_ms = asked_parts(topology), watched.captured(), time.time_ns() // 1_000_000
+        counted = {f"capture {name}": float(one.sequence) for name, one in (captured or {}).items()}
+        for part in parts:
+            if part.part.startswith("index ") and "documents" in part.more:  # several processes serve one index
+                counted[part.part] = counted.get(part.part, 0.0) + part.more["documents"]
+        rates.note(time.monotonic(), counted)
+        seen = FlowSeen(
+            now_ms=now_ms,
+            rates=rates.told(),
+            captured=captured,
+            visible=watched.visible(),
+            waiting=watched.letters()[0],
+            checked=[one for status in watched.statuses(now_ms) or () if status.run for one in status.run.checked],
+        )
+        return graph_of(topology, reads, parts, seen)
+
+    return look
 
 
-def _checked(topology: Topology) -> Callable[[Index], PageCheck]:
-    """A function that tells what checks found of the tables behind an index; nothing while Kafka does not tell."""
-    from console.checks.kafka_runs import runs_watched
-    from console.checks.telling import PageCheck, check_statuses, page_text
-    from console.commands.cli_dead_letters import joined_from
+def _explained(topology: Topology, table: str, row_key: bytes) -> dict[str, Any] | None:
+    """What `tailorbird explain --json` tells of the row at a row key; None if there is none."""
+    from cdc.words.extras import extras_named
 
-    if not topology.checks:
-        return lambda index: PageCheck()
-    runs, reads = runs_watched(topology), joined_from(topology)
-
-    def tell(index: Index) -> PageCheck:
-        now_ms = time.time_ns() // 1_000_000
-        tables = {("table", index.table), ("index", index.table), *(("log", one) for one in reads.get(index.table, ()))}
-        return page_text(check_statuses(topology, runs.last() or {}, now_ms), tables, topology.file, now_ms)
-
-    return tell
+    with extras_named("joins"):
+        from console.explain.run import Explainer
+        from console.explain.telling import json_of
+    with Explainer(topology, table) as explainer:
+        found = explainer.explain_at(row_key)
+    return None if found is None else json_of(found)
 
 
-def _waiting(topology: Topology) -> Callable[[Index], int | None]:
-    """A function that tells how much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
-    from console.commands.cli_dead_letters import joined_from
-    from console.status.dead_letters import affected
-    from console.status.kafka_letters import letters_watched
-    from console.status.kafka_positions import positions_watched
-    from console.status.quarantine import quarantined
+class _Watched:
+    """What Kafka tells of a topology, asked every few seconds beside the pages: dead letters, quarantine, checks."""
 
-    letters, positions, tables = letters_watched(topology), positions_watched(topology, 3.0), joined_from(topology)
+    def __init__(self, topology: Topology) -> None:
+        from console.checks.kafka_runs import runs_watched
+        from console.commands.cli_dead_letters import joined_from
+        from console.dashboard.panels.listed import MOST_LETTERS
+        from console.status.kafka_letters import letters_listed
+        from console.status.kafka_positions import positions_watched
 
-    def count(index: Index) -> int | None:
-        found = letters.last()
-        if found is None:
+        self._topology, self._reads = topology, joined_from(topology)
+        self._letters = letters_listed(topology, keep=MOST_LETTERS)
+        self._positions = positions_watched(topology, 3.0)
+        self._runs = runs_watched(topology) if topology.checks else None
+
+    def captured(self) -> dict[str, CapturedPosition] | None:
+        """The newest position by source; None while Kafka does not tell."""
+        return self._positions.last()
+
+    def visible(self) -> dict[str, VisibleCut] | None:
+        """What queries of each index see for certain; None while Solr does not tell. It is asked only now: a page that
+        nobody looks at asks Solr nothing.
+        """
+        from cdc.words.errors import Retriable
+        from console.status.solr_barriers import visible_cuts
+
+        try:
+            return visible_cuts(self._topology)
+        except Retriable:  # the parts that lack it say so
             return None
-        return affected([*quarantined(positions.last() or {}), *found], tables, index.table, index.name)
 
-    return count
+    def waiting(self, index: Index) -> int | None:
+        """How much of an index's rows is refused or in quarantine; None while Kafka does not tell."""
+        from console.status.dead_letters import affected
+
+        found, _ = self.letters()
+        return None if found is None else affected(found, self._reads, index.table, index.name)
+
+    def letters(self) -> tuple[Sequence[Waiting] | None, Sequence[Letter]]:
+        """All that waits, counted, tables in quarantine first, and the newest of it; None while Kafka does not tell."""
+        from console.status.quarantine import quarantine_letters, quarantined
+
+        found, positions = self._letters.last(), self._positions.last() or {}
+        if found is None:
+            return None, ()
+        return [*quarantined(positions), *found[0]], [*quarantine_letters(positions), *found[1]]
+
+    def checked(self, index: Index) -> PageCheck:
+        """What checks found of the tables behind an index; nothing while Kafka does not tell."""
+        from console.checks.telling import PageCheck, page_text
+
+        now_ms = time.time_ns() // 1_000_000
+        found = self.statuses(now_ms)
+        if found is None:
+            return PageCheck()
+        reads = self._reads.get(index.table, ())
+        tables = {("table", index.table), ("index", index.table), *(("log", one) for one in reads)}
+        return page_text(found, tables, self._topology.file, now_ms)
+
+    def statuses(self, now_ms: int) -> list[CheckStatus] | None:
+        """How each check stands; None while Kafka does not tell."""
+        from console.checks.telling import check_statuses
+
+        runs = {} if self._runs is None else self._runs.last()
+        return None if runs is None else check_statuses(self._topology, runs, now_ms)
+
+    def pages(self) -> dict[str, tuple[str, Callable[[int], ListedPage]]]:
+        """Pages by path: title, and what tells one; Fleet where agents capture a source."""
+        from console.dashboard.panels.listed import fleet_page, letters_page, proof_page
+
+        topology = self._topology
+        found: dict[str, tuple[str, Callable[[int], ListedPage]]] = {
+            "/proof": ("Proof", lambda now: proof_page(topology, self.statuses(now), now)),
+            "/dead-letters": ("Dead letters", lambda now: letters_page(topology, *self.letters(), now)),
+        }
+        if any(one.agent for one in topology.sources.values()):
+            found["/fleet"] = ("Fleet", lambda _: fleet_page(topology))
+        return found

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import structlog
 from nicegui import app, ui
@@ -16,21 +17,32 @@ from console.dashboard.board import Board
 from console.dashboard.guard.access import ANYBODY, Access, refuse_open
 from console.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
 from console.dashboard.http_page import Page
+from console.dashboard.pages.http_explain import ExplainDesk, ExplainRow
 from console.dashboard.pages.http_hub import Hub
+from console.dashboard.pages.http_listed import serve_listed
 from console.dashboard.pages.http_overview import OVERVIEW, serve_overview
 from console.dashboard.pages.http_panels import serve_assets, serve_panels
 from console.dashboard.pages.http_rows import serve_rows
+from console.dashboard.panels.listed import ListedPage
 from console.dashboard.panels.reading import Told
 from console.dashboard.style import STYLE
 
 
 def serve_dashboards(
-    boards: Sequence[Board], *, host: str, port: int, access: Access = ANYBODY, look: Callable[[], Told] | None = None
+    boards: Sequence[Board],
+    *,
+    host: str,
+    port: int,
+    access: Access = ANYBODY,
+    look: Callable[[], Told] | None = None,
+    listed: Mapping[str, tuple[str, Callable[[int], ListedPage]]] = MappingProxyType({}),
+    explain: ExplainRow | None = None,
 ) -> None:
     """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
 
     A dashboard with panels shows them, and its rows at `/rows/<name>`; one without is a page of rows. `look` tells the
-    graph of `/overview`. Before it serves:
+    graph of `/overview`, `listed` has further pages by path: title, and what tells one at a moment;
+    `explain` tells of a table's row, by its row key, where its cells come from. Before it serves:
     UsageError when the port is taken, the address foreign, or reached by others without a login and TLS; TopologyError
     when a dashboard names a column that its index has not. A Solr that is away is no error: the page says so, and
     recovers alone.
@@ -41,7 +53,9 @@ def serve_dashboards(
     paths[boards[0].dashboard.name] = "/"
     titles = {paths[board.dashboard.name]: board.dashboard.title for board in boards}
     hubs = []
+    desk = None if explain is None else ExplainDesk(explain)
     also = {OVERVIEW: "Overview"} if look is not None else {}
+    also |= {path: title for path, (title, _) in listed.items()}
     for board in boards:
         # when Solr is away, the page asks again at every refresh and says what is missing
         with contextlib.suppress(Retriable):
@@ -50,12 +64,14 @@ def serve_dashboards(
         others = {to: title for to, title in titles.items() if to != path}
         if board.dashboard.panels:
             hubs.append(serve_panels(app, board, path, others | also))
-            serve_rows(app, hubs[-1], path, others | also)
+            serve_rows(app, hubs[-1], path, others | also, desk)
         else:
             _serve(board, path, others)
     serve_assets(app)
     if look is not None:
-        serve_overview(app, boards[0].topology.name, look, titles)
+        serve_overview(app, boards[0].topology.name, look, titles | {to: also[to] for to in listed})
+    for path, (title, tell) in listed.items():
+        serve_listed(app, path, title, tell, titles | {to: name for to, name in also.items() if to != path})
     if hubs:
         _keep(hubs)
     title, told = boards[0].dashboard.title, {"dashboard": ",".join(paths)}

@@ -36,6 +36,10 @@ class JoinedRows:
             row_key = RowCodec(self.layout).row_key(key)
         except (ValueError, TypeError, AttributeError, struct.error) as error:
             raise UsageError(f"{dict(key)} is no key of {self._table.name}: {error}", "its columns' values") from error
+        return self.row_at(row_key)
+
+    def row_at(self, row_key: bytes) -> TracedRow | None:
+        """The row at a row key as HBase has it, with its salt; None if there is none."""
         found = self._cells(row_key)
         return self._decoded(row_key, found) if found else None
 

@@ -15,7 +15,7 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, UsageError
 from cdc.words.types import Canonical
 from console.explain.events import Versions, named, read
-from console.explain.explaining import Explanation, Witness, explained
+from console.explain.explaining import Explanation, TracedRow, Witness, explained
 from console.explain.hbase_row import JoinedRows
 from console.explain.kafka_event import RecordsAt, Taken
 from joins.query.drift import remembering
@@ -55,8 +55,14 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         if unknown := [name for name in columns if name not in (one.name for one in self.layout.columns)]:
             raise UsageError(f"table {self.table.name} has no column {unknown[0]}", "look at `tailorbird explain-plan`")
         row = self._rows.row(key)
-        if row is None:
-            return None
+        return None if row is None else self._explained(row, columns)
+
+    def explain_at(self, row_key: bytes) -> Explanation | None:
+        """The same of the row at a row key as HBase has it, which is what its document is called by."""
+        row = self._rows.row_at(row_key)
+        return None if row is None else self._explained(row, ())
+
+    def _explained(self, row: TracedRow, columns: Sequence[str]) -> Explanation:
         untold = ""
         if row.trace is None:
             untold = (

@@ -36,6 +36,14 @@ class IndexStatus:
     remedy: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleCut:
+    """What every query of an index sees for certain: changes by source, and the stamp (ms), None before the first."""
+
+    sequences: Mapping[str, int]
+    stamp_ms: int | None
+
+
 def missing_changes(
     sources: frozenset[str], captured: Mapping[str, CapturedPosition], visible: Mapping[str, int]
 ) -> int | None:

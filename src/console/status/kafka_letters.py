@@ -140,6 +140,19 @@ def letters_watched(topology: Topology, every: float = 3.0) -> Watch[list[Waitin
     return Watch(lambda: reader.read().waiting, name="dead letters", every=every)
 
 
+def letters_listed(
+    topology: Topology, *, keep: int, every: float = 3.0
+) -> Watch[tuple[Sequence[Waiting], Sequence[Letter]]]:
+    """What waits, counted, and at most `keep` letters of it, newest first; as of late."""
+    reader = LettersReader(topology, Letters(topology.name, keep=keep))
+
+    def read() -> tuple[Sequence[Waiting], Sequence[Letter]]:
+        found = reader.read()
+        return found.waiting, found.letters
+
+    return Watch(read, name="dead letters", every=every)
+
+
 def waiting_letters(topology: Topology, stage: str, of: str) -> list[Letter]:
     """The letters of a table or an index that wait, newest first. Retriable."""
     with LettersReader(topology, Letters(topology.name)) as reader:

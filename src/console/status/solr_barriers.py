@@ -10,12 +10,29 @@ import pysolr
 import requests
 
 from cdc.stored import fields
+from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
+from console.status.index_status import VisibleCut
+from indexer.solr.solr_collection import visible_stamp
+from indexer.solr.solr_http import reading_session
 
 
 def visible_sequences(collection_url: str, session: requests.Session | None = None) -> dict[str, int]:
     """The sequence of each source up to which every change is visible to queries; empty before the first full cut."""
     return {name: int(one["sequence"]) for name, one in visible_positions(collection_url, session).items()}
+
+
+def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
+    """What queries of each index over a table of ours see for certain. Retriable while Solr is away."""
+    with reading_session(topology.solr) as session:
+        return {
+            one.name: VisibleCut(
+                sequences=visible_sequences(f"{topology.solr.url}/{one.collection}", session),
+                stamp_ms=visible_stamp(topology.solr, one.collection),
+            )
+            for one in topology.indexes.values()
+            if one.table in topology.tables
+        }
 
 
 def visible_positions(collection_url: str, session: requests.Session | None = None) -> dict[str, Mapping[str, Any]]:

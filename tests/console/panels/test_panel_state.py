@@ -62,12 +62,15 @@ def test_a_url_says_what_is_chosen() -> None:
     assert chosen.range == TimeRange(count=7, unit="day")
     assert chosen.key == chosen_of("n.country=1&f.country=a%26b&f.country=DE&q=a++b&range=last+7+days").key
     assert chosen.key != chosen_of("q=a+b&f.country=DE&f.country=a%26b&range=last+7+days").key
+    assert chosen_of("b.amount=-5.5..10").between == {"amount": ("-5.5", "10")}
+    assert chosen_of("b.amount=5..10").key != chosen_of("b.amount=5..11").key
 
 
 @pytest.mark.parametrize(
     "query",
     ["x" * 17_000, "&".join(f"f.a={i}" for i in range(101)), "f.a=" + "x" * 1_001, "range=1d", "from=2026-01-01",
-     "from=2026-01-02&to=2026-01-01", "from=now&to=then", "from=2026-01-01T00:00:00%2B01:00&to=2026-02-01", "q=%ff"],
+     "from=2026-01-02&to=2026-01-01", "from=now&to=then", "from=2026-01-01T00:00:00%2B01:00&to=2026-02-01", "q=%ff",
+     "b.amount=5", "b.amount=..5", "b.amount=5..", "b.amount=1.." + "2" * 1_001],
 )  # fmt: skip
 def test_a_url_that_says_none_is_refused(query: str) -> None:
     """With a reason; too much is refused as well."""
@@ -110,6 +113,9 @@ def test_a_saved_view_is_the_dashboard_again() -> None:
     saved = topology("".join(f"  {line}\n" for line in text.splitlines())).dashboards["sales"]
     assert saved.range == range_of("last 1 day")
     assert [str(one.values) for one in saved.panels[0].where] == ["('true',)", '("it\'s",)', "('', 'a,b')"]
+    text = view_yaml(declared, chosen_of("b.amount=100..150"))
+    saved = topology("".join(f"  {line}\n" for line in text.splitlines())).dashboards["sales"]
+    assert [(one.operator, one.values) for one in saved.panels[1].where] == [(">=", ("100",)), ("<", ("150",))]
     with pytest.raises(Misfit, match="a value or none"):
         view_yaml(declared, chosen_of("f.country=DE&n.country=1"))
     assert yaml.safe_load(view_yaml(declared, chosen_of("n.country=1")))["sales"]["panels"][1]["where"] == [

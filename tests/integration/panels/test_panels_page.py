@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import http.client
 import io
 import json
-import math
 import re
 import time
 from pathlib import Path
@@ -15,62 +13,33 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 import yaml
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.integration.panels.conftest import OPEN, drawn
+from tests.integration.panels.looking import (
+    GROUPS,
+    HEATMAP,
+    HISTOGRAM,
+    NEWEST,
+    ORDERS,
+    REVENUE,
+    SERIES,
+    TERMS,
+    TEXT,
+    ask,
+    check,
+    figure,
+    panel,
+    serious,
+    span_of,
+)
 
 if TYPE_CHECKING:
     from tests.integration.panels.conftest import SalesPage
 
 pytestmark = pytest.mark.integration
-
-REVENUE, ORDERS, COUNTRIES, AVERAGE, SERIES, TERMS, HISTOGRAM, HEATMAP, GROUPS, NEWEST, TEXT = range(11)
-DAY = 86_400_000
-
-
-def panel(page: Page, number: int) -> Locator:
-    return page.locator(f"[data-testid=panel][data-panel='{number}']")
-
-
-def figure(page: Page, number: int) -> float:
-    return float(panel(page, number).get_by_test_id("value").get_attribute("data-y") or 0)
-
-
-def near(found: Any, expected: Any) -> bool:
-    return math.isclose(float(found or 0), float(expected or 0), rel_tol=1e-9, abs_tol=1e-6)
-
-
-def span_of(page: Page, shop_page: SalesPage) -> str:
-    """The stretch of time that the page shows, for DuckDB: what is chosen, else 30 days up to the next ten minutes."""
-    said = parse_qs(urlsplit(page.url).query)
-    if "from" in said:
-        return f"sold_at >= '{said['from'][0][:-1]}' AND sold_at < '{said['to'][0][:-1]}'"
-    end = -(-(time.time_ns() // 1_000_000) // 600_000) * 600_000
-    return f"epoch_ms(sold_at) >= {end - 30 * DAY} AND epoch_ms(sold_at) < {end}"
-
-
-def check(page: Page, shop_page: SalesPage, more: str = "true") -> None:
-    """Every panel's figures against DuckDB's."""
-    drawn(page)
-    where = f"{span_of(page, shop_page)} AND {more}"
-    assert near(figure(page, REVENUE), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
-    assert figure(page, ORDERS) == shop_page.one(f"SELECT count(*) FROM sales WHERE {where}")
-    assert figure(page, COUNTRIES) == shop_page.one(f"SELECT count(DISTINCT country) FROM sales WHERE {where}")
-    average = shop_page.one(f"SELECT avg(amount) FROM sales WHERE {where} AND paid")
-    assert near(figure(page, AVERAGE), average)
-    bars = panel(page, TERMS).get_by_test_id("bar-figure").evaluate_all("all => all.map(b => +b.dataset.y)")
-    assert near(math.fsum(bars), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
-    cells = panel(page, SERIES).locator("td").evaluate_all("all => all.map(c => +c.dataset.y)")
-    assert near(math.fsum(cells), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
-    heat = panel(page, HEATMAP).locator(".heat").evaluate_all("all => all.map(c => +c.dataset.y)")
-    assert sum(heat) == shop_page.one(f"SELECT count(*) FROM sales WHERE {where}")
-    histogram = panel(page, HISTOGRAM).locator("td").evaluate_all("all => all.map(c => +c.dataset.y)")
-    assert sum(histogram) == shop_page.one(f"SELECT count(amount) FROM sales WHERE {where}")
-    rows = panel(page, GROUPS).get_by_test_id("table-row").count()
-    assert rows == shop_page.one(f"SELECT count(*) FROM (SELECT DISTINCT country FROM sales WHERE {where})")
 
 
 def test_every_panel_shows_what_duckdb_says(panels_page: Page, shop_page: SalesPage) -> None:
@@ -113,6 +82,24 @@ def test_a_click_filters_all_panels_and_the_url_restores_it(
     panels_page.get_by_test_id("search").fill("produ 7")
     expect(panels_page.get_by_test_id("clear")).to_be_visible()
     check(panels_page, shop_page, "regexp_matches(product, '^Product 7$')")
+
+
+def test_a_bar_of_a_histogram_filters_by_its_ends(panels_page: Page, shop_page: SalesPage, chromium: Browser) -> None:
+    """From the first on, below the second; the link restores it, the chip undoes it, and it looks closer."""
+    bar = panel(panels_page, HISTOGRAM).get_by_test_id("histogram-bar").first
+    low, high = bar.get_attribute("data-low"), bar.get_attribute("data-high")
+    bar.click()
+    within = f"amount >= {low} AND amount < {high}"
+    check(panels_page, shop_page, within)
+    assert figure(panels_page, ORDERS) > 0
+    assert panel(panels_page, HISTOGRAM).get_by_test_id("histogram-bar").count() > 1
+    other = chromium.new_page(viewport={"width": 1280, "height": 900})
+    other.goto(panels_page.url)
+    check(other, shop_page, within)
+    other.close()
+    expect(panels_page.get_by_test_id("chip")).to_contain_text(f"{low} to {high}")
+    panels_page.get_by_test_id("clear").click()
+    check(panels_page, shop_page)
 
 
 def test_time_is_chosen_by_range_by_stroke_and_by_keys(panels_page: Page, shop_page: SalesPage) -> None:
@@ -239,13 +226,6 @@ def test_axe_finds_no_serious_violation(chromium: Browser, shop_page: SalesPage,
     assert found == []
 
 
-def serious(page: Page) -> list[str]:
-    """Axe's serious and critical violations: the rule, and where."""
-    told = Axe().run(page).response["violations"]
-    grave = [one for one in told if one["impact"] in ("serious", "critical")]
-    return [f"{one['id']}: {node['html'][:200]}" for one in grave for node in one["nodes"][:3]]
-
-
 def column(page: Page, name: str) -> list[str]:
     return page.locator(f"[data-testid=row] td[data-column={name}]").all_inner_texts()
 
@@ -279,6 +259,8 @@ def test_drilled_to_sorted_paged_and_opened(panels_page: Page, shop_page: SalesP
     panels_page.get_by_test_id("open").first.click()
     expect(panels_page.get_by_test_id("row-columns")).to_contain_text("Changed at the source")
     expect(panels_page.get_by_test_id("explain")).to_have_text(f"tailorbird explain {shop_page.topology} sales {key}")
+    panels_page.get_by_test_id("ask-origins").click()  # no join has ever run here
+    expect(panels_page.get_by_test_id("origins-error")).to_contain_text(re.compile("layout|HBase"))
 
 
 def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path: Path) -> None:
@@ -304,15 +286,6 @@ def test_downloads_hold_every_row_and_no_formula(shop_page: SalesPage, tmp_path:
     shop_page.rows.execute(f"COPY (SELECT * FROM read_json('{tmp_path}/sales.json')) TO '{parquet}' (FORMAT parquet)")
     total = shop_page.one(f"SELECT sum(amount::DECIMAL(10,2)) FROM read_parquet('{parquet}')")
     assert total == shop_page.one("SELECT sum(amount) FROM sales")
-
-
-def ask(shop_page: SalesPage, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(shop_page.url).port or 0, timeout=20)
-    connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
-    answer = connection.getresponse()
-    text = answer.read().decode(errors="replace")
-    connection.close()
-    return answer.status, text
 
 
 HOSTILE = ["{!func}1", '_query_:"{!lucene}*:*"', "*:*", "barrier-0", "x' OR 1=1", "../../etc/passwd"]
@@ -358,6 +331,27 @@ def test_other_sites_are_refused(shop_page: SalesPage) -> None:
     assert ask(shop_page, "/", Host="evil.example")[0] == 400
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_proof_and_dead_letters_have_pages(chromium: Browser, shop_page: SalesPage, width: int, scheme: Any) -> None:
+    """From every page, without a script; what is not known (nobody is at Kafka's address) is not told as well; nothing
+    scrolls sideways, axe finds nothing serious."""
+    page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.goto(f"{shop_page.url}rows/sales")
+    page.get_by_role("link", name="Dead letters").click()
+    expect(page.get_by_test_id("sentence")).to_contain_text("what was refused is not known")
+    expect(page.get_by_test_id("command")).to_have_text("tailorbird stack status")
+    assert page.evaluate("document.body.scrollWidth") <= width
+    assert serious(page) == []
+    page.get_by_role("link", name="Proof").click()
+    expect(page.get_by_test_id("sentence")).to_contain_text("declares no checks")
+    expect(page.get_by_test_id("command")).to_have_text(f"tailorbird verify {shop_page.topology}")
+    assert page.evaluate("document.body.scrollWidth") <= width
+    assert serious(page) == []
+    expect(page.get_by_role("link", name="Fleet")).to_have_count(0)
+    assert page.locator("script").count() == 0
+    page.close()
+
+
 def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPage) -> None:
     """What runs here moves, what does not is told as such, in words and as a graph whose lines join what feeds what."""
     panels_page.get_by_role("link", name="Overview").click()
@@ -369,6 +363,7 @@ def test_the_overview_is_what_status_says(panels_page: Page, shop_page: SalesPag
         "Everything moves that runs on this machine. Nothing is known here of capture s, join sales, index sales."
     )
     expect(panels_page.locator("#graph path")).to_have_count(4)
+    expect(shown.get_by_test_id("flow")).to_contain_text(re.compile(r"^from sales: shows all up to .+ ago$"))
     assert panels_page.evaluate("document.body.scrollWidth") <= 1280
     assert serious(panels_page) == []
     panels_page.set_viewport_size({"width": 390, "height": 800})

@@ -19,11 +19,12 @@ from typing import Any
 from cdc.topology.panels import TimeRange
 from cdc.words.errors import TailorbirdError
 from console.dashboard.board import Board
-from console.dashboard.panels.asking import Steps, axis_for, extent_params, needs_extent, panel_params, steps_for
+from console.dashboard.panels.asking import axis_for, crowded, extent_params, needs_extent, panel_params, steps_for
 from console.dashboard.panels.columns import Misfit
 from console.dashboard.panels.facets import facets_params, read_facets
 from console.dashboard.panels.fitting import FitBoard, FitPanel
-from console.dashboard.panels.reading import Told, nothing, read_extent, read_panel
+from console.dashboard.panels.reading import Told, nothing, read_counts, read_extent, read_panel
+from console.dashboard.panels.splitting import in_one, in_two_steps, parts_params, values_params
 from console.dashboard.panels.state import Chosen, stretch
 from console.dashboard.panels.watching import (
     Moved,
@@ -33,7 +34,7 @@ from console.dashboard.panels.watching import (
     read_documents,
 )
 from console.dashboard.query import Params
-from console.dashboard.time import Axis, Span
+from console.dashboard.time import Span
 
 FACETS = -1  # the filters, as a panel among panels
 SHELF = 512  # answers
@@ -210,24 +211,43 @@ class Hub:
 
 
 def ask_panel(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
-    """One panel's answer: one query; of a histogram, and of all times, two or three."""
-    drawn: Axis | Steps | None = None
+    """One panel's answer: one query; of a histogram, of a split series, and of all times, some more."""
     if fit.panel.type == "text":
         return read_panel(fit, {}, None)
-    seen = span
+    if fit.panel.type == "histogram":
+        return _histogram(board, fit, chosen, span, ask)
+    seen, drawn = span, None
     if needs_extent(fit, span):
         extent = read_extent(ask(extent_params(board, fit, chosen, span)))
-        if extent is not None and extent.lonely:
+        if extent is not None and extent.long:
             extent = read_extent(ask(extent_params(board, fit, chosen, span, most=True)))
         if extent is None:
             return nothing(fit)
         low, high = extent.shown
         seen = Span(start=int(low), end=int(high) + 1)
-        if fit.panel.type == "histogram":
-            drawn = steps_for(fit.panel, extent, whole=fit.fields[0].whole)
     if seen is not None and fit.panel.type in ("timeseries", "heatmap"):
         drawn = axis_for(fit.panel, seen)
+        column = in_two_steps(fit)
+        if column is not None:
+            values = ask(values_params(board, fit, column, chosen, span))
+            parts = ask(parts_params(board, fit, column, chosen, span, drawn, values))
+            return read_panel(fit, in_one(values, parts), drawn)
     return read_panel(fit, ask(panel_params(board, fit, chosen, span, drawn)), drawn)
+
+
+def _histogram(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, ask: Ask) -> Told:
+    """Bars from the least to the greatest value; where nearly all rows would be in a few, only where those are."""
+    extent = read_extent(ask(extent_params(board, fit, chosen, span)))
+    if extent is None:
+        return nothing(fit)
+    whole = fit.fields[0].whole
+    drawn = steps_for(fit.panel, extent, whole=whole)
+    answer = ask(panel_params(board, fit, chosen, span, drawn))
+    if crowded(drawn, read_counts(answer, drawn)):
+        nearer = read_extent(ask(extent_params(board, fit, chosen, span, most=True))) or extent
+        drawn = steps_for(fit.panel, nearer, whole=whole)
+        answer = ask(panel_params(board, fit, chosen, span, drawn))
+    return read_panel(fit, answer, drawn)
 
 
 def _now_ms() -> int:

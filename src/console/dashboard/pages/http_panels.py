@@ -65,10 +65,14 @@ def board_json(board: Board, path: str, others: Mapping[str, str]) -> Told:
 def page_html(asset: str, title: str, data: Told) -> HTMLResponse:
     """A page of ours with its title, and data for its script, which no text in them can leave."""
     quoted = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
+    return filled_html(asset, {"title": html.escape(title), "data": quoted})
+
+
+def filled_html(asset: str, parts: Mapping[str, str]) -> HTMLResponse:
+    """A page of ours with parts, which are HTML by now, in its places `{{name}}`."""
     text = (ASSETS / asset).read_text(encoding="utf-8")
-    parts = {"{{title}}": html.escape(title), "{{data}}": quoted}
     # in one go: a title may hold what looks like a place for the data
-    filled = re.sub("|".join(map(re.escape, parts)), lambda match: parts[match[0]], text)
+    filled = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text)
     return HTMLResponse(filled, headers={"Content-Security-Policy": STRICT_POLICY, "Cache-Control": "no-store"})
 
 

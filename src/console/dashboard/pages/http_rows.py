@@ -3,6 +3,7 @@
     GET /api/rows/<name>?<what is chosen>&columns=&sort=&page=&panel=     one page, JSON
     GET /api/rows/<name>.csv, .json                                       a download, streamed, 100,000 rows at most
     GET /api/rows/<name>/row?key=                                         one row: columns, document, how to explain it
+    GET /api/rows/<name>/explain?key=                                     where its cells come from
     GET /api/dashboards/<name>/yaml?<what is chosen>                      the view, to be declared
 
 All of it reads, nothing changes anything.
@@ -18,11 +19,13 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from cdc.stored.fields import KIND, ROW
+from cdc.stored.fields import KIND, ROW, UNIQUE_KEY
 from cdc.words.errors import TailorbirdError
+from console.dashboard.pages.http_explain import ExplainDesk
 from console.dashboard.pages.http_hub import Hub
 from console.dashboard.pages.http_panels import board_json, page_html
 from console.dashboard.panels.columns import Misfit
+from console.dashboard.panels.explained import explained_of
 from console.dashboard.panels.fitting import FitBoard
 from console.dashboard.panels.reading import Told
 from console.dashboard.panels.rows import (
@@ -31,6 +34,7 @@ from console.dashboard.panels.rows import (
     asked_of,
     batch_params,
     csv_line,
+    every,
     page_params,
     read_page,
     read_row,
@@ -41,10 +45,13 @@ from console.dashboard.panels.state import Chosen, chosen_of
 from console.dashboard.time import Span
 
 LONGEST_KEY = 10_000
+_GONE = "there is no such row, or no longer"
 
 
-def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str]) -> None:
-    """Serve them; `path` is where the dashboard's panels are, `others` are further pages by path."""
+def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], desk: ExplainDesk | None = None) -> None:
+    """Serve them; `path` is where the dashboard's panels are, `others` are further pages by path, `desk` explains rows
+    of tables of ours.
+    """
     board, name = hub.board, hub.board.dashboard.name
     links = {path: board.dashboard.title, **others}
 
@@ -72,11 +79,25 @@ def serve_rows(app: FastAPI, hub: Hub, path: str, others: Mapping[str, str]) -> 
     @app.get(f"/api/rows/{name}/row")
     def row(key: str) -> Response:
         def told(fit: FitBoard, *_: object) -> Response:
-            found = read_row(fit, board.solr.select(row_params(key[:LONGEST_KEY])))
-            # barriers and stubs are nobody's rows
-            if found is None or found["document"].get(KIND) != ROW:
-                return JSONResponse({"error": "there is no such row, or no longer"}, 404)
-            return JSONResponse({**found, "explain": _explain(hub, found["document"])})
+            found = _row(hub, fit, key)
+            if found is None:
+                return JSONResponse({"error": _GONE}, 404)
+            return JSONResponse({**found, "explain": _explain(hub, found["document"]), "desk": desk is not None})
+
+        return _answered(hub, None, told)
+
+    @app.get(f"/api/rows/{name}/explain")
+    def explained(key: str) -> Response:
+        def told(fit: FitBoard, *_: object) -> Response:
+            # who may see the row may see where it comes from, and of no other row
+            found = _row(hub, fit, key)
+            table = board.topology.indexes[board.dashboard.index].table
+            if found is None or desk is None or table not in board.topology.tables:
+                return JSONResponse({"error": _GONE if found is None else "rows of others' tables have no trace"}, 404)
+            origin = desk.ask(table, bytes.fromhex(found["document"][UNIQUE_KEY]))
+            if origin is None:
+                return JSONResponse({"error": "HBase has no such row any more"}, 404)
+            return JSONResponse(explained_of(origin, every(fit)))
 
         return _answered(hub, None, told)
 
@@ -142,6 +163,12 @@ def _batches(
         if not documents or answer["nextCursorMark"] == mark:
             return
         mark = answer["nextCursorMark"]
+
+
+def _row(hub: Hub, fit: FitBoard, key: str) -> Told | None:
+    found = read_row(fit, hub.board.solr.select(row_params(key[:LONGEST_KEY])))
+    # barriers and stubs are nobody's rows
+    return found if found is not None and found["document"].get(KIND) == ROW else None
 
 
 def _explain(hub: Hub, document: Told) -> str:

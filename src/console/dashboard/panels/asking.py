@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -31,7 +31,7 @@ _WIDTHS: dict[Interval, Gap] = {
     "month": Gap(count=1, unit="MONTH"),
     "year": Gap(count=1, unit="YEAR"),
 }
-_FAR = 8.0  # deviations from the mean
+_NEARLY_ALL, _FEW = 0.98, 4  # of the rows, in one of so many parts of the bars
 _LONG = 50 * 365 * DAY
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -39,23 +39,18 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """Least and greatest of what a panel is drawn over, and between which of them nearly all rows are (percentiles,
-    where they were asked for). `mean` and `deviation` are of numbers.
+    where they were asked for).
     """
 
     low: float
     high: float
     most_low: float
     most_high: float
-    mean: float | None = None
-    deviation: float | None = None
 
     @property
-    def lonely(self) -> bool:
-        """Whether an end may lie far from nearly all rows, so that percentiles, which cost much, must tell."""
-        if self.mean is None or self.deviation is None:
-            return self.high - self.low > _LONG
-        room = _FAR * self.deviation
-        return self.high > self.mean + room or self.low < self.mean - room
+    def long(self) -> bool:
+        """Of times: whether an end may lie far from nearly all rows, so that percentiles must tell, which cost much."""
+        return self.high - self.low > _LONG
 
     @property
     def shown(self) -> tuple[float, float]:
@@ -74,8 +69,8 @@ class Steps:
 
 
 def needs_extent(fit: FitPanel, span: Span | None) -> bool:
-    """Whether a query must tell the extent before the panel can be asked."""
-    return fit.panel.type == "histogram" or (fit.panel.type in ("timeseries", "heatmap") and span is None)
+    """Whether a query must tell the extent before a panel over time can be asked."""
+    return fit.panel.type in ("timeseries", "heatmap") and span is None
 
 
 def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, *, most: bool = False) -> Params:
@@ -85,8 +80,6 @@ def extent_params(board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | N
     facets = {"low": f"min({field})", "high": f"max({field})"}
     if most:
         facets["most"] = f"percentile({field},1,99)"
-    elif number:
-        facets |= {"mean": f"avg({field})", "deviation": f"stddev({field})"}
     return {**rows_params(board, fit, chosen, span), "json.facet": _json(facets)}
 
 
@@ -113,6 +106,15 @@ def steps_for(panel: Panel, extent: Extent, *, whole: bool) -> Steps:
     return Steps(start=start, width=width, count=int((high - start) // width) + 1)
 
 
+def crowded(steps: Steps, counts: Sequence[int]) -> bool:
+    """Whether nearly all rows are in a few neighbouring bars of a histogram, so that percentiles, which cost much, must
+    tell what to draw. `counts` are the rows in each.
+    """
+    total, few = sum(counts), steps.count // _FEW
+    windows = (sum(counts[i : i + few]) for i in range(len(counts) - few + 1))
+    return few > 0 and total > 0 and any(rows >= _NEARLY_ALL * total for rows in windows)
+
+
 def panel_params(
     board: FitBoard, fit: FitPanel, chosen: Chosen, span: Span | None, drawn: Axis | Steps | None
 ) -> Params:
@@ -121,10 +123,10 @@ def panel_params(
     if panel.type == "table" and not panel.measures:
         return {**params, **_shown(board, fit)}
     if panel.type == "number":
-        facets = _sums(fit)
+        facets = sums_of(fit)
         if span is not None:
             earlier = _within(_time(board), before(span))
-            facets["before"] = {"type": "query", "q": earlier, "domain": {"excludeTags": "time"}, "facet": _sums(fit)}
+            facets["before"] = {"type": "query", "q": earlier, "domain": {"excludeTags": "time"}, "facet": sums_of(fit)}
     elif panel.type in ("timeseries", "heatmap") and isinstance(drawn, Axis):
         facets = _over_time(board, fit, drawn)
     elif panel.type == "histogram" and isinstance(drawn, Steps):
@@ -137,11 +139,11 @@ def panel_params(
                 "end": number(drawn.start + drawn.count * drawn.width),
                 "gap": number(drawn.width),
                 "other": "all",
-                "facet": _sums(fit),
+                "facet": sums_of(fit),
             }
         }
     elif panel.type == "terms":
-        facets = {"terms": _terms(fit, fit.fields[0], panel.top, missing=True), **_sums(fit)}
+        facets = {"terms": terms_facet(fit, fit.fields[0], panel.top, missing=True), **sums_of(fit)}
     elif panel.type == "table":
         facets = {"terms": _grouped(fit)}
     else:
@@ -168,6 +170,10 @@ def rows_params(board: FitBoard, fit: FitPanel | None, chosen: Chosen, span: Spa
         params |= clauses
         should = " ".join(f"should=${one}" for one in (f"c{i}t", f"c{i}n") if one in clauses)
         queries.append(f"{{!bool tag=c_{name} {should}}}")
+    for i, (name, (low, high)) in enumerate(sorted(chosen.between.items())):
+        column = board.column(name)
+        params |= filtered(column, ">=", (low,), f"b{i}l") | filtered(column, "<", (high,), f"b{i}h")
+        queries.append(f"{{!bool must=$b{i}l must=$b{i}h}}")
     for i, (column, one) in enumerate(fit.where if fit else ()):
         params |= filtered(column, one.operator, one.values, f"w{i}")
         queries.append(f"{{!bool must=$w{i}}}")
@@ -181,7 +187,7 @@ def _within(time: PanelColumn, span: Span) -> str:
     return f"{time.ordered}:[{solr_instant(span.start)} TO {solr_instant(span.end)}}}"
 
 
-def _sums(fit: FitPanel) -> dict[str, Any]:
+def sums_of(fit: FitPanel) -> dict[str, Any]:
     """The measures `m0`, … of one bucket; with what tells the average of the rest."""
     found: dict[str, Any] = {f"m{i}": one for i, one in enumerate(fit.sums) if one}
     for i, (measure, column) in enumerate(zip(fit.panel.measures, fit.measured, strict=True)):
@@ -190,7 +196,8 @@ def _sums(fit: FitPanel) -> dict[str, Any]:
     return found
 
 
-def _terms(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inner: Any = None) -> dict[str, Any]:
+def terms_facet(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inner: Any = None) -> dict[str, Any]:
+    """The greatest values of a column by the first measure."""
     return {
         "type": "terms",
         "field": column.counted,
@@ -198,33 +205,37 @@ def _terms(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inn
         "missing": missing,
         "numBuckets": True,
         "sort": {"m0": "desc"} if fit.sums[0] else {"count": "desc"},
-        "facet": _sums(fit) | (inner or {}),
+        "facet": sums_of(fit) | (inner or {}),
     }
 
 
-def _over_time(board: FitBoard, fit: FitPanel, axis: Axis) -> dict[str, Any]:
-    bars = {
+def bars_facet(board: FitBoard, axis: Axis) -> dict[str, Any]:
+    """The bars of an axis, counted."""
+    return {
         "type": "range",
         "field": _time(board).ordered,
         "start": solr_instant(axis.span.start),
         "end": solr_instant(axis.span.end),
         "gap": axis.gap.solr,
-        "facet": _sums(fit),
     }
+
+
+def _over_time(board: FitBoard, fit: FitPanel, axis: Axis) -> dict[str, Any]:
+    bars = bars_facet(board, axis) | {"facet": sums_of(fit)}
     # with `other` Solr tells how many rows lie before the first bar and behind the last
     whole = {**bars, "other": "all"}
     if fit.split is None:
         return {"bars": whole}
     limit = fit.panel.top
-    return {"bars": whole, "terms": _terms(fit, fit.split, limit, missing=True, inner={"bars": bars})}
+    return {"bars": whole, "terms": terms_facet(fit, fit.split, limit, missing=True, inner={"bars": bars})}
 
 
 def _grouped(fit: FitPanel) -> dict[str, Any]:
     first, *rest = fit.fields
     if not rest:
-        return _terms(fit, first, fit.panel.top, missing=True)
-    inner = {"terms": _terms(fit, rest[0], fit.panel.top, missing=True)}
-    return _terms(fit, first, GROUPS, missing=True, inner=inner)
+        return terms_facet(fit, first, fit.panel.top, missing=True)
+    inner = {"terms": terms_facet(fit, rest[0], fit.panel.top, missing=True)}
+    return terms_facet(fit, first, GROUPS, missing=True, inner=inner)
 
 
 def _shown(board: FitBoard, fit: FitPanel) -> Params:

@@ -46,9 +46,20 @@ def read_extent(response: Mapping[str, Any]) -> Extent | None:
         high=high,
         most_low=low if least is None else least,
         most_high=high if greatest is None else greatest,
-        mean=_number(facets.get("mean")),
-        deviation=_number(facets.get("deviation")),
     )
+
+
+def read_counts(response: Mapping[str, Any], steps: Steps) -> list[int]:
+    """How many rows are in each bar of a histogram."""
+    counts = [0] * steps.count
+    for bucket in response["facets"].get("bars", {}).get("buckets", []):
+        if 0 <= (place := _place(bucket, steps)) < steps.count:
+            counts[place] = int(bucket["count"])
+    return counts
+
+
+def _place(bucket: Mapping[str, Any], steps: Steps) -> int:
+    return round((float(bucket["val"]) - steps.start) / steps.width)
 
 
 def read_panel(fit: FitPanel, response: Mapping[str, Any], drawn: Axis | Steps | None) -> Told:
@@ -182,8 +193,7 @@ def _bars(facets: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
 def _histogram(fit: FitPanel, bars: Mapping[str, Any], steps: Steps) -> Told:
     figures: list[float | int | None] = [0 if not fit.sums[0] else None] * steps.count
     for bucket in bars.get("buckets", []):
-        place = round((float(bucket["val"]) - steps.start) / steps.width)
-        if 0 <= place < steps.count:
+        if 0 <= (place := _place(bucket, steps)) < steps.count:
             figures[place] = _figure(fit, bucket)
     ends = {name: int(bars.get(end, {}).get("count", 0)) for name, end in (("below", "before"), ("above", "after"))}
     return {"start": steps.start, "width": steps.width, "bars": figures, **ends}

@@ -18,6 +18,8 @@ def view_yaml(dashboard: Dashboard, chosen: Chosen) -> str:
     Misfit for a value beside "no value" of the same column: `where:` has no `or`.
     """
     filters = [_text(_filter(name, values)) for name, values in sorted(chosen.picks.items()) if values]
+    for name, ends in sorted(chosen.between.items()):
+        filters += [f"{name} {operator} '{end}'" for operator, end in zip((">=", "<"), ends, strict=True)]
     said: dict[str, Any] = {"title": dashboard.title, "index": dashboard.index}
     if dashboard.time:
         said["time"] = dashboard.time

@@ -1,6 +1,7 @@
 """What a person has chosen on a dashboard, as the URL carries it, and the stretch of time that it means now.
 
     q=words   range=last 7 days   from=2026-01-01T00:00:00Z&to=…   f.country=DE&f.country=AT   n.country=1 (no value)
+    b.amount=100..150 (from 100 on, below 150)
 
 A link may be written by anybody: what is not of these forms, or too much of it, is refused with a reason.
 """
@@ -24,10 +25,13 @@ _TICKS = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Words, values per column (None: no value), and a range, or a stretch that was dragged; None: the dashboard's."""
+    """Words, values per column (None: no value), two ends per column between which values lie (the first belongs to
+    it), and a range of time, or a stretch that was dragged; None: the dashboard's.
+    """
 
     words: str = ""
     picks: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+    between: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     range: TimeRange | None = None
     span: Span | None = None
 
@@ -35,7 +39,7 @@ class Chosen:
     def key(self) -> str:
         """The same for the same choice, whatever the order it came about in."""
         picks = sorted((name, sorted(map(repr, values))) for name, values in self.picks.items() if values)
-        return repr((self.words.split(), picks, str(self.range), self.span))
+        return repr((self.words.split(), picks, sorted(self.between.items()), str(self.range), self.span))
 
 
 def chosen_of(query: str) -> Chosen:
@@ -47,17 +51,21 @@ def chosen_of(query: str) -> Chosen:
     except ValueError as error:
         raise Misfit(f"a link that cannot be read: {error}", "one that this page wrote") from error
     picks: dict[str, set[str | None]] = {}
+    between: dict[str, tuple[str, str]] = {}
     for name, value in pairs:
         kind, dot, column = name.partition(".")
         if dot and kind in ("f", "n"):
             picks.setdefault(column, set()).add(None if kind == "n" else value)
-    chosen = [value for values in picks.values() for value in values]
+        elif dot and kind == "b":
+            between[column] = _ends(column, value)
+    chosen = [value for values in (*picks.values(), *between.values()) for value in values]
     if len(chosen) > MOST_CHOSEN or any(len(value or "") > LONGEST_VALUE for value in chosen):
         raise Misfit("too many values, or too long ones", f"{MOST_CHOSEN} values of {LONGEST_VALUE} letters at most")
     said = dict(pairs)
     return Chosen(
         words=said.get("q", "")[:LONGEST_SEARCH],
         picks={name: frozenset(values) for name, values in picks.items()},
+        between=between,
         range=_range(said["range"]) if "range" in said else None,
         span=_span(said) if "from" in said or "to" in said else None,
     )
@@ -114,6 +122,13 @@ def _range(text: str) -> TimeRange:
         return range_of(text)
     except ValueError as error:
         raise Misfit(str(error), "all, or last 30 days") from error
+
+
+def _ends(column: str, text: str) -> tuple[str, str]:
+    low, _, high = text.partition("..")
+    if not low or not high:
+        raise Misfit(f"column {column[:LONGEST_VALUE]} between {text[:LONGEST_VALUE]!r}", "two ends: 100..150")
+    return low, high
 
 
 def _span(said: Mapping[str, str]) -> Span:

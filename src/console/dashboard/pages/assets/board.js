@@ -1,6 +1,6 @@
 // The page of a dashboard's panels.
 
-import { $, begin, chosenQuery, data, filters, pick, pickAt, picked, zoom } from "./chosen.js";
+import { $, begin, bound, bounded, chosenQuery, data, filters, pick, pickAt, picked, zoom } from "./chosen.js";
 import { el } from "./dom.js";
 import { age, moment, numbers } from "./format.js";
 import { FACETS, ask, connect, last, number, sinceAsked } from "./live.js";
@@ -30,6 +30,8 @@ function card(panel, i) {
     pickAt,
     zoom,
     picked,
+    bound,
+    bounded,
     hint: (text) => {
       hint.textContent = text;
     },

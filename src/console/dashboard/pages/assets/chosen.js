@@ -37,6 +37,14 @@ export function remember({ replace = false } = {}) {
 
 export const pick = (column, value) => choose((next) => toggle(next, column, value));
 
+// The values of a column from `low` on and below `high`; chosen once more, all again.
+export const bounded = (column, low, high) => state.between.get(column) === `${low}..${high}`;
+export const bound = (column, low, high) =>
+  choose((next) => {
+    if (bounded(column, low, high)) next.between.delete(column);
+    else next.between.set(column, `${low}..${high}`);
+  });
+
 export function zoom(from, to) {
   choose((next) => Object.assign(next, { from: instant(from), to: instant(to), range: "" }));
 }
@@ -100,12 +108,17 @@ function showChosen() {
       chips.push(chip(`${name}: ${said}`, () => pick(column, value)));
     }
   }
+  for (const [column, ends] of state.between) {
+    const [low, high] = ends.split("..");
+    const text = `${HEADINGS.get(column) ?? column}: ${low} to ${high}`;
+    chips.push(chip(text, () => choose((next) => next.between.delete(column))));
+  }
   if (state.from) {
     const text = `${moment(Date.parse(state.from))} – ${moment(Date.parse(state.to))}`;
     chips.push(chip(text, () => choose((next) => Object.assign(next, { from: "", to: "" }))));
   }
   if (chips.length || state.q) {
-    const clear = () => choose((next) => Object.assign(next, { q: "", from: "", to: "", picks: new Map() }));
+    const clear = () => choose((next) => Object.assign(next, { q: "", from: "", to: "", picks: new Map(), between: new Map() }));
     chips.push(el("button", { type: "button", class: "link", "data-testid": "clear", onclick: clear }, "Clear all"));
   }
   $("chips").replaceChildren(...chips);

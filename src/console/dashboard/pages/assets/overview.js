@@ -6,6 +6,12 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 let told = null;
 
+// What comes in, and how fast: a text beside the line, for those who do not see lines, too.
+const flows = (one) =>
+  told.edges
+    .filter((edge) => edge.to === one.id && edge.told)
+    .map((edge) => el("p", { class: "note flow", "data-testid": "flow", "data-from": edge.from }, `from ${edge.from.replace(/^\S+ /, "")}: ${edge.told}`));
+
 function node(one) {
   const kind = one.well ? (one.moving ? "moving" : "") : "wrong";
   return el(
@@ -14,6 +20,7 @@ function node(one) {
     el("h2", {}, one.name),
     el("p", { class: "note" }, `${one.kind}: ${one.kind === "dashboard" && one.state === "elsewhere" ? "declared" : one.state}`),
     one.reason ? el("p", { class: "note" }, one.reason) : null,
+    ...flows(one),
     ...one.facts.map((fact) => el("p", { class: "note" }, fact)),
     one.remedy ? el("code", {}, one.remedy) : null,
   );
@@ -30,7 +37,7 @@ function draw() {
   const box = $("graph").getBoundingClientRect();
   const wrong = new Set(told.nodes.filter((one) => !one.well).map((one) => one.id));
   const place = (id) => $("graph").querySelector(`[data-node="${CSS.escape(id)}"]`)?.getBoundingClientRect();
-  const lines = told.edges.flatMap(([from, to]) => {
+  const lines = told.edges.flatMap(({ from, to }) => {
     const [a, b] = [place(from), place(to)];
     if (!a || !b) return [];
     const [x1, y1] = [a.right - box.left, a.top + a.height / 2 - box.top];

@@ -62,16 +62,29 @@ function terms(panel, told, context) {
 function histogram(panel, told, context) {
   if (!told.bars.length) return null;
   const most = Math.max(...told.bars.map((y) => Math.abs(y ?? 0))) || 1;
-  const low = (i) => context.plain(told.start + i * told.width);
+  // of a width of 0.1 the third bar begins at 0.3, not 0.30000000000000004
+  const edge = (i) => Number((told.start + i * told.width).toPrecision(15));
+  const low = (i) => context.plain(edge(i));
   const name = (i) => `${low(i)} to ${low(i + 1)}`;
   const bars = told.bars.map((y, i) =>
-    el("div", { class: "column", title: `${name(i)}: ${context.number(y)}`, "--share": `${(Math.abs(y ?? 0) / most) * 100}%` }),
+    el("button", {
+      type: "button",
+      class: "column",
+      title: `${name(i)}: ${context.number(y)}`,
+      "aria-label": `${name(i)}: ${context.number(y)}`,
+      "aria-pressed": String(context.bounded(panel.field, edge(i), edge(i + 1))),
+      "data-testid": "histogram-bar",
+      "data-low": edge(i),
+      "data-high": edge(i + 1),
+      "--share": `${(Math.abs(y ?? 0) / most) * 100}%`,
+      onclick: () => context.bound(panel.field, edge(i), edge(i + 1)),
+    }),
   );
   const outside = [told.below && `${context.count(told.below)} below`, told.above && `${context.count(told.above)} above`];
   return el(
     "div",
     { class: "chart" },
-    el("div", { class: "columns", "aria-hidden": "true" }, ...bars),
+    el("div", { class: "columns", role: "group", "aria-label": panel.title }, ...bars),
     el(
       "div",
       { class: "ends", "aria-hidden": "true" },

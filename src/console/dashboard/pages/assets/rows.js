@@ -116,6 +116,65 @@ function choose() {
   else load();
 }
 
+// Asked only when somebody wants to know: the server looks into HBase and the log for it.
+function origins(key, told) {
+  const place = el("div", { role: "status", "data-testid": "origins" });
+  const ask = async () => {
+    button.disabled = true;
+    place.replaceChildren(el("p", { class: "note" }, "Looking into the log"));
+    const answer = await fetch(`/api/rows/${data.name}/explain?key=${encodeURIComponent(key)}`);
+    const found = await answer.json();
+    button.disabled = false;
+    place.replaceChildren(
+      answer.ok
+        ? lineage(found)
+        : el("p", { class: "trouble", "data-testid": "origins-error" }, found.error, found.hint ? `; try ${found.hint}` : ""),
+    );
+  };
+  const button = el("button", { type: "button", class: "button", "data-testid": "ask-origins", onclick: ask }, "Where it comes from");
+  return el(
+    "div",
+    { class: "origins" },
+    told.desk ? button : null,
+    el("p", { class: "note" }, "The command: ", el("code", { "data-testid": "explain" }, told.explain)),
+    place,
+  );
+}
+
+const DONE = { c: "inserted", u: "updated", d: "deleted", r: "read" };
+
+function lineage(found) {
+  const rows = found.cells.flatMap((cell) => {
+    const shown = cell.events.length ? cell.events.map((i) => found.events[i]) : [null];
+    return shown.map((event, i) => origin(cell, event, i === 0));
+  });
+  const heads = ["Column", "What the query says", "Event", "Position", "GTID"].map((name) => el("th", { scope: "col" }, name));
+  return el(
+    "div",
+    {},
+    found.untold ? el("p", { class: "trouble" }, `Could not be told: ${found.untold}`) : null,
+    el(
+      "div",
+      { class: "sideways", tabindex: 0, role: "region", "aria-label": "Where it comes from" },
+      el("table", { class: "table" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
+    ),
+  );
+}
+
+function origin(cell, event, first) {
+  const what = event && event.state === "found" ? `${DONE[event.op] ?? event.op} ${moment(event.committed_ms)} UTC` : (event?.why ?? "");
+  const logged = event?.file ? `, ${event.file}:${event.pos}` : "";
+  return el(
+    "tr",
+    { "data-testid": "origin", "data-column": cell.name },
+    el("td", {}, first ? cell.heading : ""),
+    el("td", {}, first ? cell.expression : "", first && cell.agrees === false ? el("strong", { class: "trouble" }, " DIFFERS") : null),
+    el("td", {}, event ? `${event.table} ${what}` : "(no event of a source)"),
+    el("td", {}, event ? `${event.topic} ${event.partition}:${event.offset}${logged}` : ""),
+    el("td", { class: "gtid" }, event?.gtid ?? ""),
+  );
+}
+
 async function open(key) {
   const body = $("row-body");
   body.replaceChildren(el("p", { class: "note" }, "Loading"));
@@ -134,7 +193,7 @@ async function open(key) {
   if (told.stamp) about.push(el("dt", {}, "Stamp in HBase"), el("dd", {}, String(told.stamp)));
   body.replaceChildren(
     el("dl", { class: "detail", tabindex: 0, "aria-label": "Columns", "data-testid": "row-columns" }, ...pairs, ...about),
-    told.explain ? el("p", { class: "note" }, "Where each cell comes from: ", el("code", { "data-testid": "explain" }, told.explain)) : null,
+    told.explain ? origins(key, told) : null,
     el("details", {}, el("summary", {}, "Solr's document"), el("pre", { "data-testid": "document" }, JSON.stringify(told.document, null, 2))),
   );
 }

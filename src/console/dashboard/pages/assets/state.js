@@ -1,17 +1,19 @@
-// What is chosen, as the URL carries it: q, range or from and to, f.COLUMN=value, n.COLUMN=1 (no value).
+// What is chosen, as the URL carries it: q, range or from and to, f.COLUMN=value, n.COLUMN=1 (no value), b.COLUMN=low..high.
 
 export function read(search) {
   const said = new URLSearchParams(search);
   const picks = new Map();
+  const between = new Map();
   for (const [name, value] of said) {
-    const [, kind, column] = /^([fn])\.(.+)$/.exec(name) ?? [];
-    if (kind) {
+    const [, kind, column] = /^([fnb])\.(.+)$/.exec(name) ?? [];
+    if (kind === "b") between.set(column, value);
+    else if (kind) {
       if (!picks.has(column)) picks.set(column, new Set());
       picks.get(column).add(kind === "n" ? null : value);
     }
   }
   const one = (name) => said.get(name) ?? "";
-  return { q: one("q"), range: one("range"), from: one("from"), to: one("to"), picks };
+  return { q: one("q"), range: one("range"), from: one("from"), to: one("to"), picks, between };
 }
 
 export function write(state) {
@@ -23,11 +25,13 @@ export function write(state) {
       else said.append(`f.${column}`, value);
     }
   }
+  for (const column of [...state.between.keys()].sort()) said.append(`b.${column}`, state.between.get(column));
   return said.toString();
 }
 
 export function copy(state) {
-  return { ...state, picks: new Map([...state.picks].map(([name, values]) => [name, new Set(values)])) };
+  const picks = new Map([...state.picks].map(([name, values]) => [name, new Set(values)]));
+  return { ...state, picks, between: new Map(state.between) };
 }
 
 export function toggle(state, column, value) {
