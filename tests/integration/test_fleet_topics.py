@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # missing in __all__ only
     AdminClient,
     ConfigResource,
@@ -171,11 +172,11 @@ def test_a_gateways_transactions_live_a_minute(
     topology: Topology, states: list[KafkaState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its agent and it may die together, and nobody be there to end them; a capture beside its database has longer."""
-    limits, producer = list[int](), kafka_log.Producer
+    limits = list[int]()
 
     def made(settings: dict[str, Any]) -> Any:
         limits.append(settings["transaction.timeout.ms"])
-        return producer(settings)
+        return Producer(settings)
 
     monkeypatch.setattr(kafka_log, "Producer", made)
     states[0].write(lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c")))
