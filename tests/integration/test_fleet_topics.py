@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
 from cdc.words.naming import fleet_topic, schemas_topic
+from console.stack.proc_stack import Stack
 from ingest.fleet.desired import Desired, SourceSpec, source_of
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import desired_record, lease_record
@@ -208,3 +210,26 @@ def test_what_nobody_ends_is_given_up(topology: Topology) -> None:
     assert again.recover().checkpoint is None
     again.commit(FIRST)
     again.close()
+
+
+@pytest.mark.matrix
+def test_a_broker_that_was_killed_leads_again(topology: Topology, states: list[KafkaState], stack: Stack) -> None:
+    """Under another epoch, which a client does not hear of by itself: a gateway reads and writes as before."""
+    states[0].write(lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1", claim="c")))
+    assert states[1].fresh().leases["s"].agent == "a1"
+    stack.kill("kafka")
+    stack.start("kafka")
+
+    def there() -> bool:
+        with suppress(Retriable):
+            return states[1].fresh().leases["s"].agent == "a2"
+        return False
+
+    def written() -> bool:
+        with suppress(Retriable):
+            states[0].write(lease_record(Lease(source="s", epoch=2, agent="a2", gateway="g2", claim=uuid4().hex)))
+            return True
+        return False
+
+    wait_for(written, "nothing is written", seconds=90)
+    wait_for(there, "nothing is read", seconds=60)
