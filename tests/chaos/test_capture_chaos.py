@@ -22,7 +22,7 @@ from tests.integration.conftest import Captured
 from tests.support.gateways import GatewayProcess
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 ROUNDS = int(os.environ.get("TAILORBIRD_CHAOS_KILLS", "50"))
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "capture-chaos.md"
 HEADING = (
@@ -66,7 +66,6 @@ def run_of(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterat
         run.server.stop()
 
 
-@pytest.mark.integration
 @pytest.mark.matrix  # as tests/integration/test_capture.py, with the server's own deaths
 def test_capture_survives_kills_restarts_and_swaps(run_of: Callable[..., Run]) -> None:
     """MySQL 8.0: kill -9 of capture and of the server, DDL and a rename swap, in the snapshot and in the stream."""
@@ -86,6 +85,7 @@ def test_capture_survives_chaos(run_of: Callable[..., Run], stack: Stack, flavou
 
 
 @pytest.mark.chaos
+@pytest.mark.kafka
 def test_a_capture_behind_a_gateway_survives_chaos(run_of: Callable[..., Run], stack: Stack, tmp_path: Path) -> None:
     """The same through a gateway, which dies in every third round."""
     run = run_of("mysql80")
@@ -186,7 +186,6 @@ def test_capture_survives_kills_on_both_sides_of_a_fail_over(run_of: Callable[..
     check(run)
 
 
-@pytest.mark.integration
 def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> None:
     """A replica takes over with its own file names and positions: the GTID set goes on, nothing is lost or repeated."""
     run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
@@ -220,7 +219,6 @@ def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> Non
     assert {key: row["v"] for key, row in state.items()} == {key: row["v"] for key, row in run.rows().items()}
 
 
-@pytest.mark.integration
 def test_rows_whose_columns_are_not_known_are_kept_and_decoded_later(run_of: Callable[..., Run]) -> None:
     """Columns that the log does not tell: the table's rows are kept as bytes, the rest flows; the server, or a person,
     tells the columns, and the rows follow in their order."""

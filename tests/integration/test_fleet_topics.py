@@ -7,9 +7,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # missing in __all__ only
     AdminClient,
     ConfigResource,
@@ -19,16 +22,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # missing in 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
-from cdc.words.naming import fleet_topic
+from cdc.words.naming import fleet_topic, schemas_topic
+from console.stack.proc_stack import Stack
 from ingest.fleet.desired import Desired, SourceSpec, source_of
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import desired_record, lease_record
 from ingest.gateway.kafka_audit import KafkaAudit
 from ingest.gateway.kafka_positions import KafkaPositions
-from ingest.gateway.kafka_sources import HeldLease, LeasedLog
+from ingest.gateway.kafka_sources import HeldLease, KafkaSource, LeasedLog
 from ingest.gateway.kafka_state import KafkaState
-from ingest.log.kafka_topics import source_topics
+from ingest.log import kafka_log
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics, source_topics
+from ingest.records.seams import Record
 from tests.contracts.test_capture_log import FIRST
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(300)]
 SPEC = SourceSpec(agents=("a1", "a2"), connection="db", keys={"database": "d", "tables": {"t": {}}})
@@ -160,3 +168,68 @@ def test_the_topics_are_kept_as_they_must_be(topology: Topology, states: list[Ka
         policies[name.rpartition(".")[2]] = asked.result(30)["cleanup.policy"].value
         assert len(admin.list_topics(name, timeout=30).topics[name].partitions) == 1
     assert policies == {"fleet": "compact", "audit": "delete"}
+
+
+def test_a_gateways_transactions_live_a_minute(
+    topology: Topology, states: list[KafkaState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent and it may die together, and nobody be there to end them; a capture beside its database has longer."""
+    limits = list[int]()
+
+    def made(settings: dict[str, Any]) -> Any:
+        limits.append(settings["transaction.timeout.ms"])
+        return Producer(settings)
+
+    monkeypatch.setattr(kafka_log, "Producer", made)
+    states[0].write(lease_record(Lease(source="shop", epoch=1, agent="a1", gateway="g1", claim="c")))
+    own, other = source_of(SPEC, topology.name, "shop"), topology.sources["other"]
+    for log in (
+        LeasedLog(topology, own, HeldLease(states[0], "shop", "a1", 1)),
+        KafkaSource(topology, other).log(),
+        KafkaLog(topology, other, make_topics(topology, other)),
+    ):
+        log.close()
+    assert limits == [60_000, 60_000, 900_000]
+
+
+@pytest.mark.matrix
+def test_what_nobody_ends_is_given_up(topology: Topology) -> None:
+    """Other sources recover then; who was away for so long is told that, and not that another capture is there."""
+    own, other = source_of(SPEC, topology.name, "shop"), topology.sources["other"]
+    left = KafkaLog(topology, own, make_topics(topology, own), 1000)
+    left.recover()
+    left.append(Record(schemas_topic(topology.name), b"k", b"{}"))
+    wait_for(lambda: left.undelivered(0.1) == 0, "Kafka takes no records", seconds=60)
+    further = KafkaLog(topology, other, make_topics(topology, other))
+    assert further.recover().checkpoint is None
+    further.close()
+    with pytest.raises(Retriable, match="gave up a transaction that was open for more than 1 s"):
+        left.commit(FIRST)
+    left.close()
+    again = KafkaLog(topology, own, make_topics(topology, own), 1000)
+    assert again.recover().checkpoint is None
+    again.commit(FIRST)
+    again.close()
+
+
+@pytest.mark.matrix
+def test_a_broker_that_was_killed_leads_again(topology: Topology, states: list[KafkaState], stack: Stack) -> None:
+    """Under another epoch, which a client does not hear of by itself: a gateway reads and writes as before."""
+    states[0].write(lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1", claim="c")))
+    assert states[1].fresh().leases["s"].agent == "a1"
+    stack.kill("kafka")
+    stack.start("kafka")
+
+    def there() -> bool:
+        with suppress(Retriable):
+            return states[1].fresh().leases["s"].agent == "a2"
+        return False
+
+    def written() -> bool:
+        with suppress(Retriable):
+            states[0].write(lease_record(Lease(source="s", epoch=2, agent="a2", gateway="g2", claim=uuid4().hex)))
+            return True
+        return False
+
+    wait_for(written, "nothing is written", seconds=90)
+    wait_for(there, "nothing is read", seconds=60)

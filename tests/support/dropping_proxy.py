@@ -35,6 +35,7 @@ class DroppingProxy:
                     continue
                 try:
                     far = socket.create_connection((host, int(port)), 5)
+                    far.settimeout(None)  # else whoever says nothing for 5 s would be cut off
                 except OSError:
                     near.close()
                     continue

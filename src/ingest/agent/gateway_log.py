@@ -76,6 +76,7 @@ class GatewayLog:
         self._flush()
         told = checkpoint_bytes(checkpoint, self._source)
         self._lane.ask(commit=Commit(records=self._frames.records, checkpoint=told))
+        self._lane.uncommitted = False
 
     def kept(self) -> list[Mapping[str, Any]]:
         """See `seams.ChangeLog`."""
@@ -89,6 +90,7 @@ class GatewayLog:
     def restate(self, records: Iterable[Record]) -> None:
         """See `seams.ChangeLog`."""
         self._flush()
+        self._lane.uncommitted = True
         self._lane.tell(restate=_EMPTY)
         self.extend(records)
 
@@ -112,6 +114,7 @@ class GatewayLog:
         """See `seams.ChangeLog`."""
         self._frames = FrameWriter()  # as the desk begins to read anew
         self._give_up(abort=_EMPTY)
+        self._lane.uncommitted = False
 
     def close(self) -> None:
         """Give up what is uncommitted and leave the lane; safe to call at any time."""
@@ -134,6 +137,7 @@ class GatewayLog:
             self._send(piece)
 
     def _send(self, piece: bytes) -> None:
+        self._lane.uncommitted = True
         self._lane.spend(len(piece))
         self._lane.tell(records=Records(frames=zipped(piece), size=len(piece)))
 

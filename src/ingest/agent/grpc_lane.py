@@ -34,6 +34,7 @@ class Lane:
         self._done = set[int]()
         self._failures: dict[int, TailorbirdError] = {}
         self._over: TailorbirdError | None = None
+        self.uncommitted = False  # whether records were sent that no commit covers
 
     def tell(self, **what: Any) -> None:
         """A call without an answer; raises what ended the lane."""

@@ -20,11 +20,12 @@ import grpc
 
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
 from ingest.agent.grpc_lane import Lane
-from ingest.fleet.fleet_pb2 import Header, LogReply, StreamRequest
+from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 
 _PATIENCE = 15.0  # seconds for a gateway to say hello
 _FAREWELL = 1.0  # seconds
+_BEAT = 3.0  # seconds of silence until a gateway is told that whoever has records uncommitted is there
 _AGAIN = 1.0  # seconds, at most, between attempts: each of an agent's sources would dial by itself
 _VERSION = version("tailorbird")
 _REMEDIES = {
@@ -129,7 +130,15 @@ class GrpcStream:
         self._channel.close()
 
     def _requests(self) -> Iterator[StreamRequest]:
-        while (request := self._outgoing.get()) is not None:
+        while self._ended is None or not self._outgoing.empty():
+            try:
+                request = self._outgoing.get(timeout=_BEAT)
+            except queue.Empty:
+                if any(lane.uncommitted for lane in list(self._lanes.values())):
+                    yield StreamRequest(type=Control_Heartbeat, heartbeat=Empty())
+                continue
+            if request is None:
+                return
             yield request
 
     def _send(self, request: StreamRequest) -> None:
@@ -163,6 +172,8 @@ class GrpcStream:
                 lane.hear(reply.log_reply)
         elif what in ("assign", "withdraw") and self._commanded is not None:
             self._commanded(reply)
+        elif what == "unsupported" and reply.unsupported.type == Control_Heartbeat:
+            return  # an older gateway, which misses nothing
         elif what == "unsupported":
             self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
         else:

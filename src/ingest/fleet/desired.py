@@ -63,7 +63,9 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """One version of a source's configuration; `spec` None: the source is no more. `of`: the version rolled back to."""
+    """One version of a source's configuration; `spec` None: the source is no more. `of`: the version rolled back to.
+    `writer` is part of its key in the topic, and unlike any other's.
+    """
 
     source: str
     version: int
@@ -71,6 +73,7 @@ class Desired:
     by: str = ""
     at_ms: int = 0
     of: int | None = None
+    writer: str = field(default="", compare=False)
 
 
 def spec_of(told: Any, topology: str, name: str) -> SourceSpec:
@@ -141,3 +144,12 @@ def table_named(source: Source, text: str) -> TableId:
     if not database or not table:
         raise UsageError(f"{text[:80]!r} is no table", "table, or database.table")
     return TableId(source=source.name, database=database, table=table)
+
+
+def tables_named(source: Source, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables by one name each, however they were named before; the last word counts."""
+    found: dict[TableId, tuple[str, Any]] = {}
+    for name, said in tables.items():
+        table = table_named(source, name)
+        found[table] = (found[table][0] if table in found else name, said)
+    return dict(found.values())

@@ -69,11 +69,12 @@ class Header(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., agent: _Optional[str] = ..., source: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
-    __slots__ = ("header", "type", "hello", "unsupported", "log_call", "log_reply", "ready", "assign", "withdraw", "report", "map_part")
+    __slots__ = ("header", "type", "hello", "unsupported", "heartbeat", "log_call", "log_reply", "ready", "assign", "withdraw", "report", "map_part")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     LOG_CALL_FIELD_NUMBER: _ClassVar[int]
     LOG_REPLY_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +86,7 @@ class StreamRequest(_message.Message):
     type: RequestType
     hello: Hello
     unsupported: Unsupported
+    heartbeat: Empty
     log_call: LogCall
     log_reply: LogReply
     ready: Ready
@@ -92,7 +94,7 @@ class StreamRequest(_message.Message):
     withdraw: Withdraw
     report: Report
     map_part: MapPart
-    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., type: _Optional[_Union[RequestType, str]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., log_call: _Optional[_Union[LogCall, _Mapping]] = ..., log_reply: _Optional[_Union[LogReply, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., map_part: _Optional[_Union[MapPart, _Mapping]] = ...) -> None: ...
+    def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., type: _Optional[_Union[RequestType, str]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., unsupported: _Optional[_Union[Unsupported, _Mapping]] = ..., heartbeat: _Optional[_Union[Empty, _Mapping]] = ..., log_call: _Optional[_Union[LogCall, _Mapping]] = ..., log_reply: _Optional[_Union[LogReply, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., map_part: _Optional[_Union[MapPart, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "version", "features")

@@ -6,7 +6,7 @@ from cdc.topology.values import NAME
 from ingest.fleet.desired import ALIAS
 from ingest.fleet.fleet_pb2 import MapPlace, Ready, StreamRequest
 
-_LABELS, _PLACES = 64, 10_000
+_LABELS, PLACES = 64, 10_000
 _LABEL, _DATABASE, _VERSION = 256, 64, 64  # characters
 
 
@@ -28,7 +28,7 @@ def improper(request: StreamRequest) -> str:
 
 
 def _ready(ready: Ready) -> str:
-    if len(ready.labels) > _LABELS or len(ready.places) > _PLACES:
+    if len(ready.labels) > _LABELS or len(ready.places) > PLACES:
         return f"{len(ready.labels)} labels and {len(ready.places)} places"
     for name, said in ready.labels.items():
         if not _told(name, _LABEL) or not _told(said or "-", _LABEL):

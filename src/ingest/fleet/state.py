@@ -22,6 +22,7 @@ from ingest.fleet.tokens import AGENT, ROLES, Token
 
 StateRecord = tuple[bytes, bytes | None]
 _SPEC = {"agents", "connection", "running"}
+VERSIONS = 100  # of a source's configuration that are known, and can be rolled back to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def _lease_of(names: list[Any], value: Any) -> Lease:
 def _next_version(versions: dict[str, tuple[Desired, ...]], told: Desired) -> None:
     before = versions.get(told.source, ())
     if not before or told.version > before[-1].version:
-        versions[told.source] = (*before, told)
+        versions[told.source] = (*before, told)[-VERSIONS:]
 
 
 def _desired_of(names: list[Any], value: Any) -> Desired:
@@ -120,7 +121,7 @@ def _desired_of(names: list[Any], value: Any) -> Desired:
         spec = SourceSpec(agents=agents, connection=spec["connection"], running=bool(spec["running"]), keys=keys)
     return Desired(
         source=names[0], version=int(names[1]), spec=spec, by=str(value.get("by", "")),
-        at_ms=int(value.get("at_ms", 0)), of=value.get("of"),
+        at_ms=int(value.get("at_ms", 0)), of=value.get("of"), writer=str(names[2]),
     )  # fmt: skip
 
 
@@ -172,6 +173,11 @@ def desired_record(desired: Desired, writer: str) -> StateRecord:
     spec = None if desired.spec is None else desired.spec.to_json()
     value = {"spec": spec, "by": desired.by, "at_ms": desired.at_ms, "of": desired.of}
     return _key("desired", desired.source, desired.version, writer), orjson.dumps(value)
+
+
+def desired_over(desired: Desired) -> StateRecord:
+    """A version, as it was read, is forgotten."""
+    return _key("desired", desired.source, desired.version, desired.writer), None
 
 
 def presence_record(presence: Presence) -> StateRecord:

@@ -15,9 +15,18 @@ import orjson
 from cdc.words.errors import TailorbirdError, UsageError
 from cdc.words.schema import TableId
 from ingest.fleet.certificate import Revoked, serial_of
-from ingest.fleet.desired import Desired, SourceSpec, source_of, spec_of, table_named, with_tables
+from ingest.fleet.desired import Desired, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
 from ingest.fleet.identity import identity
-from ingest.fleet.state import FleetState, desired_record, drained_record, lease_record, revoked_record, token_record
+from ingest.fleet.state import (
+    VERSIONS,
+    FleetState,
+    desired_over,
+    desired_record,
+    drained_record,
+    lease_record,
+    revoked_record,
+    token_record,
+)
 from ingest.fleet.tokens import AGENT, ROLES, Token, checked, hashed, written
 from ingest.gateway.seams import Audit, StateTopic
 from ingest.gateway.steward import claim_again, plain
@@ -216,7 +225,7 @@ class FleetCommands:
 
         def do() -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
-            made = _named(source_of(spec, self._topology, source), {**spec.tables, **tables})
+            made = tables_named(source_of(spec, self._topology, source), {**spec.tables, **tables})
             return self._next(who, source, spec_of(with_tables(spec, made).to_json(), self._topology, source))
 
         return self._done(who, "sync start", source, {"tables": dict(tables)}, do)
@@ -348,8 +357,8 @@ class FleetCommands:
         versions = state.desired.get(source, ())
         number = versions[-1].version + 1 if versions else 1
         made = Desired(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)
-        written_by = self._number()
-        found = self._topic.write(desired_record(made, written_by)).desired.get(source, ())
+        oldest = map(desired_over, versions[: 1 - VERSIONS])
+        found = self._topic.write(desired_record(made, self._number()), *oldest).desired.get(source, ())
         if next((one for one in found if one.version == number), None) != made:
             raise Overtaken(f"another command has written version {number} of source {source}", "look, and try again")
         return _version(made)
@@ -388,12 +397,3 @@ def _running(state: FleetState, source: str, agent: str, epoch: int) -> dict[str
 def _version(one: Desired, *, short: bool = False) -> dict[str, Any]:
     told = {"source": one.source, "version": one.version, "by": one.by, "at_ms": one.at_ms, "of": one.of}
     return told if short else {**told, "spec": None if one.spec is None else one.spec.to_json()}
-
-
-def _named(source: Any, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables by one name each, however they were named before; the last word counts."""
-    found: dict[TableId, tuple[str, Any]] = {}
-    for name, said in tables.items():
-        table = table_named(source, name)
-        found[table] = (found[table][0] if table in found else name, said)
-    return dict(found.values())

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
+import structlog
+
 from cdc.words.errors import Fatal, Retriable, TailorbirdError
 from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_json
 from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
@@ -28,6 +30,9 @@ _CALLS, _CALLED = 1024, 4 * 1024 * 1024  # calls that wait, and bytes of those t
 _ZIPPED = 1024  # bytes
 PATIENCE, _POLL = 30.0, 0.05  # seconds
 _SEARCHES = 64  # under way at a time
+_LOOK = "look into the gateway's log"
+
+_lines = structlog.get_logger()
 
 
 class Improper(Fatal):
@@ -80,6 +85,8 @@ class Desk:
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
         self._known = range(1, 1)  # numbers of searches so far
+        self._left = False
+        self.uncommitted = False  # whether the log has records that wait for their commit
 
     @property
     def source(self) -> str:
@@ -89,6 +96,7 @@ class Desk:
     def put(self, call: LogCall | None) -> str:
         """Hand the next call over, never waiting; None: the stream has ended. Why it is too much; empty: it is not."""
         if call is None:
+            self._left = True
             self._calls.put(None)
             return ""
         if call.WhichOneof("what") == "records":
@@ -96,6 +104,7 @@ class Desk:
             if not self._credit.came(size) or sent > size + size // 128 + _ZIPPED:  # so much longer it can become
                 return "records without credit"
         else:
+            self._left = self._left or call.WhichOneof("what") == "close"
             self._came += call.ByteSize()
         if self._came - self._done > _CALLED or self._calls.qsize() >= _CALLS:
             return "more calls than a lane may have"
@@ -114,6 +123,10 @@ class Desk:
                     if isinstance(error, Improper):
                         self._refused(error.message)
                     self._say(call.call, failure=failure_of(error))
+                    return
+                except Exception as error:  # noqa: BLE001  # told: its agent would wait for an answer in vain
+                    _lines.exception("a session ended of a bug", source=self._source.name)
+                    self._say(call.call, failure=failure_of(Retriable(f"{type(error).__name__}, a bug: {_LOOK}")))
                     return
         except Retriable:
             return  # nobody is there to be told
@@ -134,6 +147,8 @@ class Desk:
             if self._log is not None:
                 raise Improper("a session recovers once")
             self._log = self._source.log()
+            if self._left:  # Kafka was away for long: whoever came since must not be locked out by this one
+                raise Retriable("its agent has left")
             self._answer(call, recovered_json(self._log.recover(), self._source.name))
         elif what == "signals":
             self._signals = self._signals or self._source.signals()
@@ -166,8 +181,10 @@ class Desk:
             log.commit(self._checkpoint(call.commit.checkpoint))
             self._credit.delivered(self._frames.records)
             self._credit.paused()
+            self.uncommitted = False
             self._answer(call, None)
         elif what == "restate":
+            self.uncommitted = True
             log.restate(())
         elif what == "history":
             self._answer(call, log.history())
@@ -182,6 +199,7 @@ class Desk:
             self._search(call, log)
         elif what == "abort":
             log.abort()
+            self.uncommitted = False
             self._credit.dropped()
             self._frames = FrameReader()
         else:
@@ -199,6 +217,7 @@ class Desk:
         for record in records:
             if not permitted(record):
                 self._refuse(f"a record of topic {record.topic} under key {record.key[:80]!r}")
+        self.uncommitted = True
         log.extend(records)
         unfinished = 0 if self._frames.complete else 1  # a record of which there is only a part
         if credit := self._credit.taken(size, self._frames.records + unfinished):

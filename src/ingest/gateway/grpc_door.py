@@ -85,10 +85,11 @@ class Door:
         await server.stop(1.0)
 
     async def _watch(self) -> None:
-        """Cut the streams of whoever counts no more since they were opened."""
+        """Cut the streams of whoever counts no more since they were opened, and the lanes of those that are silent."""
         while True:
             await asyncio.sleep(_WATCH)
             for stream, void in list(self._open.items()):
+                stream.silent()
                 if why := void():
                     stream.void(why)
 

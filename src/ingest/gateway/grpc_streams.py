@@ -18,7 +18,7 @@ import structlog
 
 from cdc.words.errors import Retriable
 from ingest.fleet.answers import failure_of
-from ingest.fleet.fleet_pb2 import LogReply, StreamRequest, Unsupported
+from ingest.fleet.fleet_pb2 import Failure, LogReply, StreamRequest, Unsupported
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.improper import improper
 from ingest.fleet.wire import MESSAGE
@@ -34,6 +34,8 @@ _FULL, _UNSENT, _UNSENT_WORDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
 _SAYS, _SAYS_PER_SECOND = 500.0, 50.0
 _COMMAND, _ANSWER = 0, 1  # what is sent first
 _HEARD = frozenset({"report", "map_part"})
+_ONLY_COUNTED = frozenset({"heartbeat", "unsupported"})  # an answer to what it does not know would have no end
+_SILENT = 10  # looks, one a second; agents say every 3 s that they are there
 _UNKNOWN = 16  # types of one stream's that the audit tells of
 _BROKEN = 0.1  # seconds in which gRPC tells that a stream has not ended but broken
 _BROKE_OFF = f"the agent went away without a word, or sent more than {MESSAGE} bytes at once"
@@ -96,6 +98,7 @@ class AgentStream:
         self._gone, self._ending = threading.Event(), self._loop.create_future()
         self._peer: str = context.peer()  # which gRPC knows no more once the stream has ended
         self._seated = False
+        self._looks = 0  # since something was heard
         self._places: set[tuple[str, str]] = set()
         self._unknown: set[int] = set()
         self._over: dict[int, str] = {}  # lanes that have no desk any more, or never had one, and why
@@ -163,16 +166,26 @@ class AgentStream:
             self._end("it takes nothing")
             return
         if request.WhichOneof("payload") == "withdraw":
-            self._shut(request.withdraw.source)
+            source = request.withdraw.source
+            for lane in [lane for lane, desk in self._desks.items() if desk.source == source]:
+                self._shut(lane, f"source {source} was withdrawn")  # whether or not the agent does as it is told
         self._outgoing.put_nowait((_COMMAND, next(self._numbers), request))
 
-    def _shut(self, source: str) -> None:
-        """What has no lease any more ends, whether or not the agent does as it is told."""
-        for lane, desk in list(self._desks.items()):
-            if desk.source == source:
-                desk.put(None)
-                del self._desks[lane]
-                self._over[lane] = f"source {source} was withdrawn"
+    def silent(self) -> None:
+        """A look at the stream, one of several a second apart: a lane whose records wait for their commit ends where
+        nothing was heard between so many of them, else readers would wait for an agent that is suspended. Looks are
+        counted, not seconds: a loop that was busy has not read what came.
+        """
+        self._looks += 1
+        if self._looks > _SILENT:
+            for lane in [lane for lane, desk in self._desks.items() if desk.uncommitted]:
+                self._shut(lane, f"the agent was silent for {_SILENT} s")
+
+    def _shut(self, lane: int, why: str) -> None:
+        """Its desk ends, and its session is told so at once: it may wait for credit, which nobody gives any more."""
+        self._desks.pop(lane).put(None)
+        self._over[lane] = why
+        self._answer_now(StreamRequest(log_reply=LogReply(lane=lane, failure=_failure(why))))
 
     async def _read(self, requests: AsyncIterator[StreamRequest]) -> None:
         async for request in requests:
@@ -205,7 +218,7 @@ class AgentStream:
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     async def _one(self, request: StreamRequest) -> None:
-        what = request.WhichOneof("payload")
+        what, self._looks = request.WhichOneof("payload"), 0
         if why := improper(request):
             await self._away(grpc.StatusCode.INVALID_ARGUMENT, why)
         if what == "ready" and not self._seated:
@@ -213,7 +226,10 @@ class AgentStream:
             self._places = {(place.connection, place.database) for place in request.ready.places}
             self._fleet.joined(self, request, self._version)
         elif what in _HEARD and self._seated:
+            await self._counted()
             await self._heard(request)
+        elif what in _ONLY_COUNTED:
+            await self._counted()
         elif what == "log_call":
             await self._called(request)
         else:
@@ -223,12 +239,14 @@ class AgentStream:
             told = Unsupported(type=request.type, what=f"a message of type {request.type}")
             self._answer_now(StreamRequest(type=request.type, unsupported=told))
 
-    async def _heard(self, request: StreamRequest) -> None:
+    async def _counted(self) -> None:
         now = time.monotonic()
         self._says = min(_SAYS, self._says + (now - self._said_at) * _SAYS_PER_SECOND) - 1
         self._said_at = now
         if self._says < 0:
             await self._away(grpc.StatusCode.RESOURCE_EXHAUSTED, "it says more than a gateway hears")
+
+    async def _heard(self, request: StreamRequest) -> None:
         part = request.map_part
         if request.HasField("map_part") and (part.connection, part.database) not in self._places:
             await self._away(grpc.StatusCode.INVALID_ARGUMENT, f"a map of {part.database[:64]!r}, not named before")
@@ -244,8 +262,8 @@ class AgentStream:
             self._told("session", "refused", self._over[call.lane], request.header.source)
         if call.lane in self._over:  # its agent may not have heard of it yet
             if call.call:
-                failure = failure_of(Retriable(self._over[call.lane], retry_after=5.0))
-                self._answer_now(StreamRequest(log_reply=LogReply(lane=call.lane, call=call.call, failure=failure)))
+                failed = LogReply(lane=call.lane, call=call.call, failure=_failure(self._over[call.lane]))
+                self._answer_now(StreamRequest(log_reply=failed))
             if call.WhichOneof("what") == "close":
                 del self._over[call.lane]
             return
@@ -298,3 +316,7 @@ class AgentStream:
                 continue
         put.cancel()
         raise Retriable("the agent is gone")
+
+
+def _failure(why: str) -> Failure:
+    return failure_of(Retriable(why, retry_after=5.0))

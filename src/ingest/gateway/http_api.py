@@ -23,12 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cdc.words.errors import Retriable, TailorbirdError, TopologyError, UsageError
 from ingest.fleet.tokens import Guesses, Role, number_of
 from ingest.gateway.commands import FleetCommands, FleetOperator, NotThere, Overtaken
 
 _LONGEST = 1024 * 1024  # bytes of a request's body
+_UNASKED = 10.0  # seconds until whoever has begun to ask must have asked
 
 
 class _Body(BaseModel):
@@ -329,7 +331,7 @@ async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Pat
     config = uvicorn.Config(
         TenantApis(commands), host=host, port=port, ssl_certfile=str(folder / "cert.pem"),
         ssl_keyfile=str(folder / "key.pem"), log_config=None, access_log=False, server_header=False, lifespan="off",
-        proxy_headers=False, timeout_keep_alive=30, limit_concurrency=200, timeout_graceful_shutdown=2,
+        proxy_headers=False, timeout_keep_alive=30, limit_concurrency=200, timeout_graceful_shutdown=2, http=Connection,
     )  # fmt: skip
     server = Quiet(config)
 
@@ -346,6 +348,33 @@ async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Pat
         ending.cancel()
     if not stopped.is_set():
         raise UsageError(f"{address} can not be listened at", "is another gateway running?")
+
+
+class Connection(H11Protocol):
+    """Of a client that may be silent behind an answer, and else asks whole things: one that says nothing, or some bytes
+    now and then, would hold one of the places that all clients share.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        """It has so long for a request, and so long for its body."""
+        super().connection_made(transport)
+        self._seen: tuple[object, bool] | None = None
+        self._look()
+
+    def _look(self) -> None:
+        cycle = self.cycle
+        if cycle is None:
+            awaited = True  # its first request
+        elif cycle.response_complete:
+            awaited = self.timeout_keep_alive_task is None  # it has begun to say something
+        else:
+            awaited = cycle.more_body
+        now = (cycle, awaited)
+        if awaited and now == self._seen:
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self._seen = now
+            self.loop.call_later(_UNASKED, self._look)
 
 
 class Quiet(uvicorn.Server):

@@ -23,6 +23,10 @@ from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
 from ingest.records.seams import Recovered
 
+# A gateway and a source's only agent may die together, and leave a transaction open: so long readers wait for it, and
+# the recovery of other sources. Those of a session that lives are of some 20,000 records, and end within seconds.
+TRANSACTION_TIMEOUT_MS = 60_000
+
 
 @dataclass(frozen=True)
 class KafkaSource:
@@ -44,7 +48,7 @@ class KafkaSource:
 
     def log(self) -> DeskLog:
         """Its log, for a session; Retriable while Kafka is away."""
-        return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source))
+        return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source), TRANSACTION_TIMEOUT_MS)
 
     def signals(self) -> SignalValues:
         """Signals to it."""
@@ -76,7 +80,7 @@ class LeasedLog(KafkaLog):
     def __init__(self, topology: Topology, source: Source, held: HeldLease) -> None:
         held.check()
         self._held = held
-        super().__init__(topology, source, make_topics(topology, source))
+        super().__init__(topology, source, make_topics(topology, source), TRANSACTION_TIMEOUT_MS)
 
     def recover(self) -> Recovered:
         """See `seams.ChangeLog`; Retriable without the lease."""

@@ -28,6 +28,9 @@ _CONFIG = {
     "max.message.bytes": str(MAX_MESSAGE),
 }
 
+# how a broker that was started again answers whoever knows it from before
+_STALE = {Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH}
+
 log = structlog.get_logger()
 
 
@@ -68,12 +71,17 @@ class KafkaState:
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         deadline = time.monotonic() + PATIENCE
         while True:
-            asked = self._admin.list_offsets({self._at: newest}, request_timeout=PATIENCE)[self._at]
+            admin = self._admin
+            asked = admin.list_offsets({self._at: newest}, request_timeout=PATIENCE)[self._at]
             try:
                 return self._reached(int(asked.result(PATIENCE).offset))
             except (KafkaException, TimeoutError) as error:
+                stale = isinstance(error, KafkaException) and error.args[0].code() in _STALE
+                if stale and self._admin is admin:
+                    # a client that has asked once asks for the leader of then, for a quarter of an hour
+                    self._admin = AdminClient(client_settings(self._brokers))
                 # a topic that was made a moment ago, or a broker that goes: its partition has a leader soon
-                passing = isinstance(error, KafkaException) and error.args[0].retriable()
+                passing = stale or (isinstance(error, KafkaException) and error.args[0].retriable())
                 if not passing or time.monotonic() > deadline:
                     raise Retriable(f"Kafka at {self._brokers}: the fleet's state: {error}") from error
             time.sleep(0.05)

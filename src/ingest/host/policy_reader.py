@@ -9,9 +9,11 @@ import yaml
 from cdc.topology.values import Section, Value, YamlFile
 from cdc.words.filters import mask
 from ingest.fleet.desired import ALIAS
+from ingest.fleet.improper import PLACES
 from ingest.host.policy import LocalConnection, Policy, TablePolicy
 
 _NULL = "tag:yaml.org,2002:null"
+_TOLD, _AROUND = 768 * 1024, 10  # bytes: of all databases' names, in a message of 1 MiB, and around each of them
 
 
 def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Callable[[str], str]) -> Policy:
@@ -35,6 +37,11 @@ def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Ca
         connections=top.take("connections", _connections),
     )
     top.end()
+    told = [(alias, name) for alias, local in policy.connections.items() for name in local.databases]
+    size = sum(len(alias) + len(name.encode()) + _AROUND for alias, name in told)
+    if size > _TOLD or len(told) > PLACES:  # an agent says in one message what it may tell of
+        most = f"{PLACES} at most, of {_TOLD} bytes of names: give some of them to another agent"
+        reader.fail(1, "connections", f"{len(told)} databases, of {size} bytes of names", most)
     return policy
 
 

@@ -29,7 +29,7 @@ from ingest.records.records import checkpoint_value, history_start, read_checkpo
 from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record, Recovered
 
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-# How long a transaction may stay open: the broker's default limit. It bounds the largest source transaction.
+# How long a transaction may stay open: the broker's default limit. A gateway's stay open for less (`kafka_sources`).
 TRANSACTION_TIMEOUT_MS = 900_000
 _POLL_EVERY = 200  # records that are appended before the client is asked for delivery reports
 
@@ -37,7 +37,9 @@ _POLL_EVERY = 200  # records that are appended before the client is asked for de
 class KafkaLog:
     """The log of one source, for one session."""
 
-    def __init__(self, topology: Topology, source: Source, topics: SourceTopics) -> None:
+    def __init__(
+        self, topology: Topology, source: Source, topics: SourceTopics, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> None:
         self._topics, self._topology = topics, topology
         self._source = source.name
         self._id = naming.transactional_id(topology.name, source.name)
@@ -48,7 +50,7 @@ class KafkaLog:
         self._committed: dict[str, dict[int, int]] = {}  # what `_ends` were at this session's last commit
         self._ensured = set(topics.changes)
         self._searches: list[Search] = []
-        self._open = False
+        self._open, self._began, self._longest = False, 0.0, timeout_ms / 1000
         self._unpolled = 0
         self._failure: Any = None
         # Where the history is read from: the offset of the first record that was restated last.
@@ -58,7 +60,7 @@ class KafkaLog:
             client_settings(
                 self._brokers,
                 transactional_id=self._id,
-                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                transaction_timeout_ms=timeout_ms,
                 acks="all",
                 enable_idempotence=True,
                 compression_type="lz4",
@@ -74,9 +76,7 @@ class KafkaLog:
         """See `seams.ChangeLog`: lock out predecessors first, then read back what they committed."""
         with self._translated("begin"):
             self._producer.init_transactions(PATIENCE)
-        with self._translated("read back the position"):
-            stored = self._last_position()
-        return self._recovered(stored)
+        return self.peek()
 
     def peek(self) -> Recovered:
         """What is committed at the moment, as `recover` tells it, without locking anybody out."""
@@ -195,7 +195,7 @@ class KafkaLog:
     def _begin(self) -> None:
         if not self._open:
             self._producer.begin_transaction()
-            self._open = True
+            self._open, self._began = True, time.monotonic()
 
     def _patiently(self, record: Record, partition: int) -> None:
         """Produce to a partition (-1: the key's) as soon as there is room."""
@@ -353,14 +353,10 @@ class KafkaLog:
     def _reader(self) -> Iterator[Any]:
         consumer = Consumer(
             client_settings(
-                self._brokers,
-                group_id=self._id,
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                enable_partition_eof=True,
-                fetch_wait_max_ms=10,
+                self._brokers, group_id=self._id, enable_auto_commit=False, isolation_level="read_committed",
+                enable_partition_eof=True, fetch_wait_max_ms=10,
             )
-        )
+        )  # fmt: skip
         try:
             yield consumer
         finally:
@@ -378,6 +374,8 @@ class KafkaLog:
         if error is None:
             return Fatal(f"Kafka at {self._brokers}: {doing}: {exception}")
         if error.code() in _FENCED:
+            if self._open and time.monotonic() - self._began > self._longest:  # who else is there is told by `recover`
+                return Retriable(f"Kafka gave up a transaction that was open for more than {self._longest:.0f} s")
             return Fatal(
                 f"another capture of source {self._source} has taken over",
                 "run one capture per source; the newest one goes on",

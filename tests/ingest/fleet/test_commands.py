@@ -16,8 +16,11 @@ from ingest.fleet.desired import Desired, SourceSpec
 from ingest.fleet.leases import Lease, Presence
 from ingest.fleet.reported import Reported
 from ingest.fleet.state import (
+    VERSIONS,
+    FleetState,
     beat_record,
     desired_record,
+    folded,
     lease_record,
     map_record,
     presence_record,
@@ -177,6 +180,21 @@ def test_of_two_commands_at_once_one_is_told(desk: Desk) -> None:
     assert desk.spec() == other.spec
     desk.commands.configure(WHO, "s", {"agents": ["a2"]}, change=True)
     assert [one.version for one in desk.topic.state.desired["s"]] == [1, 2, 3]
+
+
+def test_the_newest_versions_are_kept(desk: Desk) -> None:
+    """What is configured every hour for a year fills no gateway and no topic: old ones go, with their numbers."""
+    desk.commands.add(WHO, "s", SPEC)
+    for number in range(VERSIONS + 20):
+        desk.commands.configure(WHO, "s", {"connection": f"c{number}"}, change=True)
+    kept = desk.topic.state.desired["s"]
+    assert [one.version for one in kept] == list(range(22, VERSIONS + 22))
+    left = {key: value for key, value in dict(desk.topic.records).items() if value is not None}
+    assert sum(key.startswith(b'["desired"') for key in left) == VERSIONS
+    assert folded(FleetState(), left.items()).desired["s"] == kept
+    with pytest.raises(NotThere, match="has no version 21"):
+        desk.commands.roll_back(WHO, "s", 21)
+    assert desk.commands.roll_back(WHO, "s", 22)["version"] == VERSIONS + 22
 
 
 def test_a_source_that_is_set_back_begins_a_session_anew(desk: Desk) -> None:

@@ -14,7 +14,7 @@ from cdc.words.naming import history_topic, schemas_topic
 from cdc.words.zipping import zstd
 from ingest.agent.gateway_log import GatewayLog
 from ingest.fleet.answers import checkpoint_bytes
-from ingest.fleet.fleet_pb2 import Commit, Records
+from ingest.fleet.fleet_pb2 import Commit, Empty, Records
 from ingest.fleet.frames import FrameWriter
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import MOST
@@ -230,6 +230,41 @@ def test_abort_begins_anew(source: Source, log: GatewayLog) -> None:
     log.extend(records(1))
     log.commit(AT)
     assert [record.key for record in source.broker.records] == [b"0"]
+
+
+def test_a_bug_is_told_to_whoever_waits() -> None:
+    """Else its agent would wait for two minutes, with nothing to say why."""
+
+    class Broken(Source):
+        def log(self) -> DeskLog:
+            raise KeyError("a bug")
+
+    log = GatewayLog(NearbyGateway(Broken()), "s")
+    with pytest.raises(Retriable, match="KeyError, a bug: look into the gateway's log"):
+        log.recover()
+    log.close()
+
+
+def test_who_has_left_locks_nobody_out() -> None:
+    """A desk that had to wait for Kafka, longer than its agent had patience: the agent's next session is there."""
+    opening, goes_on = threading.Event(), threading.Event()
+
+    class Slow(Source):
+        def log(self) -> DeskLog:
+            opening.set()
+            assert goes_on.wait(30)
+            return super().log()
+
+    source = Slow()
+    gateway = NearbyGateway(source)
+    log = GatewayLog(gateway, "s")
+    log._lane.begin(recover=Empty())
+    assert opening.wait(30)
+    log._lane.close()
+    goes_on.set()
+    log.close()
+    assert not gateway.desks[0].is_alive()
+    assert source.broker.epoch == 0
 
 
 def test_a_usage_error_of_the_gateways_is_the_agents() -> None:

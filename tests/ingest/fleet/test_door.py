@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import queue
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ import structlog
 
 from cdc.words.errors import Retriable
 from console.fleet.file_ca import init, issue
+from ingest.agent import grpc_stream
 from ingest.agent.gateway_log import GatewayLog
 from ingest.agent.grpc_stream import Credentials, Gateways, GrpcStream
 from ingest.fleet.fleet_pb2 import (
@@ -38,7 +40,7 @@ from ingest.gateway.grpc_desk import Opened
 from ingest.gateway.seams import AgentSeat
 from ingest.records.findings import Search
 from ingest.records.seams import Record
-from tests.ingest.fleet.test_desk import AT, TOPIC, Source, records
+from tests.ingest.fleet.test_desk import AT, TOPIC, Log, Source, records
 from tests.support.gateways import TENANT, certificates, door_open
 from tests.support.waiting import wait_for
 
@@ -273,6 +275,7 @@ def test_a_seat_is_commanded_and_ended(address: str, folder: Path, served: Serve
         assert served.said.get(timeout=10)[0] == "heard"
         seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="stopped")))
         assert next(call).withdraw.why == "stopped"
+        assert "was withdrawn" in next(call).log_reply.failure.message, "its session hears it when it asks next"
         said.put(StreamRequest(header=Header(source="s"), log_call=LogCall(lane=1, call=2, history=Empty())))
         assert "was withdrawn" in next(call).log_reply.failure.message, "the lane's desk is still there"
         seat.end("drained")
@@ -282,8 +285,114 @@ def test_a_seat_is_commanded_and_ended(address: str, folder: Path, served: Serve
     assert served.said.get(timeout=10)[:2] == ("left", seat)
 
 
+def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: Path, served: Served) -> None:
+    """It sends nothing that could be answered: it would wait for two minutes, and its successor behind it."""
+    stream = GrpcStream(address, Credentials.of(folder / "agent"), lambda command: None)
+    stream.tell(StreamRequest(ready=Ready()))
+    what, seat, _ = served.said.get(timeout=10)
+    assert what == "joined"
+    log, failed = GatewayLog(stream, "s"), list[Retriable]()
+    log.recover()
+
+    def append() -> None:
+        try:
+            log.extend(record._replace(value=b"x" * 100_000) for record in records(100))
+        except Retriable as error:
+            failed.append(error)
+
+    Log.waits.clear()
+    try:
+        appending = threading.Thread(target=append)
+        appending.start()
+        wait_for(lambda: log._lane._credit <= 0, "it has credit for all", seconds=20)
+        seat.say(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="another agent has it")))
+        appending.join(20)
+        assert not appending.is_alive(), "nobody told it"
+    finally:
+        Log.waits.set()
+    assert [error.message for error in failed] == ["source s was withdrawn"]
+    assert stream.open
+    log.close()
+    stream.close()
+    assert served.said.get(timeout=10)[0] == "left"
+
+
+def test_a_silent_agent_leaves_no_commit_open(
+    address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers would wait for one that is suspended until Kafka gives its transaction up, a minute later. Who is there
+    says so, however long a commit takes it; of who has nothing uncommitted nothing is wanted.
+    """
+    looks, silent = list[object](), grpc_streams.AgentStream.silent
+
+    def look(stream: grpc_streams.AgentStream) -> None:
+        looks.append(stream)
+        silent(stream)
+
+    monkeypatch.setattr(grpc_streams.AgentStream, "silent", look)
+    monkeypatch.setattr(grpc_door, "_WATCH", 0.05)
+    monkeypatch.setattr(grpc_stream, "_BEAT", 0.05)
+    given_up = threading.Event()
+
+    def close(log: Log) -> None:
+        log.abort()
+        given_up.set()
+
+    monkeypatch.setattr(Log, "close", close)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    log = GatewayLog(stream, "s")
+
+    def looked_at(often: int) -> None:
+        due = len(looks) + often
+        wait_for(lambda: len(looks) >= due, "nobody looks", seconds=20)
+
+    log.recover()
+    log.extend(records(5))
+    log._flush()
+    looked_at(40)
+    log.commit(AT)
+    monkeypatch.setattr(grpc_stream, "_BEAT", 60.0)
+    looked_at(40)
+    log.commit(AT)
+    log.extend(records(5))
+    log._flush()
+    assert given_up.wait(20), "its commit stays open"
+    with pytest.raises(Retriable, match="the agent was silent for 10 s"):
+        log.commit(AT)
+    log.close()
+    assert stream.open
+    stream.close()
+    assert len(served.opened.broker.records) == 5
+    served.opened.broker.records.clear()
+
+
 def test_words_of_one_that_is_not_seated_are_not_heard(address: str, folder: Path) -> None:
     """It is told that they are not known."""
     credentials = Credentials.of(folder / "agent").channel()
     heard = speak(address, credentials, hello("9"), StreamRequest(report=Report(source="s")))
     assert heard[1].WhichOneof("payload") == "unsupported"
+
+
+def test_a_command_that_an_agent_does_not_know_ends_nothing(
+    address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, and both go on: neither answers the other for ever, nor gives the stream up."""
+    counted, count = threading.Event(), grpc_streams.AgentStream._counted
+
+    async def noted(stream: grpc_streams.AgentStream) -> None:
+        counted.set()
+        await count(stream)
+
+    monkeypatch.setattr(grpc_streams.AgentStream, "_counted", noted)
+    stream = GrpcStream(address, Credentials.of(folder / "agent"))
+    stream.tell(StreamRequest(ready=Ready()))
+    _, seat, _ = served.said.get(timeout=10)
+    seat.say(StreamRequest(withdraw=Withdraw(source="other", epoch=1, why="stopped")))
+    log = GatewayLog(stream, "s")
+    assert counted.wait(20), "its answer was answered"
+    log.recover()
+    log.commit(AT)
+    assert stream.open
+    log.close()
+    stream.close()
+    assert served.said.get(timeout=10)[0] == "left"

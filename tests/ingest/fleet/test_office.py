@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from cdc.topology.reader import read_topology
+from cdc.words.brokers import Brokers
 from ingest.fleet.desired import Desired, SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.state import FleetState, StateRecord, beat_record, desired_record
-from ingest.gateway import kafka_sources
+from ingest.gateway import kafka_sources, kafka_state
 from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.gateway.kafka_state import KafkaState
 from ingest.gateway.run import Office, steward_of
@@ -75,6 +78,40 @@ def test_what_comes_with_an_error_is_read() -> None:
     state._take([])
     state._take([Message(1, beat_record("g1", 2)), Message(2, None, KafkaError._PARTITION_EOF)])
     assert (state.state.beats, state._next) == ({"g1": 2}, 2)
+
+
+class OneLeader:
+    """An admin's client that asks for the leader of when it was made, as librdkafka's does."""
+
+    leader = 0
+
+    def __init__(self, settings: object) -> None:
+        self._leader = OneLeader.leader
+
+    def list_offsets(self, asked: Mapping[Any, Any], **how: Any) -> dict[Any, Future[Any]]:
+        answer = Future[Any]()
+        if self._leader == OneLeader.leader:
+            answer.set_result(SimpleNamespace(offset=7))
+        else:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
+        return dict.fromkeys(asked, answer)
+
+
+def test_a_broker_that_was_away_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has another leader's epoch then, which no answer tells the client: no desk would ever hold its lease again."""
+    monkeypatch.setattr(kafka_state, "AdminClient", OneLeader)
+    state: Any = object.__new__(KafkaState)
+    state._topic, state._state, state._next, state._read = "t.fleet", FleetState(), 7, threading.Condition()
+    state._brokers, state._at = Brokers("nowhere:9"), "partition 0"
+    state._admin = OneLeader({})
+    assert state.fresh() is state.state
+    OneLeader.leader += 1
+    asking = [threading.Thread(target=state.fresh) for _ in range(5)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(20)
+    assert state.fresh() is state.state
 
 
 def test_a_configuration_is_read_by_its_desk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,9 @@ from cdc.words.filters import shape_of
 from cdc.words.schema import Column, TableId, TableSchema
 from ingest.facts.published import published
 from ingest.fleet.desired import LOCAL, source_of, spec_of
+from ingest.fleet.fleet_pb2 import MapPlace, Ready
 from ingest.fleet.reported import effective_hash
+from ingest.fleet.wire import MESSAGE
 from ingest.host.conditions import condition
 from ingest.host.policy import Narrowed, narrowed, refused_signal
 from ingest.host.policy_reader import read_policy
@@ -259,6 +261,22 @@ def test_a_policy_is_read_strictly(change: tuple[str, str], why: str) -> None:
     """A word that is misspelt would let something leave."""
     with pytest.raises(TopologyError, match=why):
         policy(POLICY.replace(*change))
+
+
+def test_more_databases_than_an_agent_can_tell_of_are_refused() -> None:
+    """It says in one message what it may tell of: one that is too long would end each of its streams."""
+
+    def told(databases: list[str]) -> list[MapPlace]:
+        read = policy(POLICY.replace("open: all", "\n      ".join(f"{name}: all" for name in databases)))
+        return [MapPlace(connection="shop-db", database=name) for name in read.connections["shop-db"].databases]
+
+    long = [f"{'ü' * 55}{number:05}" for number in range(9_000)]
+    places = told(long[:5_500])
+    assert len(places) == 5_501
+    assert Ready(places=places).ByteSize() < MESSAGE - 100_000
+    for databases in (long, [f"d{number}" for number in range(10_001)]):
+        with pytest.raises(TopologyError, match="give some of them to another agent"):
+            told(databases)
 
 
 @pytest.mark.parametrize(
