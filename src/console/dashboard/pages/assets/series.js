@@ -39,12 +39,14 @@ export function series(panel, told, context) {
     );
   }
   const step = Math.max(1, Math.ceil(edges.length / Math.max(2, Math.floor(width / 110))));
+  let free = 0;
   for (let i = 0; i < edges.length; i += step) {
-    if (x(i) < width - 40) {
-      picture.append(
-        svg("text", { class: "tick", x: x(i), y: HEIGHT - 5, "text-anchor": i ? "middle" : "start" }, label(edges[i])),
-      );
-    }
+    const text = label(edges[i]);
+    const wide = text.length * 6;
+    const left = i ? x(i) - wide / 2 : x(i);
+    if (left < free || x(i) >= width - 40) continue; // the first one begins at its bar, and may reach below the next
+    free = left + wide + 8;
+    picture.append(svg("text", { class: "tick", x: x(i), y: HEIGHT - 5, "text-anchor": i ? "middle" : "start" }, text));
   }
   shown.forEach((one, n) => picture.append(...line(one.drawn, n, x, y)));
   picture.append(...brush(picture, edges, end, width, x, label, shown, context));
