@@ -84,6 +84,7 @@ def test_who_does_not_ask_loses_his_place(port: int, folder: Path) -> None:
     assert answers(port, folder) == 401
 
 
+@pytest.mark.long
 def test_who_asks_now_and_then_keeps_his_connection(port: int, folder: Path) -> None:
     """A page asks every second; what is silent behind an answer is nobody's enemy."""
     wait_for(lambda: answers(port, folder) == 401, "the API does not serve", seconds=20)

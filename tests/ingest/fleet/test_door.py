@@ -317,6 +317,7 @@ def test_a_session_that_waits_for_credit_hears_of_its_end(address: str, folder: 
     assert served.said.get(timeout=10)[0] == "left"
 
 
+@pytest.mark.long
 def test_a_silent_agent_leaves_no_commit_open(
     address: str, folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ tables: {w: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
 """
 
 
+@pytest.mark.long
 def test_a_steward_goes_on_behind_a_bug() -> None:
     """Else the gateway would serve sessions, and give nobody a lease, until somebody looks."""
 

@@ -173,6 +173,7 @@ def test_a_map_that_can_not_be_drawn_stops_nothing(world: World) -> None:
     world.applied(world.desire(tables={"cards": {}}))
 
 
+@pytest.mark.long
 def test_what_the_policy_refuses_does_not_run_and_what_ran_goes_on(world: World) -> None:
     """The reason is told; the next version that is allowed runs."""
     world.dial(world.gateway("g1"))

@@ -149,6 +149,7 @@ def test_every_change_is_mirrored_with_its_columns() -> None:
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.long
 def test_killed_at_any_commit_each_change_is_told_once() -> None:
     """It begins again at a GTID, and passes over what it told of that transaction, and of a snapshot behind."""
     log, random = MemoryChanges(most=2), Random(9)
