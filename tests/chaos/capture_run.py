@@ -18,7 +18,7 @@ import pymysql
 from cdc.words.naming import TRUNCATE_KEY
 from console.stack.proc_stack import Stack
 from ingest.binlog import Flavour, RowBatch, StreamOptions, open_reader
-from tests.ingest.binlog.binlog_servers import Server
+from tests.ingest.binlog.binlog_servers import Server, start
 from tests.integration.conftest import Captured, servers
 from tests.support.gateways import GatewayProcess
 from tests.support.waiting import wait_for
@@ -151,6 +151,28 @@ class Run:
             cursor.execute("SELECT * FROM t")
             found: Any = cursor.fetchall()
             return {row["id"]: row for row in found}
+
+    def close(self) -> None:
+        """Nothing of it is left."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for consumer in self.captured._consumers.values():
+            consumer.close()
+        self.server.stop()
+
+
+def run_on(flavour: str, folder: Path, name: str, *flags: str) -> Run:
+    """A durable server of its own whose table d.t has 12,000 rows, and a topology that captures it."""
+    server = start(flavour, folder / name, *DURABLE, *flags)
+    with server.session() as connected, connected.cursor() as cursor:
+        cursor.execute("CREATE DATABASE d DEFAULT CHARSET utf8mb4")
+        cursor.execute("CREATE TABLE d.t (id BIGINT PRIMARY KEY, v BIGINT, w VARCHAR(20) DEFAULT 'x')")
+        for low in range(0, 12_000, 4_000):
+            cursor.execute("INSERT INTO d.t (id, v) VALUES " + ",".join(f"({i},{i})" for i in range(low, low + 4_000)))
+    file = folder / f"{name}.yml"
+    topology(name, server, file)
+    return Run(server, file, Captured(name, file, ("t",)))
 
 
 def published(run: Run) -> tuple[list[tuple[str, int, int | None]], dict[int, Any]]:

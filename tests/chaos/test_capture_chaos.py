@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from console.stack.proc_stack import Stack
-from tests.chaos.capture_run import DURABLE, Run, batter, check, logged, published, topology
-from tests.ingest.binlog.binlog_servers import start
-from tests.integration.conftest import Captured
+from tests.chaos.capture_run import Run, batter, check, logged, published, run_on, topology
 from tests.support.gateways import GatewayProcess
+from tests.support.replication import promote, replicate
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
@@ -43,27 +42,12 @@ def run_of(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterat
     runs: list[Run] = []
 
     def make(flavour: str, *flags: str) -> Run:
-        server = start(flavour, tmp_path / f"{flavour}{len(runs)}", *DURABLE, *flags)
-        with server.session() as connected, connected.cursor() as cursor:
-            cursor.execute("CREATE DATABASE d DEFAULT CHARSET utf8mb4")
-            cursor.execute("CREATE TABLE d.t (id BIGINT PRIMARY KEY, v BIGINT, w VARCHAR(20) DEFAULT 'x')")
-            for low in range(0, 12_000, 4_000):
-                cursor.execute(
-                    "INSERT INTO d.t (id, v) VALUES " + ",".join(f"({i},{i})" for i in range(low, low + 4_000))
-                )
-        name = unique("chaos")
-        file = tmp_path / f"{name}.yml"
-        topology(name, server, file)
-        runs.append(Run(server, file, Captured(name, file, ("t",))))
+        runs.append(run_on(flavour, tmp_path, unique("chaos"), *flags))
         return runs[-1]
 
     yield make
     for run in runs:
-        if run.process is not None and run.process.poll() is None:
-            run.process.kill()
-        for consumer in run.captured._consumers.values():
-            consumer.close()
-        run.server.stop()
+        run.close()
 
 
 @pytest.mark.matrix  # as tests/integration/test_capture.py, with the server's own deaths
@@ -144,42 +128,17 @@ def test_a_purge_is_reported_never_skipped(run_of: Callable[..., Run], flavour: 
     }
 
 
-def replicate(run: Run, replica: Run) -> None:
-    """Make one server the replica of the other, from its beginning."""
-    with replica.server.session() as connected, connected.cursor() as cursor:
-        cursor.execute("DROP DATABASE d")
-        cursor.execute("RESET MASTER")
-        cursor.execute(
-            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={run.server.port}, MASTER_USER='cdc', "
-            "MASTER_PASSWORD='cdc', MASTER_AUTO_POSITION=1, GET_MASTER_PUBLIC_KEY=1, MASTER_CONNECT_RETRY=1"
-        )
-        cursor.execute("START SLAVE")
-
-
-def await_replica(replica: Run, executed: str) -> None:
-    """Once it has executed all that, it is a replica no more."""
-    with replica.server.session() as connected, connected.cursor() as cursor:
-        cursor.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 120)", (executed,))
-        assert cursor.fetchone() == (0,)
-        cursor.execute("STOP SLAVE")
-        cursor.execute("RESET SLAVE ALL")
-
-
 @pytest.mark.chaos
 def test_capture_survives_kills_on_both_sides_of_a_fail_over(run_of: Callable[..., Run]) -> None:
     """Kills, DDL and swaps before and after; what the old server had committed and the capture had not read is read
     from the new one."""
     run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
-    replicate(run, replica)
+    replicate(run.server, replica.server)
     batter(run, ROUNDS // 5, 5)
     with run.server.session(database="d") as connected, connected.cursor() as cursor:
         for key in range(20_000, 20_100):
             cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (key,))
-        cursor.execute("SELECT @@GLOBAL.gtid_executed")
-        (executed,) = cursor.fetchone()
-    await_replica(replica, executed)
-    run.server.process.kill()
-    run.server.process.wait()
+    promote(run.server, replica.server)
     run.server, replica.server = replica.server, run.server
     topology(run.captured.name, run.server, run.file)
     batter(run, ROUNDS // 5, 6, first=ROUNDS // 5)
@@ -189,20 +148,16 @@ def test_capture_survives_kills_on_both_sides_of_a_fail_over(run_of: Callable[..
 def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> None:
     """A replica takes over with its own file names and positions: the GTID set goes on, nothing is lost or repeated."""
     run, replica = run_of("mysql80"), run_of("mysql80", "--server-id=78")
-    replicate(run, replica)
+    replicate(run.server, replica.server)
     run.start()
     wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=120)
     with run.server.session(database="d") as connected, connected.cursor() as cursor:
         for key in range(20_000, 20_100):
             cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (key,))
-        cursor.execute("SELECT @@GLOBAL.gtid_executed")
-        (executed,) = cursor.fetchone()
     run.caught_up()
-    await_replica(replica, executed)
     run.kill()
     truth = list(logged(run.server))
-    run.server.process.kill()
-    run.server.process.wait()
+    promote(run.server, replica.server)
     with replica.server.session(database="d") as connected, connected.cursor() as cursor:
         cursor.execute("FLUSH BINARY LOGS")
         for key in range(20_050, 20_150):

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.chaos.capture_run import Run, run_on, topology
 from tests.integration.conftest import Captured
 from tests.support.cdc_client import CdcClient
 from tests.support.ports import free_port
+from tests.support.replication import promote, replicate
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(120)]
@@ -80,3 +83,68 @@ def test_what_mysql_commits_is_told(
         assert client.objects(3)[1:] == [before, after]
         client.request("QUERY-LAST-TRANSACTION\n")
         wait_for(lambda: "GTID" in client.line(), "no answer", 10)
+
+
+@pytest.fixture
+def two(request: pytest.FixtureRequest, unique: Callable[[str], str], tmp_path: Path) -> Iterator[tuple[Run, Run]]:
+    """A capture of a server, and its replica."""
+    flags = ("--log-slave-updates",) if request.param == "maria10" else ()
+    run = run_on(request.param, tmp_path, unique("first"), *flags)
+    replica = run_on(request.param, tmp_path, unique("second"), "--server-id=78", *flags)
+    try:
+        replicate(run.server, replica.server)
+        yield run, replica
+    finally:
+        run.close()
+        replica.close()
+
+
+def written(run: Run, first: int, last: int) -> None:
+    """A transaction of an insert and an update for each key."""
+    with run.server.session(database="d", autocommit=False) as connected, connected.cursor() as cursor:
+        for key in range(first, last):
+            cursor.execute("INSERT INTO t (id, v) VALUES (%s, 1)", (key,))
+            cursor.execute("UPDATE t SET v = 2 WHERE id = %s", (key,))
+            connected.commit()
+
+
+def upto(client: CdcClient, last: int) -> list[dict[str, Any]]:
+    """Rows as they come, without schema lines, up to the update of a key."""
+    found: list[dict[str, Any]] = []
+    while not found or (found[-1]["id"], found[-1]["event_type"]) != (last, "update_after"):
+        found += [one for one in client.objects(1) if "fields" not in one]
+    return found
+
+
+@pytest.mark.parametrize("two", ["mysql80", pytest.param("maria10", marks=pytest.mark.matrix)], indirect=True)
+def test_a_client_goes_on_behind_a_fail_over(
+    two: tuple[Run, Run], serve: Callable[[Captured], tuple[str, int]]
+) -> None:
+    """By the last GTID that it has seen: its transaction again, then what the old server had committed and capture had
+    not read, then the new server's; each event once and in order, although the servers' ids differ."""
+    run, replica = two
+    run.start()
+    wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=60)
+    address = serve(run.captured)
+    written(run, 20_000, 20_050)
+    with CdcClient(address) as client:
+        client.open().request("REQUEST-DATA d.t")
+        seen = [one for one in upto(client, 20_049) if one["server_id"]]
+    run.caught_up()
+    run.kill()
+    written(run, 20_050, 20_080)
+    promote(run.server, replica.server)
+    run.server, replica.server = replica.server, run.server
+    written(run, 20_080, 20_120)
+    topology(run.captured.name, run.server, run.file)
+    run.start()
+    with CdcClient(address) as client:
+        last = seen[-1]
+        client.open().request(f"REQUEST-DATA d.t {last['domain']}-{last['server_id']}-{last['sequence']}")
+        again = upto(client, 20_119)
+    assert again[:3] == seen[-3:]
+    told = [(one["event_type"], one["id"], one["v"]) for one in seen[:-3] + again if one["id"] >= 20_000]
+    kinds = ("insert", 1), ("update_before", 1), ("update_after", 2)
+    assert told == [(kind, key, v) for key in range(20_000, 20_120) for kind, v in kinds]
+    assert len({one["server_id"] for one in again}) == 2
+    assert [one["sequence"] for one in again] == sorted(one["sequence"] for one in again)

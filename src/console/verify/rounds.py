@@ -17,7 +17,7 @@ from console.verify.findings import MOST_FINDINGS, Finding
 # that are older than the cut. Each look comes a pause later, at a later cut.
 CONFIRMED = 3
 ROUNDS = 10
-BLOCK = 2000
+BLOCK = 20_000  # a look waits for a cut, so that few large ones take less time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ from ingest.capture.groups import Lull
 from ingest.ddl.catalog import Catalog, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.facts.tables import Tables
-from ingest.maxscale.upstream import LOG, UpstreamFacts, UpstreamLine, marks_of, reads_told, table_name
+from ingest.maxscale.upstream import LOG, UpstreamFacts, UpstreamLine, marks_of, table_name
+from ingest.maxscale.upstream_values import reads_told
 from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
 
 _PATIENCE = 10.0  # seconds for an answer
@@ -33,7 +34,7 @@ class UpstreamSource(StreamAlone):
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
-        self._keys = {table: settings.rules[table].message_key_columns for table in settings.tables}
+        self._rules = {table: settings.rules[table] for table in settings.tables}
 
     def head(self) -> Position:
         """The beginning: who begins here is told all that it has."""
@@ -42,16 +43,18 @@ class UpstreamSource(StreamAlone):
     def seen(self) -> Seen:
         """Each table by the schema line that its stream begins with; Retriable while there is none."""
         tables: dict[tuple[str, str], TableDefinition] = {}
-        for table, key in self._keys.items():
+        for table, rule in self._rules.items():
             with self._link(table, "") as link:
                 line = link.line()
             try:
-                found = reads_told(orjson.loads(line), key).definition
+                found = reads_told(orjson.loads(line), rule).definition
             except (ValueError, KeyError, TypeError) as error:
                 raise Fatal(
                     f"{self._where(table)}: its stream begins with no schema: {error}", "is it MaxScale's?"
                 ) from error
-            if lacking := [name for name in key if name not in [column.name for column in found.columns]]:
+            if lacking := [
+                name for name in rule.message_key_columns if name not in [column.name for column in found.columns]
+            ]:
                 raise UsageError(f"{self._where(table)} has no column {lacking[0]}", "correct its message_key_columns")
             tables[table.database, table.table] = found
         return Seen(catalog=Catalog(tables=tables), dialect=Dialect(server="maxscale", version=0))
@@ -62,10 +65,10 @@ class UpstreamSource(StreamAlone):
         marks = marks_of(checkpoint)
         with ExitStack() as stack:
             links = {}
-            for table in self._keys:
+            for table in self._rules:
                 mark = marks.get(table_name(table))
                 links[table] = stack.enter_context(self._link(table, "" if mark is None else str(mark.gtid)))
-            yield UpstreamFacts(_Feed(links, busy=busy), tables, self._keys, checkpoint)
+            yield UpstreamFacts(_Feed(links, busy=busy), tables, self._rules, checkpoint)
 
     @contextmanager
     def _link(self, table: TableId, gtid: str) -> Iterator[_Link]:
@@ -109,8 +112,9 @@ class _Link:
         return self._checked(self._answer())
 
     def _answer(self) -> bytes:
-        while (found := self._next()) is None:
-            self.take()
+        while not (found := self._next()):  # a MaxScale ends what it answers to a login with two line ends
+            if found is None:
+                self.take()
         return found
 
     def take(self) -> None:

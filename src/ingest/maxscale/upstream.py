@@ -6,18 +6,16 @@ many rows that a snapshot had read came behind it. A stream that begins at that 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from cdc.formats.maxscale import TransactionNumber, columns_told
+from cdc.formats.maxscale import TransactionNumber
 from cdc.words.event import Position
+from cdc.words.filters import TableRule
 from cdc.words.schema import TableId
-from cdc.words.types import from_mysql
-from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
 from ingest.facts.facts import (
     CAUGHT_UP,
     Fact,
@@ -30,8 +28,8 @@ from ingest.facts.facts import (
     TransactionEnded,
 )
 from ingest.facts.tables import Tables
+from ingest.maxscale.upstream_values import reads_told
 from ingest.mirror.topics import TableReads
-from ingest.mirror.values import Read, reader_of, text
 from ingest.records.seams import Checkpoint, PositionLost
 
 LOG = "maxscale"
@@ -67,24 +65,6 @@ class UpstreamMark(NamedTuple):
         return TransactionNumber(self.domain, self.server_id, self.sequence)
 
 
-def reads_told(line: Mapping[str, Any], key: tuple[str, ...]) -> TableReads:
-    """A table as a schema line has it; KeyError, ValueError or TypeError for a line that is none."""
-    columns, reads = [], list[tuple[str, Read]]()
-    for name, kind in columns_told(line["fields"]):
-        columns.append(ColumnDefinition(name=name, column_type=kind, nullable=name not in key, charset=None))
-        reads.append((name, _reader(kind)))
-    keys = (Key(name="PRIMARY", kind="primary", columns=key),)
-    return TableReads(TableDefinition(columns=tuple(columns), keys=keys), tuple(reads))
-
-
-def _reader(kind: str) -> Read:
-    if from_mysql(kind).kind == "bytes":
-        return lambda value: base64.b64encode(text(value).encode("latin-1")).decode()
-    if from_mysql(kind).kind == "string":  # MaxScale's own decimals are numbers
-        return lambda value: value if isinstance(value, str) else str(value)
-    return reader_of(kind)
-
-
 @dataclass(slots=True)
 class _Progress:
     """One table's: the mark told, the one that is to be met yet, rows to be passed over behind it, an update's half."""
@@ -100,16 +80,16 @@ class _Progress:
 
 
 class UpstreamFacts:
-    """The facts of one feed from a checkpoint on; iterate it once. `keys`: the columns that name each table's rows."""
+    """The facts of one feed from a checkpoint on; iterate it once. `rules` name what keys each row."""
 
     gtid_set = ""
 
     def __init__(
-        self, feed: UpstreamFeed, tables: Tables, keys: Mapping[TableId, tuple[str, ...]], start: Checkpoint
+        self, feed: UpstreamFeed, tables: Tables, rules: Mapping[TableId, TableRule], start: Checkpoint
     ) -> None:
-        self._feed, self._tables, self._keys = feed, tables, keys
+        self._feed, self._tables, self._rules = feed, tables, rules
         marks = marks_of(start)
-        self._tables_of = {table: _Progress(marks.get(table_name(table))) for table in keys}
+        self._tables_of = {table: _Progress(marks.get(table_name(table))) for table in rules}
         self._count = start.position.pos
 
     @property
@@ -136,7 +116,7 @@ class UpstreamFacts:
             try:
                 told = orjson.loads(line.data)
                 if "fields" in told:
-                    progress.reads = reads_told(told, self._keys[line.table])
+                    progress.reads = reads_told(told, self._rules[line.table])
                     continue
                 mark = UpstreamMark(
                     int(told["domain"]), int(told["server_id"]), int(told["sequence"]), int(told["event_number"])

@@ -1,9 +1,13 @@
-"""A MaxScale as a source: our own server stands for it, a capture of ours reads it, over real sockets."""
+"""A MaxScale as a source: our own server stands for it, or what a MaxScale tells said again; over real sockets."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,16 +18,20 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import Fatal, TopologyError, UsageError
 from cdc.words.event import Position
-from cdc.words.naming import change_topic, history_topic, schemas_topic
+from cdc.words.filters import TableRule
+from cdc.words.naming import change_topic, dead_letter_topic, history_topic, schemas_topic
 from cdc.words.schema import TableId
+from ingest.binlog.format.canonical import Unrepresentable
 from ingest.capture.signals import Signal
 from ingest.ddl.dialect import Dialect
 from ingest.facts.facts import RefusedImage, RowsLogged
 from ingest.facts.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.maxscale.upstream import UpstreamFacts, UpstreamLine
+from ingest.maxscale.upstream_values import reads_told
 from ingest.records.seams import Checkpoint, OpenLog, PositionLost, Record
 from ingest.run import ClosableSignals, capture
+from tests.support.cdc_recorded import recorded
 from tests.support.cdc_served import Served, served
 from tests.support.changes_made import MemoryChanges, SourceTold, schema_of
 
@@ -51,6 +59,41 @@ class DiedAtCommit(Exception):
     """Stands for kill -9."""
 
 
+class Replayed:
+    """Says what a server said, in its turn, to every client that says what the client said."""
+
+    def __init__(self, said: list[tuple[str, bytes]]) -> None:
+        self.said, self._listening = said, socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listening.getsockname()
+        self._thread = threading.Thread(target=self._serve, name="replayed")
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.ExitStack() as stack:
+            while True:
+                client, _ = self._listening.accept()
+                stack.enter_context(client)
+                for who, data in self.said:
+                    if who == "<":
+                        client.sendall(data)
+                    elif client.recv(len(data), socket.MSG_WAITALL) != data:
+                        return
+
+    def end(self) -> None:
+        with socket.create_connection(self.address) as last:
+            last.sendall(self.said[0][1].upper())
+        self._thread.join(20)
+        self._listening.close()
+
+
+@pytest.fixture
+def maxscale() -> Iterator[Replayed]:
+    """What a MaxScale 24.02 tells of a table."""
+    server = Replayed(recorded(Path(__file__).parents[2] / "cases" / "maxscale" / "maxscale-24.02.case"))
+    yield server
+    server.end()
+
+
 class Quiet:
     """Signals that never come."""
 
@@ -60,7 +103,7 @@ class Quiet:
     def close(self) -> None: ...
 
 
-def topology(server: Served, password: str = "foopasswd", **more: Any) -> Topology:
+def topology(server: Served | Replayed, password: str = "foopasswd", **more: Any) -> Topology:
     host, port = server.address
     rest = "".join(f", {name}: {value}" for name, value in more.items())
     text = (
@@ -149,6 +192,29 @@ def test_every_change_is_mirrored_with_its_columns() -> None:
     assert numbers == sorted(set(numbers))
 
 
+def test_a_maxscale_is_read_as_far_as_it_tells(maxscale: Replayed) -> None:
+    """Two line ends behind a login, decimals as doubles, texts for bytes; what may mean either is a dead letter."""
+    Kept.commits = -1
+    broker, top = Broker(), topology(maxscale)
+    text = {TABLE: TableRule(message_key_columns=("id",), ignored_columns=("b",))}
+    ignoring = replace(top, sources={"old": replace(top.sources["old"], rules=text)})
+    found = run(ignoring, broker, 3)
+    row = {
+        "id": 1, "name": "é", "paid": "1.5", "at": "2017-09-15T10:12:00.5Z", "day": "2017-09-15Z", "raw": "w6k=",
+        "note": "", "kind": "02",
+    }  # fmt: skip
+    changed = {**row, "name": None, "raw": ""}
+    assert [(e["op"], e["before"], e["after"]) for e in found] == [
+        ("c", None, row), ("u", row, changed), ("d", changed, None),
+    ]  # fmt: skip
+    (letter,) = [orjson.loads(r.value) for r in broker.records if r.topic == dead_letter_topic("top") and r.value]
+    assert "'ff00' may be these letters" in letter["why"]
+    schema = orjson.loads(maxscale.said[-1][1].splitlines()[0])
+    reads = dict(reads_told(schema, TableRule(message_key_columns=("id",))).reads)
+    with pytest.raises(Unrepresentable, match="0 for every BIT: name it in ignored_columns"):
+        reads["b"](0)
+
+
 @pytest.mark.long
 def test_killed_at_any_commit_each_change_is_told_once() -> None:
     """It begins again at a GTID, and passes over what it told of that transaction, and of a snapshot behind."""
@@ -206,7 +272,9 @@ def test_lines_that_are_none_are_dead_letters_and_a_gap_is_lost() -> None:
         tables = Tables("old", {"d"}, lambda d, t: True, Dialect(server="maxscale", version=0))
         begin = Position(file="maxscale", pos=0, gtid_set="", sequence=0)
         at = start or Checkpoint(position=begin, snapshot="done", ts_ms=0)
-        one = UpstreamFacts([UpstreamLine(TABLE, line) for line in lines], tables, {TABLE: ("id",)}, at)
+        one = UpstreamFacts(
+            [UpstreamLine(TABLE, line) for line in lines], tables, {TABLE: TableRule(message_key_columns=("id",))}, at
+        )
         return [fact for fact in one if isinstance(fact, RowsLogged)], one
 
     found, one = facts(b"\xff", schema, row(3, "x"), row(3, 4, 3))

@@ -1,0 +1,94 @@
+"""Columns and values as a stream tells them: our own server's without loss, a MaxScale's as far as it tells them; pure.
+
+A MaxScale's schema line says that sequences are ints, ours that they are longs. What its JSON cannot tell (MaxScale
+24.02, `maxavro_record.cc` and `rpl.cc`) is refused where it would be guessed:
+
+    BIT            always 0: refused
+    BLOB, BINARY   a text where the bytes are UTF-8, else their hex: refused where it may be either
+    "" of BLOB and TEXT    one NUL: taken for empty
+    ENUM, SET      the number in hex, members are not told: kept as that text
+    DECIMAL        a double: kept as its text
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cdc.formats.maxscale import columns_told
+from cdc.words.filters import TableRule
+from cdc.words.types import from_mysql
+from ingest.binlog.format.canonical import Unrepresentable
+from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
+from ingest.mirror.topics import TableReads
+from ingest.mirror.values import Read, reader_of, text
+
+_HEX = re.compile(r"([0-9a-f]{2})+")
+_NUL = "\0"
+
+
+def reads_told(line: Mapping[str, Any], rule: TableRule) -> TableReads:
+    """A table as a schema line has it; KeyError, ValueError or TypeError for a line that is none."""
+    columns, reads = [], list[tuple[str, Read]]()
+    key, reader = rule.message_key_columns, _reader_of(line)
+    for name, kind in columns_told(line["fields"]):
+        if rule.leaves_out(name):
+            continue
+        columns.append(ColumnDefinition(name=name, column_type=kind, nullable=name not in key, charset=None))
+        reads.append((name, reader(kind)))
+    keys = (Key(name="PRIMARY", kind="primary", columns=key),)
+    return TableReads(TableDefinition(columns=tuple(columns), keys=keys), tuple(reads))
+
+
+def _reader_of(line: Mapping[str, Any]) -> Callable[[str], Read]:
+    kinds = {field["name"]: field.get("type") for field in line["fields"]}
+    return _of_maxscale if kinds.get("sequence") == "int" else _of_ours
+
+
+def _of_ours(column_type: str) -> Read:
+    match from_mysql(column_type).kind:
+        case "bytes":
+            return lambda value: base64.b64encode(text(value).encode("latin-1")).decode()
+        case "string":
+            return _as_text
+    return reader_of(column_type)
+
+
+def _of_maxscale(column_type: str) -> Read:
+    if column_type.startswith("bit"):
+        return _no_bit
+    match from_mysql(column_type).kind:
+        case "bytes":
+            return _bytes
+        case "string":
+            return lambda value: "" if value == _NUL else _as_text(value)
+    return reader_of(column_type)
+
+
+def _as_text(value: Any) -> str:
+    """A text; a number where a MaxScale tells a DECIMAL."""
+    return value if isinstance(value, str) else str(value)
+
+
+def _no_bit(value: Any) -> str:
+    raise Unrepresentable("a MaxScale tells 0 for every BIT: name it in ignored_columns")
+
+
+def _bytes(value: Any) -> str:
+    if (told := text(value)) == _NUL:
+        return ""
+    if _HEX.fullmatch(told) and not _is_text(bytes.fromhex(told)):
+        raise Unrepresentable(
+            f"{told[:40]!r} may be these letters or the bytes whose hex they are: a MaxScale tells both so"
+        )
+    return base64.b64encode(told.encode()).decode()
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
