@@ -61,3 +61,14 @@ def test_a_shop_is_remembered() -> None:
     shop.remember({5: 2, 9: 1}, customers=3, products=4, last_order=9)
     placed = {change.order for change in (shop.traffic(0) for _ in range(200)) if change.kind == "order placed"}
     assert min(order for order in placed if order is not None) == 10
+
+
+def test_a_shop_stays_as_large_as_it_is_told() -> None:
+    """Beyond so many orders each one placed is followed by one removed; all other changes go on."""
+    shop = loaded()
+    shop.most = 500
+    kinds = Counter[str]()
+    for _ in range(3_000):
+        kinds[shop.traffic(0).kind] += 1
+        assert len(shop.orders) <= 501
+    assert min(kinds["order placed"], kinds["order changed"]) > 600

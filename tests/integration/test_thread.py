@@ -114,12 +114,15 @@ class Thread:
 
 
 @contextmanager
-def a_thread(stack: Stack, folder: Path, *, orders: int, anew: bool = False) -> Iterator[Thread]:
-    """A pipeline over a shop of so many orders, from its databases to its page; `anew`: what they had goes."""
+def a_thread(
+    stack: Stack, folder: Path, *, orders: int, anew: bool = False, most: int | None = None
+) -> Iterator[Thread]:
+    """A pipeline over a shop of so many orders, `most` later on, from its databases to its page; `anew`: what they had
+    goes."""
     file = folder / "thread.yml"
     file.write_text(REVENUE.read_text().replace("name: revenue\n", f"name: thread_{time.time_ns()}\n"))
     topology = load_topology(str(file))
-    generator = Shop(random=Random(11))
+    generator = Shop(random=Random(11), most=most)
     shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     for server in SCHEMAS if anew else ():
         gone = ShopStatement(server=server, sql=f"DROP DATABASE IF EXISTS {server}", values=())

@@ -76,9 +76,13 @@ class ShopTransaction:
 
 @dataclass(slots=True, kw_only=True)
 class Shop:
-    """The generator's memory: how far ids go and the revision of each live order."""
+    """The generator's memory: how far ids go and the revision of each live order.
+
+    `most` orders live at a time once the shop is loaded: then each one placed is followed by one removed.
+    """
 
     random: Random
+    most: int | None = None
     customers: int = 0
     products: int = 0
     last_order: int = 0
@@ -104,6 +108,8 @@ class Shop:
 
         A rename changes about ten rows of the joined table, a new price about twenty-five.
         """
+        if self.most is not None and len(self._living) > self.most:
+            return self._removal(self.random.randrange(len(self._living)))
         dice = self.random.random()
         if dice < 0.33 or not self._living:
             return self._order(now_ms)
@@ -118,13 +124,10 @@ class Shop:
                 kind="customer renamed",
                 statement=_update("crm", "customers", {"name": self._name()}, self.random.randint(1, self.customers)),
             )
-        order = self._living[(place := self.random.randrange(len(self._living)))]
+        place = self.random.randrange(len(self._living))
         if dice < 0.52:
-            self._living[place] = self._living[-1]
-            self._living.pop()
-            del self.orders[order]
-            statement = ShopStatement(server="shop", sql="DELETE FROM shop.orders WHERE id = %s", values=(order,))
-            return ShopTransaction(kind="order removed", statement=statement)
+            return self._removal(place)
+        order = self._living[place]
         revision = self.orders[order] = self.orders[order] + 1
         values: dict[str, Any] = {"revision": revision}
         if dice < 0.66:
@@ -161,6 +164,13 @@ class Shop:
         )
         statement = ShopStatement(server="shop", sql=sql, values=values)
         return ShopTransaction(kind="order placed", statement=statement, order=order, revision=1)
+
+    def _removal(self, place: int) -> ShopTransaction:
+        order, self._living[place] = self._living[place], self._living[-1]
+        self._living.pop()
+        del self.orders[order]
+        statement = ShopStatement(server="shop", sql="DELETE FROM shop.orders WHERE id = %s", values=(order,))
+        return ShopTransaction(kind="order removed", statement=statement)
 
     def _customer(self, customer: int) -> ShopStatement:
         email = f"c{customer}@example.org" if self.random.random() < 0.8 else None
