@@ -16,6 +16,8 @@ import pytest
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
+from ingest.capture.signals import signal_value
+from ingest.log.kafka_signals import send
 from ingest.mysql.mysql_connection import connected
 from ingest.poll.mysql_reader import MySqlReader
 from ingest.poll.seams import Ask
