@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
+from typing import Any
 
 import orjson
 import pytest
@@ -31,7 +32,8 @@ def test_a_key_survives_its_process() -> None:
 
 def test_keys_that_are_ordered_by_other_rules_are_not_walked() -> None:
     """MySQL orders an ENUM by its number and compares it by its text, and equals no FLOAT: rows would be skipped."""
-    enum, real = sa.Column("e", sa.Enum("b", "a")), sa.Column("f", sa.Float())
+    enum: sa.Column[Any] = sa.Column("e", sa.Enum("b", "a"))
+    real: sa.Column[Any] = sa.Column("f", sa.Float())
     assert "e is VARCHAR" in unwalkable([enum], "mysql")
     assert "f is FLOAT" in unwalkable([real], "mariadb")
     assert unwalkable([enum, real], "postgresql") == ""
