@@ -187,9 +187,9 @@ def test_a_dump_never_overwrites_what_is_newer(database: PolledDatabase, monkeyp
 
     def walked(reader: SqlReader, *asked: Any) -> Any:
         pages.append(n := len(pages) + 1)
-        database.run(f"UPDATE t SET v = {1000 + n} WHERE id % 2 = 0")
+        database.run(f"UPDATE t SET v = {100 * n} WHERE id % 2 = 0")
         found = walk(reader, *asked)
-        database.run(f"UPDATE t SET v = {2000 + n} WHERE id % 3 = 0", f"INSERT INTO t (id, v) VALUES ({n}, {n})")
+        database.run(f"UPDATE t SET v = {100 * n + 50} WHERE id % 3 = 0", f"INSERT INTO t (id, v) VALUES ({n}, {n})")
         return found
 
     monkeypatch.setattr(SqlReader, "walk", walked)
@@ -198,6 +198,10 @@ def test_a_dump_never_overwrites_what_is_newer(database: PolledDatabase, monkeyp
     one.run()
     assert len(pages) > 3
     assert {row["id"]: row["v"] for row in one.rows()} == dict(database.run("SELECT id, v FROM t"))
+    told: dict[int, int] = {}
+    for row in (event["after"] for event in one.events()):
+        assert row["v"] >= told.get(row["id"], 0), "an older version came behind a newer one"
+        told[row["id"]] = row["v"]
 
 
 def test_signals_are_answered(database: PolledDatabase) -> None:
