@@ -37,6 +37,7 @@ SMALL = ("tests/test_glossary.py", "tests/test_rooms.py")
 SPARK = "tests/joins/test_spark_session.py"
 OWN_SERVERS = (
     "tests/ingest/binlog/",
+    "tests/ingest/poll/",
     "tests/ingest/postgres/",
 )  # tests there change global settings, of servers that they start themselves
 

@@ -158,7 +158,10 @@ def capture(
                 if source.poll is not None:
                     from ingest.poll.run import poll
 
-                    poll(topology, source, source.poll, opened, observer=reports, stopped=stopped, wait=wait)
+                    poll(
+                        topology, source, source.poll, opened,
+                        observer=reports, stopped=stopped, wait=wait, signals=signals,
+                    )  # fmt: skip
                 else:
                     _follow_log(topology, source, opened, signals, reports, stopped)
             finally:

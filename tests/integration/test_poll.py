@@ -16,6 +16,8 @@ import pytest
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
+from ingest.capture.signals import signal_value
+from ingest.log.kafka_signals import send
 from ingest.mysql.mysql_connection import connected
 from ingest.poll.mysql_reader import MySqlReader
 from ingest.poll.seams import Ask
@@ -146,6 +148,38 @@ def test_nothing_is_missed_through_ties_late_commits_and_kills(polled: Any) -> N
     assert polled.position()["snapshot"] == "done"
 
 
+def test_a_dump_tells_what_is_gone_through_a_kill(polled: Any) -> None:
+    """A signal has a polled table read again; killed behind its first rows the dump goes on: no row is dumped twice,
+    and behind its marker the log holds what the table holds, without the rows that polling could not see go."""
+    shared = "2026-01-01 00:00:00.123"
+    values = ",".join(f"({key},{key},'{shared}')" for key in range(6000))
+    polled.sql(f"INSERT INTO t VALUES {values}")
+    process = polled.start()
+    polled.wait_for(lambda: (polled.position() or {}).get("snapshot") == "done", "the table is not told")
+    polled.sql("DELETE FROM t WHERE id % 10 = 3", "UPDATE t SET v = -1, updated_at = updated_at WHERE id % 10 = 4")
+    topology = read_topology(polled.file.read_text(), file="t.yml", environ={})
+    before = polled.ends("t", "read_uncommitted")
+    sent = send(topology, "shop", signal_value("execute-snapshot", (f"{polled.name}.t",)))
+    polled.wait_for(lambda: polled.ends("t", "read_uncommitted") > before, "the dump does not begin")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process = polled.start()
+
+    def done() -> bool:
+        state = polled.position()["state"]
+        return state.get("signals", 0) > sent and not state.get("snapshots")
+
+    polled.wait_for(done, "the dump does not end")
+    process.terminate()
+    assert polled.end_of(process)[0] == 0
+    events = polled.events("t")
+    (number,) = {event["source"]["sequence"] for event in events if event["op"] == "t"}
+    since = [event for event in events if event["op"] == "r" and event["source"]["sequence"] > number]
+    dumped = [event["after"]["id"] for event in since if event["source"]["snapshot"] == "true"]
+    assert len(dumped) == len(set(dumped)) == 5400
+    assert state_of(since) == dict(polled.sql("SELECT id, v FROM t"))
+
+
 @pytest.mark.parametrize("seconds", [6, 3600])
 def test_a_clock_that_steps_back_hides_no_row(polled: Any, seconds: int) -> None:
     """Rows written after the server's clock stepped back, by less or by far more than `lag`, are read."""
@@ -206,6 +240,10 @@ def test_a_polled_row_is_told_as_the_log_would_tell_it(polled: Any) -> None:
         }
         rest = reader.page(schema, Ask(start=page[-1].cursor, after=page[-1].key, limit=5))
         assert [row.key for row in rest] == [("z", "2")]
+        walked, behind = reader.walk(schema, None, "", 2)
+        last, end = reader.walk(schema, behind, "", 2)
+        assert [walked, len(last), end] == [[row.image for row in page], 1, None]
+        assert reader.walk(schema, None, "x IS NULL AND d IS NULL OR d LIKE '%28%'", 9)[0] == [*walked, *last]
         assert reader.backlog(schema, first.cursor, 2) == 2
         assert reader.backlog(schema, first.cursor + 1, 2) == 0
         assert reader.look(schema).newest == first.cursor

@@ -17,6 +17,8 @@ from cdc.words.errors import Fatal, Retriable
 from cdc.words.naming import change_topic, schemas_topic
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
+from ingest.capture.signals import Signal, Signals
+from ingest.facts.facts import Image
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.poll.session import PollObserver, PollSession
@@ -55,6 +57,7 @@ class Database:
     known: bool = False  # something is committed: a step before that shows only in the server's own zone
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)  # key → cursor, value
     open: list[tuple[int, dict[int, tuple[int, int]]]] = field(default_factory=list)  # commit time → rows
+    deletes: bool = False
     written: int = 0
     pages: int = 0
 
@@ -67,6 +70,10 @@ class Database:
         if self.random.random() < 0.2:
             self.pass_time(SECOND // 10)
         self.commit()  # whatever is due by now is seen, else it would be later than `lag`
+        if self.deletes and self.busy and self.rows and self.random.random() < 0.3:
+            locked = {key for _, rows in self.open for key in rows}
+            if (key := self.random.choice(list(self.rows))) not in locked:
+                del self.rows[key]
         if self.random.random() < self.crash:
             raise Retriable("killed")
 
@@ -123,6 +130,14 @@ class Database:
             found = [row for row in found if row[0] >= ask.start]
         return [row_of(*row) for row in found[: ask.limit]]
 
+    def walk(
+        self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
+    ) -> tuple[list[Image], list[Any] | None]:
+        self.step()
+        keys = sorted(key for key in self.rows if after is None or key > after[0])[:limit]
+        images = [row_of(self.rows[key][0], key, self.rows[key][1]).image for key in keys]
+        return images, [keys[-1]] if len(keys) == limit else None
+
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         waiting = [cursor for cursor, _ in self.rows.values() if start is None or cursor >= start]
         return min(len(waiting), limit)
@@ -155,7 +170,24 @@ class Dying(MemoryLog):
             raise Retriable("killed")
 
 
-def poll_all(database: Database, *, limit: int, cycles: int) -> list[dict[str, Any]]:
+@dataclass
+class Asked:
+    """Asks for dumps now and then, and once more when nothing is written any more."""
+
+    database: Database
+    sent: list[Signal] = field(default_factory=list)
+    settled: bool = False
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        start = len(self.sent) if start is None else start
+        if self.database.random.random() < 0.2 if self.database.busy else not self.settled:
+            self.sent.append(Signal(type="execute-snapshot", tables=("d.t",)))
+            self.settled = not self.database.busy
+        self.database.step()
+        return self.sent[start:], len(self.sent)
+
+
+def poll_all(database: Database, *, limit: int, cycles: int, signals: Signals | None = None) -> list[dict[str, Any]]:
     """Poll for so many cycles under traffic, then until all is told; the envelopes in the log's order."""
     broker = Broker()
     left = [cycles]
@@ -177,6 +209,7 @@ def poll_all(database: Database, *, limit: int, cycles: int) -> list[dict[str, A
             stopped=lambda: left[0] <= -3,
             wait=wait,
             observer=PollObserver(),
+            signals=signals,
             rows=7,
             idle_commit=5.0,
         )
@@ -194,6 +227,18 @@ def told(envelopes: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
 
 def expected(database: Database) -> dict[int, tuple[int, int]]:
     return {key: (cursor // 1000, value) for key, (cursor, value) in database.rows.items()}
+
+
+def folded(envelopes: list[dict[str, Any]]) -> dict[int, int]:
+    """What a reader knows who keeps the greatest number of each row, and heeds markers."""
+    rows: dict[int, tuple[int, int]] = {}
+    for envelope in envelopes:
+        number, after = envelope["source"]["sequence"], envelope["after"]
+        if envelope["op"] == "t":
+            rows = {key: row for key, row in rows.items() if row[0] >= number}
+        elif after["id"] not in rows or number > rows[after["id"]][0]:
+            rows[after["id"]] = number, after["v"]
+    return {key: value for key, (_, value) in rows.items()}
 
 
 ZONES = [0, 2 * 3600 * SECOND, -5 * 3600 * SECOND]
@@ -220,6 +265,22 @@ def test_late_commits_and_shared_timestamps_lose_nothing(
     assert len(versions) == len(set(versions)), "a version was told twice"
     assert [e["source"]["sequence"] for e in envelopes] == list(range(1, len(envelopes) + 1))
     assert all(e["source"]["last_update_only"] and e["op"] == "r" and e["before"] is None for e in envelopes)
+
+
+@settings(deadline=None, max_examples=40)  # the machine may be busy
+@given(seeds, limits, st.integers(0, 8), st.sampled_from([0.0, 0.02, 0.1]))
+def test_dumps_beside_traffic_lose_nothing_and_find_what_is_gone(seed: int, limit: int, lag: int, crash: float) -> None:
+    """Dumps begin and are killed at any time beside late commits and deletes: behind the last one the log holds the
+    table, and no row was ever told older than before."""
+    database = Database(random=Random(seed), lag=lag * SECOND, crash=crash, deletes=True)
+    envelopes = poll_all(database, limit=limit, cycles=25, signals=Asked(database))
+    assert folded(envelopes) == {key: value for key, (_, value) in database.rows.items()}
+    newest: dict[int, int] = {}
+    for envelope in envelopes:
+        if envelope["op"] == "r":
+            row = envelope["after"]
+            assert row["v"] >= newest.get(row["id"], 0), "an older version came behind a newer one"
+            newest[row["id"]] = row["v"]
 
 
 @pytest.mark.long

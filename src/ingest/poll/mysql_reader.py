@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc.topology.topology import Poll, Source
+from cdc.words.errors import UsageError
 from cdc.words.schema import TableId, TableSchema
+from ingest.facts.facts import Image
 from ingest.facts.values import FromText, from_text, select_expression
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.mysql.mysql_schema import table_schemas
 from ingest.mysql.mysql_snapshot import image_of
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
-from ingest.records.chunks import quoted
+from ingest.records.chunks import quoted, select_rows, stored, walkable
 
 _OLDEST = dt.datetime(1000, 1, 1)  # what the zero date counts as, which no calendar has
 _UTC = "UTC_TIMESTAMP(6)"
@@ -59,7 +61,7 @@ class MySqlReader:
         )
         with translated(self._source, f"poll {schema.table_id}"):
             rows = self._query(sql, arguments)
-        readers = self._readers.setdefault(schema, [(c.name, from_text(c)) for c in schema.columns])
+        readers = self._readers_of(schema)
         at, key_at = names.index(self._poll.cursor), [names.index(name) for name in schema.primary_key]
         return [
             PolledRow(
@@ -71,6 +73,21 @@ class MySqlReader:
             for row in rows
         ]
 
+    def walk(
+        self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
+    ) -> tuple[list[Image], list[Any] | None]:
+        """See `seams.PollReader`; the SELECT is that of captured tables' snapshots."""
+        if not walkable(schema):
+            raise UsageError(
+                f"the key of {schema.table_id} cannot be walked page by page",
+                "whole numbers, decimals, texts, times do",
+            )
+        with translated(self._source, f"read {schema.table_id}"):
+            rows = query(self._connection, select_rows(schema, after, None, where, limit))
+        width, readers = len(schema.columns), self._readers_of(schema)
+        behind = [stored(value) for value in rows[-1][width:]] if len(rows) == limit else None
+        return [image_of(readers, row[:width]) for row in rows], behind
+
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         """See `seams.PollReader`."""
         condition, arguments = self._condition(Ask(start=start, after=None, limit=limit), quoted(self._poll.cursor), [])
@@ -78,6 +95,9 @@ class MySqlReader:
         with translated(self._source, f"count what waits in {schema.table_id}"):
             ((count,),) = self._query(sql, arguments)
         return int(count)
+
+    def _readers_of(self, schema: TableSchema) -> list[tuple[str, FromText]]:
+        return self._readers.setdefault(schema, [(c.name, from_text(c)) for c in schema.columns])
 
     def _query(self, sql: str, arguments: list[object]) -> list[tuple[Any, ...]]:
         # without arguments PyMySQL leaves percent signs as they are

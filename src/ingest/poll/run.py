@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from prometheus_client import Gauge
@@ -12,6 +12,7 @@ from cdc.topology.topology import Poll, Source, Topology
 from cdc.words.extras import extras_named
 from cdc.words.schema import TableId
 from ingest.capture.observer import Observer
+from ingest.capture.signals import Signals
 from ingest.mysql.mysql_connection import connected
 from ingest.poll.ddl import dialect_of
 from ingest.poll.mysql_reader import MySqlReader
@@ -58,6 +59,10 @@ class _Reports(PollObserver):
         """See `Observer`."""
         self._inner.refused(images, quarantined)
 
+    def snapshot(self, rows: Mapping[str, int]) -> None:
+        """See `Observer`."""
+        self._inner.snapshot(rows)
+
     def polled(self, table: TableId, *, backlog: int, behind_us: int | None) -> None:
         """Sets both gauges of a table, and the source's lag."""
         BACKLOG.labels(self._source.name, str(table)).set(backlog)
@@ -81,13 +86,14 @@ def poll(
     observer: Observer,
     stopped: Callable[[], bool],
     wait: Callable[[float], object],
+    signals: Signals | None = None,
 ) -> None:
     """One session; raises what `PollSession.run` raises."""
     with _reader(source, settings) as reader:
         PollSession(
             reader=reader,
             log=log,
-            recorder=Recorder(topology.name),
+            recorder=Recorder(topology.name, dialect_of(source)),
             poll=settings,
             clock=_steady_clock(),
             stopped=stopped,
@@ -95,6 +101,7 @@ def poll(
             observer=_Reports(source, observer, time.monotonic),
             connector=dialect_of(source),
             rules=source.rules,
+            signals=signals,
         ).run()
 
 

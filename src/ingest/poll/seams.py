@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from cdc.words.schema import TableId, TableSchema
 from ingest.facts.facts import Image
@@ -68,6 +68,15 @@ class PollReader(Protocol):
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
         """Rows as `Ask` says, in its order; rows whose cursor is NULL are never among them."""
+
+    def walk(
+        self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
+    ) -> tuple[list[Image], list[Any] | None]:
+        """Rows behind a key (None: from the first one) for which a condition in the database's SQL holds (empty: all),
+        in the key's order, `limit` at most, whatever their cursors; and the key to go on behind, None at the end.
+
+        Keys are opaque JSON. UsageError when the table's key cannot be walked.
+        """
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         """How many rows have a cursor ≥ `start`; counts `limit` at most, so that it costs little."""

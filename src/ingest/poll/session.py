@@ -2,7 +2,8 @@
 
 Exactly once in the log: rows and the windows behind them are one commit (`seams.ChangeLog`), and a session begins by
 reading back what is committed, so whatever ends it, the next one neither loses nor repeats. What polling itself cannot
-see is said in each event: `source.last_update_only`.
+see is said in each event: `source.last_update_only`. Between two polls signals are obeyed and dumps go on (`dumps`),
+for as long as is left of the interval.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from cdc.words.event import ChangeEvent, Position, SourceInfo
 from cdc.words.filters import TableRule, shape_of
 from cdc.words.schema import TableId, TableSchema
 from ingest.capture.observer import Observer
+from ingest.capture.signals import Signals
 from ingest.facts.facts import Image, RefusedImage
-from ingest.poll.seams import PolledRow, PollReader
+from ingest.poll.dumps import Dumps
+from ingest.poll.seams import PollReader
 from ingest.poll.window import Window
 from ingest.records.images import tellable
 from ingest.records.records import Recorder
@@ -58,17 +61,22 @@ class PollSession:
     observer: PollObserver
     connector: str = "mysql"
     rules: Mapping[TableId, TableRule] = field(default_factory=dict)
+    signals: Signals | None = None
     rows: int = 5000
     idle_commit: float = 60.0
     look_again: float = 10.0
     _schemas: dict[TableId, TableSchema] = field(default_factory=dict, init=False)
     _left_out: dict[TableId, tuple[tuple[str, str], ...]] = field(default_factory=dict, init=False)
     _windows: dict[TableId, Window] = field(default_factory=dict, init=False)
+    _dumps: Dumps = field(init=False)
     _sequence: int = field(default=0, init=False)
     _ts_ms: int = field(default=0, init=False)
     _appended: int = field(default=0, init=False)
     _changes: int = field(default=0, init=False)
     _committed: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._dumps = Dumps(self._number)
 
     def run(self) -> None:
         """Poll until stopped; raises what reader and log raise, with everything uncommitted given up."""
@@ -89,13 +97,15 @@ class PollSession:
             if began - looked >= self.look_again:
                 looked = began
                 self._look_at_tables()
+            self._obey()
             for table in self._windows:
                 self._cycle(table)
                 if self.stopped():
                     break
             else:
                 self.observer.cycle()
-            if self._appended or self.clock() - self._committed >= self.idle_commit:
+                self._dump(began + self.poll.interval)
+            if self._appended or self._dumps.moved or self.clock() - self._committed >= self.idle_commit:
                 self._commit()
             self.wait(max(0.0, self.poll.interval - (self.clock() - began)))
 
@@ -131,6 +141,46 @@ class PollSession:
         for table, window in self._windows.items():
             if str(table) in stored["tables"]:
                 window.load(stored["tables"][str(table)])
+        if gone := self._dumps.load(stored, self._windows):
+            self.observer.phase("dumps are forgotten: their tables are not polled any more", tables=gone)
+
+    def _obey(self) -> None:
+        if self.signals is None:
+            return
+        found, behind = self.signals.read(self._dumps.signals)
+        if behind != self._dumps.signals:
+            self._dumps.signals, self._dumps.moved = behind, True
+        for signal in found:
+            why = self._dumps.obey(signal, self._windows, int(self.clock() * 1000))
+            self.observer.phase("signal", type=signal.type, tables=list(signal.tables), refused=why)
+
+    def _dump(self, until: float) -> None:
+        """A page of each dump under way, then more until the next poll is due."""
+        while self._dumps.tables:
+            for table in self._dumps.tables:
+                if self.stopped():
+                    return
+                self._dump_page(self._schemas[table])
+            if self.clock() >= until:
+                return
+
+    def _dump_page(self, schema: TableSchema) -> None:
+        page = self._dumps.page(self.reader, schema, self.poll.limit)
+        now_ms = int(self.clock() * 1000)
+        for image in page.images:
+            self._tell(schema, image, ts_ms=now_ms, snapshot=True)
+        if page.given_up:
+            self.observer.phase("a dump is given up", table=str(schema.table_id), why=page.given_up)
+        if page.marker is not None:
+            place = Position(file="", pos=0, gtid_set="", sequence=self._sequence)
+            self._append(self.recorder.writer(schema).marker(place, page.marker, now_ms))
+        self.observer.snapshot(self._dumps.progress())
+        if self._appended >= self.rows:
+            self._commit()
+
+    def _number(self) -> int:
+        self._sequence += 1
+        return self._sequence
 
     def _cycle(self, table: TableId) -> None:
         """Read a table until a page comes that is not full."""
@@ -148,25 +198,27 @@ class PollSession:
             if self.stopped():
                 return
             for row in window.take(self.reader.page(schema, window.ask())):
-                self._tell(schema, row, first)
+                ts_ms = row.cursor // 1000 if self.poll.mode == "updated_at" else int(self.clock() * 1000)
+                self._tell(schema, row.image, ts_ms=ts_ms, snapshot=first)
+                self._ts_ms = max(self._ts_ms, ts_ms)
             if self._appended >= self.rows:
                 self._commit()
 
-    def _tell(self, schema: TableSchema, row: PolledRow, first: bool) -> None:
+    def _tell(self, schema: TableSchema, read: Image, *, ts_ms: int, snapshot: bool) -> None:
         now_ms = int(self.clock() * 1000)
-        image = tellable(self._shaped(schema.table_id, row.image))
+        image = tellable(self._shaped(schema.table_id, read))
         if not isinstance(image, RefusedImage):
-            self._sequence += 1
+            self._number()
         info = SourceInfo(
             table_id=schema.table_id,
-            ts_ms=row.cursor // 1000 if self.poll.mode == "updated_at" else now_ms,
+            ts_ms=ts_ms,
             server_id=0,
             gtid=None,
             file="",
             pos=0,
             row=0,
             sequence=self._sequence,
-            snapshot="true" if first else "false",
+            snapshot="true" if snapshot else "false",
             connector=self.connector,
             last_update_only=True,
         )
@@ -174,7 +226,6 @@ class PollSession:
             self._append(self.recorder.dead_letter(image, info, now_ms))
             self.observer.refused(1, 0)
             return
-        self._ts_ms = max(self._ts_ms, info.ts_ms)
         event = ChangeEvent(op="r", before=None, after=image, source=info, ts_ms=now_ms)
         for record in self.recorder.change(event, schema):
             self._append(record)
@@ -200,15 +251,16 @@ class PollSession:
     def _commit(self) -> None:
         complete = all(window.complete for window in self._windows.values())
         tables: Mapping[str, object] = {str(table): window.dump() for table, window in self._windows.items()}
-        state = {"format": FORMAT, "cursor": self.poll.cursor, "mode": self.poll.mode, "tables": tables}
+        polled = {"format": FORMAT, "cursor": self.poll.cursor, "mode": self.poll.mode, "tables": tables}
         checkpoint = Checkpoint(
             position=Position(file="", pos=0, gtid_set="", sequence=self._sequence),
             snapshot="done" if complete else "running",
             ts_ms=self._ts_ms,
-            state=state,
+            state={**polled, **self._dumps.state},
         )
         self.log.commit(checkpoint)
         self.observer.committed(checkpoint)
         self.observer.captured(self._changes)
         self._appended = self._changes = 0
+        self._dumps.moved = False
         self._committed = self.clock()

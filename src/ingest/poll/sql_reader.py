@@ -18,6 +18,7 @@ from cdc.words.types import Canonical
 from ingest.facts.facts import Image, RefusedImage
 from ingest.poll.ddl import check_cursor
 from ingest.poll.seams import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
+from ingest.poll.sql_keys import behind, key_of, stored_key, unwalkable
 from ingest.poll.sql_types import column_type, is_zoned, not_a_cursor, reader_of
 
 # How a server tells its clock; elsewhere CURRENT_TIMESTAMP, which may tell whole seconds only (see `window.SLACK`).
@@ -103,6 +104,26 @@ class SqlReader:
             for row in rows
         ]
 
+    def walk(
+        self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
+    ) -> tuple[list[Image], list[Any] | None]:
+        """See `seams.PollReader`."""
+        table, dialect = self._tables[schema.table_id], self._connection.dialect.name
+        keys = [table.c[name] for name in schema.primary_key]
+        if why := unwalkable(keys, dialect):
+            raise UsageError(f"the key of {schema.table_id} cannot be walked page by page: {why}", "poll a view of it")
+        statement = sa.select(*(table.c[column.name] for column in schema.columns))
+        if where:  # not `sa.text`, which takes a colon for an argument
+            statement = statement.where(sa.literal_column(f"({where})"))
+        if after is not None:
+            statement = statement.where(behind(keys, key_of(after), dialect))
+        with _translated(self._source, f"read {schema.table_id}"):
+            rows = [tuple(row) for row in self._connection.execute(statement.order_by(*keys).limit(limit))]
+        names = [column.name for column in schema.columns]
+        readers = [(column.name, reader_of(column)) for column in schema.columns]
+        last = stored_key(rows[-1][names.index(name)] for name in schema.primary_key) if len(rows) == limit else None
+        return [_image(readers, row) for row in rows], last
+
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         """See `seams.PollReader`."""
         cursor = self._cursor_column(schema)
@@ -155,11 +176,7 @@ class SqlReader:
         start = self._argument(ask.start, cursor)
         if ask.after is None:
             return cursor >= start
-        later = [
-            sa.and_(*(k == v for k, v in zip(keys[:i], ask.after, strict=False)), key > ask.after[i])
-            for i, key in enumerate(keys)
-        ]
-        return sa.and_(cursor == start, sa.or_(*later))
+        return sa.and_(cursor == start, behind(keys, ask.after, self._connection.dialect.name))
 
     def _argument(self, cursor: int, column: sa.Column[Any]) -> object:
         if self._feed:

@@ -1,4 +1,4 @@
-"""Polling any SQLAlchemy URL, here SQLite: types, paging, and a session from end to end."""
+"""Polling any SQLAlchemy URL, here SQLite: what is refused, what is hidden (`test_poll_contract.py`: all the rest)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from cdc.words.naming import change_topic, dead_letter_topic, schemas_topic
 from cdc.words.schema import TableId
 from ingest.capture.observer import Observer
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.poll.ddl import statements
 from ingest.poll.run import poll
-from ingest.poll.seams import Ask
 from ingest.poll.sql_reader import SqlReader, sql_reader
 
 TABLE = TableId(source="s", database="main", table="t")
@@ -31,10 +29,10 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "source.db"
 
 
-def topology(file: Path, *, mode: str = "updated_at", limit: int = 3) -> Topology:
+def topology(file: Path) -> Topology:
     text = (
         f"name: top\nsources:\n  s: {{type: sql, capture: poll, url: 'sqlite:///{file}', database: main, tables: [t], "
-        f"cursor: {'updated_at' if mode == 'updated_at' else 'nr'}, mode: {mode}, limit: {limit}, interval: 10ms}}\n"
+        "limit: 3, interval: 10ms}\n"
         "tables:\n  t: {query: SELECT t.id FROM s.t t, row_key: [id]}\n"
     )
     return read_topology(text, file="top.yml", environ={})
@@ -93,52 +91,6 @@ def test_every_type_is_told_canonically_or_refused_by_name(file: Path) -> None:
     execute(file, "UPDATE t SET day = 'no day', updated_at = '2026-11-21 10:00:02' WHERE id = 2")
     with pytest.raises(Fatal, match=r"poll s\.main\.t"):
         run(topology(file), broker)
-
-
-@pytest.mark.parametrize("limit", [1, 2, 7])
-def test_the_printed_ddl_makes_a_table_that_can_be_polled(file: Path, limit: int) -> None:
-    """Column, index and triggers of `tailorbird poll ddl` do what polling needs: inserts and updates are both seen."""
-    top = topology(file, limit=limit)
-    execute(file, "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
-    source = top.sources["s"]
-    assert source.poll is not None
-    execute(file, *statements("sqlite", TABLE, source.poll))
-    broker = Broker()
-    assert {e["after"]["id"]: e["after"]["v"] for e in run(top, broker)} == {1: 1, 2: 2, 3: 3}
-    execute(file, "INSERT INTO t (id, v) VALUES (4, 4)", "UPDATE t SET v = 20 WHERE id = 2")
-    events = run(top, broker)
-    assert {e["after"]["id"]: e["after"]["v"] for e in events[3:]} == {4: 4, 2: 20}
-    assert [e["source"]["sequence"] for e in events] == [1, 2, 3, 4, 5]
-    assert {e["source"]["snapshot"] for e in events[3:]} == {"false"}
-    assert len(run(top, broker)) == 5
-
-
-def test_a_feed_is_followed_by_its_number(file: Path) -> None:
-    """Rows without a number yet are not told; each number is told once."""
-    top, broker = topology(file, mode="feed"), Broker()
-    execute(file, "CREATE TABLE t (id INTEGER PRIMARY KEY, nr BIGINT UNIQUE)", "INSERT INTO t VALUES (1, 1), (2, NULL)")
-    assert [e["after"]["id"] for e in run(top, broker)] == [1]
-    execute(file, "UPDATE t SET nr = 2 WHERE id = 2", "INSERT INTO t VALUES (9, 3)")
-    assert [e["after"]["id"] for e in run(top, broker)] == [1, 2, 9]
-
-
-def test_pages_walk_a_timestamp_by_a_composite_key(file: Path) -> None:
-    """Within one timestamp a page goes on behind a key of several columns, in the database's own order."""
-    keys = [(a, b) for a in ("x", "y") for b in range(3)]
-    execute(
-        file,
-        "CREATE TABLE t (a VARCHAR(3), b INTEGER, updated_at DATETIME NOT NULL, PRIMARY KEY (a, b))",
-        *(f"INSERT INTO t VALUES ('{a}', {b}, '2026-01-01 00:00:00.000000')" for a, b in keys),
-    )
-    with reading(topology(file)) as (reader, _, _):
-        (schema,) = reader.schemas({}).values()
-        (first, *_) = reader.page(schema, Ask(start=None, after=None, limit=1))
-        found = [first.key]
-        while page := reader.page(schema, Ask(start=first.cursor, after=found[-1], limit=2)):
-            found += [row.key for row in page]
-        assert found == keys
-        assert reader.backlog(schema, None, 4) == 4
-        assert reader.backlog(schema, first.cursor + 1, 4) == 0
 
 
 @pytest.mark.parametrize(

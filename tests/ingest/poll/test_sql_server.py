@@ -1,5 +1,5 @@
 """SQL Server, polled. No server of it runs on our machines: its SQL is compared as text, its types as reflected. What
-all databases share is tested on SQLite (`test_sql_reader.py`)."""
+all databases share is tested on SQLite and PostgreSQL (`test_poll_contract.py`)."""
 
 from __future__ import annotations
 
@@ -57,14 +57,16 @@ class Told:
         return iter(())
 
 
-def reader(cursor: TypeEngine[Any], mode: str = "updated_at") -> tuple[Told, SqlReader, Any]:
-    """A reader of a table with a composite key."""
+def reader(
+    cursor: TypeEngine[Any], mode: str = "updated_at", line: TypeEngine[Any] | None = None
+) -> tuple[Told, SqlReader, Any]:
+    """A reader of a table with a composite key, whose second column is a number unless `line` says what."""
     source, told = topology(mode).sources["s"], Told()
     assert source.poll is not None
     one = SqlReader(told, source, source.poll)  # type: ignore[arg-type]  # it stands for a connection
     described = sa.Table(
         "orders", sa.MetaData(),
-        sa.Column("id", sa.Integer, primary_key=True), sa.Column("line", sa.Integer, primary_key=True),
+        sa.Column("id", sa.Integer, primary_key=True), sa.Column("line", line or sa.Integer(), primary_key=True),
         sa.Column(source.poll.cursor, cursor, nullable=False), schema="dbo",
     )  # fmt: skip
     one._tables[TABLE] = described
@@ -105,6 +107,36 @@ def test_its_sql_of_a_feed_and_of_times_with_a_zone() -> None:
     one.page(schema, Ask(start=cursor_of(dt.datetime(2026, 1, 2)), after=None, limit=2))
     assert "'2026-01-02 00:00:00+00:00'" in told.said[-1]
     assert schema.column("changed").column_type == "timestamp(6)"
+
+
+def test_the_sql_of_its_dumps() -> None:
+    """Pages by TOP in the key's order, whatever the cursor is; a condition to the letter; texts of a key in the
+    column's own type, by whose rules it is ordered and indexed."""
+    told, one, schema = reader(sa.BigInteger(), "feed")
+    one.walk(schema, None, "", 3)
+    one.walk(schema, [4, 5], "", 3)
+    one.walk(schema, None, "note LIKE 'a%:b' AND line > 2", 3)
+    one.walk(schema, [4, 5], "note = 'x'", 3)
+    columns = "SELECT TOP 3 dbo.orders.id, dbo.orders.line, dbo.orders.nr FROM dbo.orders"
+    keys, order = (
+        "dbo.orders.id > 4 OR dbo.orders.id = 4 AND dbo.orders.line > 5",
+        "ORDER BY dbo.orders.id, dbo.orders.line",
+    )
+    assert told.said == [
+        f"{columns} {order}",
+        f"{columns} WHERE {keys} {order}",
+        f"{columns} WHERE (note LIKE 'a%:b' AND line > 2) {order}",
+        f"{columns} WHERE (note = 'x') AND ({keys}) {order}",
+    ]
+    collation = MSSQL.VARCHAR(20, collation="Latin1_General_CI_AS")
+    told, one, schema = reader(sa.BigInteger(), "feed", collation)
+    one.walk(schema, [4, "a-b"], "", 3)
+    at = "CAST('a-b' AS VARCHAR(20)) COLLATE Latin1_General_CI_AS"
+    assert f"WHERE dbo.orders.id > 4 OR dbo.orders.id = 4 AND dbo.orders.line > {at} ORDER" in told.said[0]
+    moment = dt.datetime(2026, 1, 2, 3, 4, 5, 600000)
+    told, one, schema = reader(sa.BigInteger(), "feed", MSSQL.DATETIME2(6))
+    one.walk(schema, [4, {"datetime": moment.isoformat()}], "", 3)
+    assert "dbo.orders.line > '2026-01-02 03:04:05.600000' ORDER" in told.said[0]
 
 
 TYPES: list[tuple[TypeEngine[Any], str | None]] = [

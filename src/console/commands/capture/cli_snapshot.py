@@ -28,8 +28,8 @@ def snapshot(
     """Read tables again while everything else goes on: sends a signal to the captures, which obey within a second.
 
     A table's source need not be named where only one has it. Without a table it tells how far the snapshots under way
-    are, the first ones too. Live changes win over the rows that are read. The signal is Debezium's `execute-snapshot`
-    in the topic `…signals`.
+    are, the first ones too. Live changes win over the rows that are read; polled tables are read again likewise. The
+    signal is Debezium's `execute-snapshot` in the topic `…signals`.
 
     Example: tailorbird snapshot topologies/shop.yml shop.orders --where "status = 'open'" --follow
     """
