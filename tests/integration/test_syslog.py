@@ -133,9 +133,13 @@ class Heard(Captured):
 
         def answers() -> bool:
             try:
-                found.append(socket.create_connection(("127.0.0.1", self.port), 5))
-            except ConnectionRefusedError:
+                made = socket.create_connection(("127.0.0.1", self.port), 5)
+            except (ConnectionRefusedError, ConnectionResetError):  # not there yet, or killed just now
                 return False
+            if made.getsockname() == made.getpeername():  # nobody listens, and it has got the very port as its own
+                made.close()
+                return False
+            found.append(made)
             return True
 
         wait_for(answers, f"nobody listens: {self.pipeline.last_words('capture sys')}", seconds=60)
@@ -283,7 +287,11 @@ def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> N
     try:
         for death in range(deaths):
             before, told = heard.ends("messages", "read_committed"), len(sender.sent)
-            wait_for(lambda b=before: heard.ends("messages", "read_committed") > b, "nothing is committed", seconds=60)  # type: ignore[misc]
+            wait_for(
+                lambda b=before: sender.failed or heard.ends("messages", "read_committed") > b,  # type: ignore[misc]
+                "nothing is committed",
+                seconds=60,
+            )
             heard.pipeline.kill("capture sys")
             heard.pipeline.start_part("capture sys")
             wait_for(lambda d=death: sender.failed or sender.connections == d + 2, "it does not come back", seconds=60)  # type: ignore[misc]
