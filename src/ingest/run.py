@@ -191,6 +191,7 @@ def _follow_log(
         position_lost=source.position_lost,
         cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",
         dumps=source.dumps,
+        rereads=not source.is_only_told,
         signals=signals,
         parallel=source.snapshot_max_threads,
         limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),

@@ -16,6 +16,7 @@ sources:
   shop: {type: mysql, hostname: h, username: u, password: p, database: shop, tables: [orders, users, old.notes],
          server_id: 1}
   crm: {type: mysql, hostname: h, username: u, password: p, database: people, tables: [users], server_id: 2}
+  sys: {type: syslog, database: logs, listen: {udp: '127.0.0.1:514'}}
 tables: {wide: {query: SELECT o.id FROM shop.orders o, row_key: [id]}}
 """
 
@@ -43,6 +44,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         (["users", "--source", "crm"], [("crm", ["people.users"])]),
         (["users"], None),
         (["nothing"], None),
+        (["logs.messages"], None),
+        (["logs.messages", "--stop"], [("sys", ["logs.messages"])]),
         (["orders", "--source", "shp"], None),
     ],
 )

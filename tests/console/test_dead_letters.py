@@ -47,6 +47,7 @@ sources:
   s: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [orders, "x.y"], server_id: 1}
   p: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [slow], capture: poll,
       cursor: updated_at}
+  sys: {type: syslog, database: logs, listen: {udp: '127.0.0.1:514'}}
 tables: {wide: {query: SELECT o.id FROM s.orders o, row_key: [id]}}
 indexes: {main: {table: wide}}
 """
@@ -261,6 +262,16 @@ def test_what_can_not_be_replayed_says_what_helps() -> None:
     value = json.loads(capture_letter(1)[1]) | {"table": "p.d.slow"}
     ((_, remedy),) = planned((b"k", json.dumps(value).encode())).by_hand
     assert "polled" in remedy
+
+
+def test_what_was_told_once_is_not_read_again() -> None:
+    """A snapshot of a table that nobody can read would see no row, and take all of them away."""
+    value = json.loads(capture_letter(1)[1]) | {"table": "sys.logs.messages"}
+    plan = planned((b"k", json.dumps(value).encode()))
+    ((letter, remedy),) = plan.by_hand
+    assert plan.rereads == {}
+    assert "only told by others" in remedy
+    assert f"tailorbird dead-letters resolve t.yml {letter.id}" in remedy
 
 
 @pytest.mark.parametrize("quarantine", [False, True])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.topology.topology import Topology
+from cdc.topology.topology import Source, Topology
 from cdc.words.schema import TableId, TableSchema
 from console.status.dead_letters import Letter, remedy_of
 from ingest.records.chunks import literal, quoted
@@ -51,7 +51,7 @@ def replay_of(
             replay.done[letter.of].append(letter)
             continue
         table = topology.table_named(letter.table) if letter.reads else None
-        if table is None or topology.sources[table.source].poll is not None:
+        if table is None or _cannot_be_asked(topology.sources[table.source]):
             replay.by_hand.append((letter, _by_hand(topology, letter, table)))
             continue
         found[table].append(condition_of(letter, told, schemas.get(table)))
@@ -98,8 +98,15 @@ def _key_of(told: Mapping[str, Any]) -> object:
     return found if isinstance(envelope, dict) and envelope.get("op") in ("c", "u", "r") else None
 
 
+def _cannot_be_asked(source: Source) -> bool:
+    """Whether no single rows can be read again: a signal would do nothing, or not what was meant."""
+    return source.poll is not None or source.is_only_told
+
+
 def _by_hand(topology: Topology, letter: Letter, table: TableId | None) -> str:
-    if table is not None:  # polled
-        resolve = f"`tailorbird dead-letters resolve {topology.file} {letter.id}`"
-        return f"table {table} is polled: change the row at its source, which tells it again, then {resolve}"
-    return remedy_of(letter, topology.file)
+    if table is None:
+        return remedy_of(letter, topology.file)
+    resolve = f"`tailorbird dead-letters resolve {topology.file} {letter.id}`"
+    if topology.sources[table.source].is_only_told:
+        return f"table {table} is only told by others: have its sender tell the row again, then {resolve}"
+    return f"table {table} is polled: change the row at its source, which tells it again, then {resolve}"

@@ -13,7 +13,7 @@ from ingest.capture.groups import Limits
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
 from ingest.capture.observer import Observer
 from ingest.capture.pace import Moment, Pace, Stand
-from ingest.capture.signals import Signals
+from ingest.capture.signals import ONLY_TOLD, READS, Signals
 from ingest.facts.facts import (
     CaughtUp,
     StatementLogged,
@@ -49,6 +49,8 @@ class Following(Protocol):
     def limits(self) -> Limits: ...
     @property
     def signals(self) -> Signals | None: ...
+    @property
+    def rereads(self) -> bool: ...
 
     def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
         """Commit what was appended."""
@@ -172,7 +174,9 @@ class Follower:
         if behind != self._signals:
             self._signals, self._transactions.moved = behind, True
         for signal in found:
-            if signal.type == "schema-set":
+            if signal.type in READS and not self._session.rereads:
+                why = ONLY_TOLD
+            elif signal.type == "schema-set":
                 why = self._describe(signal.described(self._transactions.tables))
             elif signal.type == "mend-rows":
                 why = self._mends.named(self._transactions.tables.named(signal.tables[0]), signal.keys)

@@ -42,7 +42,8 @@ class Session:
 
     `position_lost` says what becomes of a position that the source's log does not continue: `fail`, or all tables are
     read again; `cascades`, whether rows that foreign keys change are looked for; `dumps`, whether a table that is added
-    may be read: else it is captured from here on.
+    may be read: else it is captured from here on; `rereads`, whether tables can be read again when a signal asks: what
+    is only told is nowhere else, and a snapshot that sees no row would let all rows vanish.
     """
 
     source: Snapshotted
@@ -59,6 +60,7 @@ class Session:
     parallel: int = 2
     cascades: Literal["follow", "ignore"] = "follow"
     dumps: bool = True
+    rereads: bool = True
     marks: Marks = field(default_factory=Marks)
     committed: list[Checkpoint] = field(default_factory=list)  # the newest one of this session
 

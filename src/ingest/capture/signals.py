@@ -19,6 +19,8 @@ from ingest.facts.tables import Tables
 from ingest.records.snapshots import MENDS_ONLY, Snapshots
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "schema-set", "mend-rows")
+READS = ("execute-snapshot", "mend-rows")  # those that need a table that can be read beside the log
+ONLY_TOLD = "its rows are told once, there is no table to read again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from cdc.topology.topology import Topology
 from console.checks.runs import Checked, CheckRun, ended
 from console.checks.telling import check_statuses
 from console.dashboard.pages.http_listed import listed_html
+from console.dashboard.pages.http_panels import ASSETS, filled_html
 from console.dashboard.panels.listed import ListedPage, fleet_page, letters_page, proof_page
 from console.status.dead_letters import Letter, Waiting, remedy_of
 
@@ -133,3 +135,15 @@ def test_no_text_of_them_is_markup() -> None:
     assert re.search(r"<title>A &lt;title&gt;</title>", text)
     assert '<a class="link" href="/">Sales &lt;now&gt;</a>' in text
     assert "As of 2027-01-15 08:00:00 UTC" in text
+
+
+def test_all_pages_begin_alike() -> None:
+    """What a browser is told first is told once, whatever a title holds."""
+    pages = {one.name: one.read_text() for one in ASSETS.iterdir() if one.name.endswith(".html")}
+    head = pages.pop("head.html")
+    assert len(pages) == 4
+    for name, text in pages.items():
+        assert text.startswith("{{head}}\n")
+        assert "<meta" not in text
+        answer = filled_html(name, defaultdict(str, title="{{head}}")).body
+        assert bytes(answer).decode().startswith(head.replace("{{title}}", "{{head}}"))

@@ -17,8 +17,10 @@ import pytest
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
 from cdc.words.errors import TopologyError, UsageError
+from cdc.words.naming import TRUNCATE_KEY
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
+from ingest.capture.signals import Signal, mend_value, signal_of, signal_value
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
 from ingest.run import tables_of
@@ -142,8 +144,21 @@ def topology(listen: str, tables: str = "") -> Any:
     return read_topology(text, file="logs.yml", environ={})
 
 
+class Asked:
+    """Implements `signals.Signals`: what a test has asked for."""
+
+    def __init__(self) -> None:
+        self.signals, self.read_to = list[Signal](), 0
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        self.read_to = len(self.signals)
+        return self.signals[start or 0 :], self.read_to
+
+
 @contextmanager
-def capturing(source: Source, broker: Broker) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+def capturing(
+    source: Source, broker: Broker, asked: Asked | None = None
+) -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """A session in a thread; it is given a function that tells the rows in the log."""
     stop, failed = threading.Event(), list[BaseException]()
 
@@ -152,7 +167,8 @@ def capturing(source: Source, broker: Broker) -> Iterator[Callable[[], list[dict
             Session(
                 source=server_of("logs", source), log=MemoryLog(broker, "logs.schemas", "logs.history"),
                 recorder=Recorder("logs", "syslog"), tables=tables_of(source), mode=source.snapshot_mode,
-                clock=time.time, stopped=stop.is_set, observer=Observer(), cascades="ignore",
+                clock=time.time, stopped=stop.is_set, observer=Observer(), cascades="ignore", signals=asked,
+                rereads=not source.is_only_told,
             ).run()  # fmt: skip
         except BaseException as error:  # noqa: BLE001  # looked at below
             failed.append(error)
@@ -230,6 +246,25 @@ def test_a_fast_sender_is_slowed_down_and_nothing_of_tcp_is_lost() -> None:
     assert len({row["id"] for row in told}) == 6000
     assert broker.checkpoints[-1].position.pos == 6000
     assert log_end(source)().pos == 0
+
+
+def test_a_table_that_was_told_once_is_not_read_again() -> None:
+    """A snapshot would see no row, and its end let all rows vanish downstream: the signal is refused, rows go on."""
+    port, broker, asked = free_port(), Broker(), Asked()
+    source = topology(f"{{tcp: '127.0.0.1:{port}'}}").sources["sys"]
+    with capturing(source, broker, asked) as rows, connected(port) as stream:
+        stream.sendall(b"<13>one\n")
+        wait_for(lambda: len(rows()) == 1, "the first is lost", seconds=15)
+        asked.signals.append(signal_of(signal_value("execute-snapshot", ("logs.messages",))))
+        asked.signals.append(signal_of(mend_value("logs.messages", [{"id": "1"}])))
+        wait_for(lambda: asked.read_to == 2, "no signal is read", seconds=15)
+        stream.sendall(b"<13>two\n")
+        wait_for(lambda: len(rows()) == 2, "the second is lost", seconds=15)
+        wait_for(lambda: broker.checkpoints[-1].state.get("signals") == 2, "they are not told to be done", seconds=15)
+    state = broker.checkpoints[-1].state
+    assert not state.get("snapshots")
+    assert not state.get("mends")
+    assert not [r for r in broker.records if r.key == TRUNCATE_KEY]
 
 
 def test_an_address_that_is_taken_is_named() -> None:

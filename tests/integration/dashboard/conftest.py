@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -11,11 +10,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.error import URLError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import Request
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from cdc.stored.cells import Barrier, RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
@@ -28,12 +26,8 @@ from console.stack.proc_stack import Stack
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Mapper, barrier_document, stub
 from indexer.solr.solr_collection import SolrCollection
+from tests.support.browser import OPEN, answers, headless, watched
 
-BROWSER_ARGUMENTS = (
-    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-).split()
-OPEN = build_opener(ProxyHandler({}))
 COLUMNS = {
     "id": "int64",
     "title": "string",
@@ -222,39 +216,17 @@ def serve(topology: Path, port: int, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=topology.parent)
 
 
-def answers(url: str) -> bool:
-    try:
-        with OPEN.open(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
-        return False
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Headless Chromium of this machine."""
-    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
-    assert found, "no chromium: run tests/install-browser.sh"
-    # a busy machine is slow, not wrong
-    expect.set_options(timeout=20_000)
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found[0], headless=True, args=BROWSER_ARGUMENTS)
+    with headless() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def page(browser: Browser, desk: Desk) -> Iterator[Page]:
     """The page, opened and live; at the end nothing was asked of another host and no script failed."""
-    page = browser.new_page(viewport={"width": 1400, "height": 900})
-    foreign: list[str] = []
-    faults: list[str] = []
-    page.on("request", lambda r: None if r.url.startswith((desk.url, "data:")) else foreign.append(r.url))
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("dialog", lambda dialog: faults.append(dialog.message))
-    page.goto(desk.url)
-    expect(page.get_by_test_id("status")).to_have_text("Live")
-    yield page
-    page.close()
-    assert foreign == []
-    assert faults == []
+    with watched(browser.new_page(viewport={"width": 1400, "height": 900}), desk.url) as page:
+        page.goto(desk.url)
+        expect(page.get_by_test_id("status")).to_have_text("Live")
+        yield page

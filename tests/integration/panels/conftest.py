@@ -3,7 +3,6 @@ server for all tests here."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -11,24 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import ProxyHandler, build_opener
 
 import duckdb
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from console.probes.tcp_probe import port_is_free
 from console.provision.file_configset import install_configset
 from console.provision.solr_admin import SolrAdmin
 from console.stack.proc_stack import Stack
+from tests.support.browser import answers, headless, watched
 from tests.support.sales import SalesIndex, in_duckdb, sales
 from tests.support.waiting import wait_for
 
-BROWSER_ARGUMENTS = (
-    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-).split()
-OPEN = build_opener(ProxyHandler({}))
 TOPOLOGY = """\
 name: sales
 sources:
@@ -108,43 +102,22 @@ def shop_page(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert "Traceback" not in output, output
 
 
-def answers(url: str) -> bool:
-    try:
-        with OPEN.open(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Headless Chromium of this machine."""
-    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
-    assert found, "no chromium: run tests/install-browser.sh"
-    expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found[0], headless=True, args=BROWSER_ARGUMENTS)
+    with headless() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def panels_page(chromium: Browser, shop_page: SalesPage) -> Iterator[Page]:
     """A page of 1,280 pixels, opened and drawn; at the end nothing was asked of another host, no script failed, and
     nothing was refused by the page's own policy."""
-    page = chromium.new_page(viewport={"width": 1280, "height": 900}, locale="en-US")
-    foreign: list[str] = []
-    faults: list[str] = []
-    page.on("request", lambda r: None if r.url.startswith((shop_page.url, "data:")) else foreign.append(r.url))
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("dialog", lambda dialog: faults.append(dialog.message))
-    page.on("console", lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None)
-    page.goto(shop_page.url)
-    drawn(page)
-    yield page
-    page.close()
-    assert foreign == []
-    assert faults == []
+    made = chromium.new_page(viewport={"width": 1280, "height": 900}, locale="en-US")
+    with watched(made, shop_page.url) as page:
+        page.goto(shop_page.url)
+        drawn(page)
+        yield page
 
 
 def drawn(page: Page) -> None:

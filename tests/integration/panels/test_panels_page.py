@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.integration.panels.conftest import OPEN, drawn
+from tests.integration.panels.conftest import drawn
 from tests.integration.panels.looking import (
     GROUPS,
     HEATMAP,
@@ -35,6 +35,7 @@ from tests.integration.panels.looking import (
     serious,
     span_of,
 )
+from tests.support.browser import OPEN
 
 if TYPE_CHECKING:
     from tests.integration.panels.conftest import SalesPage

@@ -48,6 +48,9 @@ def snapshot(
     by_source: dict[str, list[str]] = {}
     for name in tables:
         found = _meant(topology, name, among)
+        if topology.sources[found.source].is_only_told and not stop:
+            what = f"{found} can not be read again: what its source tells is told once"
+            raise UsageError(what, "have its sender tell the rows again, or join what the log has anew: --rebuild")
         by_source.setdefault(found.source, []).append(f"{found.database}.{found.table}")
     kind = "stop-snapshot" if stop else "execute-snapshot"
     for source, names in by_source.items():

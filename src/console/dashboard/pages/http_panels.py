@@ -69,8 +69,9 @@ def page_html(asset: str, title: str, data: Told) -> HTMLResponse:
 
 
 def filled_html(asset: str, parts: Mapping[str, str]) -> HTMLResponse:
-    """A page of ours with parts, which are HTML by now, in its places `{{name}}`."""
-    text = (ASSETS / asset).read_text(encoding="utf-8")
+    """A page of ours with parts, which are HTML by now, in its places `{{name}}`; all begin with `{{head}}`."""
+    begin, text = ((ASSETS / name).read_text(encoding="utf-8") for name in ("head.html", asset))
+    text = text.replace("{{head}}\n", begin, 1)
     # in one go: a title may hold what looks like a place for the data
     filled = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text)
     return HTMLResponse(filled, headers={"Content-Security-Policy": STRICT_POLICY, "Cache-Control": "no-store"})

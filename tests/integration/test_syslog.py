@@ -1,0 +1,343 @@
+"""Syslog on real servers: what is sent becomes tables of Spark's join in HBase, through the capture's death."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from cdc.process.file_topology import load_topology
+from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
+from cdc.words.naming import change_topic, hbase_table
+from cdc.words.schema import TableId
+from console.commands.change.cli_apply import provision
+from console.pipeline.proc_pipeline import Pipeline
+from console.stack.proc_stack import Stack
+from console.status.kafka_positions import PositionsReader
+from indexer.table.hbase_layouts import StoredLayouts
+from joins.stores.hbase_table import HBaseConnection
+from tests.integration.conftest import Captured, connection, servers
+from tests.support.commands import tailorbird
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.kafka("mysql-shop", "hbase", "thrift"),
+    pytest.mark.timeout(600),
+]
+MESSAGES = TableId(source="sys", database="logs", table="messages")
+TOPOLOGY = """name: {name}
+sources:
+  sys:
+    type: syslog
+    database: logs
+    listen: {{udp: '127.0.0.1:{port}', tcp: '127.0.0.1:{port}', unix: '{path}'}}
+    tables: {{messages: {{append_only: true, watermark: 10m}}}}
+  shop:
+    type: mysql
+    hostname: 127.0.0.1
+    port: {mysql}
+    username: cdc
+    password: cdc
+    database: {name}
+    server_id: {server_id}
+    tables: {{deploys: {{append_only: true, watermark: 10m}}}}
+log: {{bootstrap_servers: '{servers}'}}
+hbase: {{thrift: '127.0.0.1:{thrift}', zookeeper: '127.0.0.1:{zookeeper}'}}
+tables:
+  after_deploys:
+    query: |
+      SELECT d.id, m.id AS message, d.host, m.severity, m.text
+      FROM shop.deploys d
+      LEFT JOIN sys.messages m
+        ON m.host = d.host AND m.timestamp BETWEEN d.at AND d.at + INTERVAL 5 MINUTE AND m.severity < 4
+    row_key: [id, message]
+  by_host:
+    query: SELECT m.host, count(*) AS messages, min(m.severity) AS worst FROM sys.messages m GROUP BY m.host
+    row_key: [host]
+"""
+SOURCES = {"after_deploys": ("sys", "shop"), "by_host": ("sys",)}
+TRAFFIC = "10.0.0.7"  # the host of what is sent through deaths
+START = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(hours=6)
+
+
+class Said(NamedTuple):
+    """A message as its sender means it; `newer`: RFC 5424, else 3164."""
+
+    host: str | None
+    severity: int
+    at: dt.datetime
+    text: str
+    newer: bool
+
+    def data(self) -> bytes:
+        front = f"<{8 + self.severity}>"
+        if self.newer:
+            return f"{front}1 {self.at.isoformat()} {self.host or '-'} app 7 - - {self.text}".encode()
+        return f"{front}{self.at:%b} {self.at.day:2} {self.at:%H:%M:%S} {self.host} app[7]: {self.text}".encode()
+
+
+def lines(data: Sequence[bytes]) -> bytes:
+    return b"".join(one + b"\n" for one in data)
+
+
+def counted(data: Sequence[bytes]) -> bytes:
+    return b"".join(b"%d %s" % (len(one), one) for one in data)
+
+
+class Heard(Captured):
+    """A source of syslog and one of MySQL, both captured, and two tables of one join over them."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name, folder / f"{name}.yml", ("deploys",))
+        port = os.environ
+        self.port, self.path = free_port(), folder / "log.sock"
+        self.thrift = f"127.0.0.1:{port['TAILORBIRD_PORT_THRIFT']}"
+        self.file.write_text(
+            TOPOLOGY.format(
+                name=name, port=self.port, path=self.path, servers=servers(), server_id=87_000 + os.getpid() % 1000,
+                mysql=port["TAILORBIRD_PORT_MYSQL_SHOP"], thrift=port["TAILORBIRD_PORT_THRIFT"],
+                zookeeper=port["TAILORBIRD_PORT_ZOOKEEPER"],
+            )
+        )  # fmt: skip
+        with connection() as connected, connected.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        self.sql("CREATE TABLE deploys (id INT PRIMARY KEY, host VARCHAR(255) NOT NULL, at DATETIME(6) NOT NULL)")
+        self.topology = load_topology(str(self.file))
+        assert list(provision(self.topology))
+        self.pipeline = Pipeline(self.topology, home=folder)
+        self.hbase, self.committed = HBaseConnection(self.thrift), PositionsReader(self.topology)
+
+    def close(self) -> None:
+        self.pipeline.stop()
+        self.hbase.close()
+        self.committed.__exit__()
+        super().close()
+
+    def topic(self, table: str) -> str:
+        """Of the messages; of MySQL's tables nobody asks."""
+        return change_topic(self.name, MESSAGES)
+
+    def connected(self) -> socket.socket:
+        """A connection, as soon as somebody listens."""
+        found = list[socket.socket]()
+
+        def answers() -> bool:
+            try:
+                made = socket.create_connection(("127.0.0.1", self.port), 5)
+            except (ConnectionRefusedError, ConnectionResetError):  # not there yet, or killed just now
+                return False
+            if made.getsockname() == made.getpeername():  # nobody listens, and it has got the very port as its own
+                made.close()
+                return False
+            found.append(made)
+            return True
+
+        wait_for(answers, f"nobody listens: {self.pipeline.last_words('capture sys')}", seconds=60)
+        return found[0]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of messages that are committed; each came once, by an insert."""
+        events = self.events("messages")
+        assert {event["op"] for event in events} <= {"c"}
+        return [event["after"] for event in events]
+
+    def deployed(self, number: int, host: str, at: dt.datetime) -> None:
+        self.sql(f"INSERT INTO deploys VALUES ({number}, '{host}', '{at:%Y-%m-%d %H:%M:%S}')")
+
+    def positions(self) -> dict[str, int]:
+        """How far each source's capture has committed."""
+        return {source: told.sequence for source, told in self.committed.read().items()}
+
+    def joined(self, table: str) -> list[dict[str, Any]]:
+        """What HBase holds of a table."""
+        layout = StoredLayouts(self.thrift, topology=self.name, table=table).newest()
+        if layout is None:
+            return []
+        codec = RowCodec(layout)
+        stored = self.hbase.call(lambda c: list(c.table(hbase_table(self.name, table)).scan()))
+        cells = [found for row, found in stored if not is_barrier(row)]
+        return [
+            dict(codec.row({name.partition(b":")[2]: value for name, value in one.items()}).values) for one in cells
+        ]
+
+    def barrier(self, table: str, bucket: int) -> Barrier | None:
+        key = barrier_key(bucket)
+        found = self.hbase.call(lambda c: c.table(hbase_table(self.name, table)).row(key))
+        return load_barrier(found[b"d:_barrier"]) if found else None
+
+    def reflects(self, wanted: Mapping[str, int], watermark: int | None = None) -> bool:
+        """Whether both tables show all up to these positions, the one by time also up to a watermark (ms)."""
+        self.pipeline.must_run()
+        for table, sources in SOURCES.items():
+            for bucket in range(2):
+                barrier = self.barrier(table, bucket)
+                if barrier is None:
+                    return False
+                told = {name: at["sequence"] for name, at in barrier.positions.items()}
+                if any(told.get(name, -1) < wanted[name] for name in sources):
+                    return False
+                if watermark is not None and table == "after_deploys" and (barrier.watermark or 0) < watermark:
+                    return False
+        return True
+
+
+class Sender(threading.Thread):
+    """Sends numbered messages over TCP for as long as it is asked to; over a connection that broke everything again
+    that it had sent over it, on the next one. It keeps its last connection, so that it would hear of its end."""
+
+    def __init__(self, heard: Heard) -> None:
+        super().__init__(name="sender")
+        self.heard, self.sent, self.connections = heard, Counter[str](), 0
+        self.enough, self.over = threading.Event(), threading.Event()
+        self.failed: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            said = list[str]()
+            while not self.over.is_set():
+                said = self._talk(said)
+        except BaseException as error:
+            self.failed = error
+            raise
+
+    def _talk(self, again: list[str]) -> list[str]:
+        """One connection: what was said over it, when it broke or all is over."""
+        said = list[str]()
+        with self.heard.connected() as stream:
+            self.connections += 1
+            stream.settimeout(0.02)
+            while not self.over.is_set():
+                new = [] if self.enough.is_set() else [f"n{len(self.sent) + n}" for n in range(10)]
+                texts, again = again or new, []
+                said += texts
+                self.sent.update(texts)
+                try:
+                    self._send(stream, texts)
+                    if not stream.recv(1):  # nobody answers: it is over when there is something to read
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+        return said
+
+    @staticmethod
+    def _send(stream: socket.socket, texts: Sequence[str]) -> None:
+        stream.settimeout(30)
+        stream.sendall(lines([Said(TRAFFIC, 6, START, text, newer=True).data() for text in texts]))
+        stream.settimeout(0.02)
+
+
+@pytest.fixture
+def heard(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Heard]:
+    made = Heard(unique("sys"), tmp_path)
+    yield made
+    made.close()
+
+
+def say_by_every_way(heard: Heard) -> list[Said]:
+    """Messages of both forms and of four hosts in all ways, and what is none."""
+    said = [
+        Said(f"web{n % 4}", n % 8, START + dt.timedelta(seconds=4 * n), f"message {n}: ü", newer=n % 3 > 0)
+        for n in range(120)
+    ] + [Said(None, 1, START, "from nowhere", newer=True)]
+    data = [one.data() for one in said]
+    with heard.connected() as stream, heard.connected() as other:
+        stream.sendall(lines(data[::4]) + b"no priority by tcp\n")
+        other.sendall(counted(data[1::4]))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        for one in [*data[2::4], b"no priority by udp"]:
+            datagrams.sendto(one, ("127.0.0.1", heard.port))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as local:
+        for one in data[3::4]:
+            local.sendto(one, str(heard.path))
+    return said
+
+
+def settled(heard: Heard, sent: Mapping[str, int], watermark: int | None = None) -> list[dict[str, Any]]:
+    """Wait until the log has every text and both tables show it; the rows in the log."""
+    wait_for(lambda: {row["text"] for row in heard.rows()} == set(sent), "some are not in the log", seconds=120)
+    rows, wanted = heard.rows(), heard.positions()
+    wait_for(lambda: heard.reflects(wanted, watermark), "the tables stay behind")
+    return rows
+
+
+@pytest.mark.parametrize("deaths", [1, pytest.param(8, marks=pytest.mark.matrix)])
+def test_messages_are_joined_by_time_and_grouped(heard: Heard, deaths: int) -> None:
+    """Every way in ends in HBase: pairs with MySQL's rows by time, and counts; what is no message is a dead letter that
+    no replay pretends to bring. Of a sender that repeats what it sent over a connection that broke, a capture that is
+    killed loses nothing, and no message is in the log more often than it was sent."""
+    deploys = {n: (f"web{n % 5}", START + dt.timedelta(seconds=80 * n)) for n in range(6)}  # nobody hears of web4
+    for number, (host, at) in deploys.items():
+        heard.deployed(number, host, at)
+    heard.pipeline.start()
+    said = say_by_every_way(heard)
+    sender = Sender(heard)
+    sender.start()
+    try:
+        for death in range(deaths):
+            before, told = heard.ends("messages", "read_committed"), len(sender.sent)
+            wait_for(
+                lambda b=before: sender.failed or heard.ends("messages", "read_committed") > b,  # type: ignore[misc]
+                "nothing is committed",
+                seconds=60,
+            )
+            heard.pipeline.kill("capture sys")
+            heard.pipeline.start_part("capture sys")
+            wait_for(lambda d=death: sender.failed or sender.connections == d + 2, "it does not come back", seconds=60)  # type: ignore[misc]
+            wait_for(lambda t=told: sender.failed or len(sender.sent) > t + 100, "it stands still", seconds=60)  # type: ignore[misc]
+        sender.enough.set()
+        sent = Counter(one.text for one in said) + sender.sent
+        rows = settled(heard, sent)
+    finally:
+        sender.over.set()
+        sender.join(60)
+    assert sender.failed is None
+    times = Counter(row["text"] for row in rows)
+    assert {text: n for text, n in times.items() if n > sent[text]} == {}, "told more often than sent"
+    assert all(times[one.text] == 1 for one in said)
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert sum(sender.sent.values()) > len(sender.sent), "no death was in the middle"
+
+    pairs = {
+        (number, one.text)
+        for number, (host, at) in deploys.items()
+        for one in said
+        if one.host == host and one.severity < 4 and at <= one.at <= at + dt.timedelta(minutes=5)
+    }
+    assert {number for number, _ in pairs} == {0, 1, 2, 3, 5}
+    shown = [(row["id"], row["text"]) for row in heard.joined("after_deploys")]
+    assert sorted(shown) == sorted(pairs), "pairs come at once, and the NULLs of a LEFT JOIN not before the watermark"
+    worst = {host: min(one.severity for one in said if one.host == host) for host in {one.host for one in said}}
+    counts = Counter(row["host"] for row in rows)
+    assert counts[None] == 1
+    assert counts["web0"] == 30
+    groups = {row["host"]: (row["messages"], row["worst"]) for row in heard.joined("by_host")}
+    assert groups == {host: (n, {**worst, TRAFFIC: 6}[host]) for host, n in counts.items()}
+
+    young = START + dt.timedelta(hours=2)
+    with heard.connected() as stream:
+        stream.sendall(lines([Said("young", 6, young, "young", newer=True).data()]))
+        heard.deployed(100, "young", young)
+        settled(heard, {**sent, "young": 1}, int(young.timestamp() * 1000) - 600_000)
+    left = [row for row in heard.joined("after_deploys") if row["text"] is None]
+    assert [(row["id"], row["host"], row["message"]) for row in left] == [(4, "web4", None)]
+
+    listed = tailorbird("dead-letters", "list", str(heard.file), "--json")
+    letters = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert {(one["stage"], one["of"]) for one in letters} == {("capture", str(MESSAGES))}
+    assert all("no priority" in one["reason"] for one in letters)
+    assert sorted(json.loads(one["key"])["data"] for one in letters) == ["no priority by tcp", "no priority by udp"]
+    replayed = tailorbird("dead-letters", "replay", str(heard.file), "--all")
+    assert replayed.returncode == 1
+    assert replayed.stdout.count("is only told by others") == 2
