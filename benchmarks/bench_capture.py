@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.capture.kafka_topics import count, make_topic, stamp_by_broker, wait_for_records
-from benchmarks.capture.proc_captures import Watched, debezium_command, our_command, running, stage_costs
+from benchmarks.capture.proc_captures import Watched, our_command, running, stage_costs
 from benchmarks.capture.report import (
     SIDES,
     TASKS,
@@ -46,7 +46,10 @@ from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
+from console.demo.proc_debezium import debezium_command
 from console.stack.proc_stack import Stack
+from console.stack.proc_tools import find_java
+from console.stack.progress import silent
 from console.stack.settings import CAPTURE_LOGIN, Ports, StackSettings
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
@@ -188,7 +191,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     if "Debezium" in sides:
         check_tools(["Debezium"])
         tell("building Debezium's side")
-        java = debezium_command(cache)
+        java = debezium_command(cache, find_java(cache, os.environ, silent))
     warn_if_busy()
     shapes = (shape("bulk", options.bulk), shape("oltp", options.oltp))
     passes: list[Pass] = []

@@ -24,7 +24,7 @@ import psycopg
 
 from benchmarks.capture.kafka_topics import count, make_topic, stamp_by_broker, wait_for_records
 from benchmarks.capture.postgres_load import SHAPES, ShapeName, expected, load, preparation
-from benchmarks.capture.proc_captures import debezium_command, our_command, running
+from benchmarks.capture.proc_captures import our_command, running
 from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, table
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.sitting import facts_of, options_of, output_of, sit, tell, warn_if_busy
@@ -34,7 +34,10 @@ from cdc.words.errors import TailorbirdError
 from cdc.words.event import Position
 from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
+from console.demo.proc_debezium import debezium_command
 from console.stack.proc_stack import Stack
+from console.stack.proc_tools import find_java
+from console.stack.progress import silent
 from console.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
@@ -193,7 +196,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     if "Debezium" in sides:
         check_tools(["Debezium"])
         tell("building Debezium's side")
-        java = debezium_command(cache)
+        java = debezium_command(cache, find_java(cache, os.environ, silent))
     warn_if_busy()
     changes: dict[ShapeName, int] = {"bulk": options.bulk, "oltp": options.oltp}
     passes: list[Pass] = []

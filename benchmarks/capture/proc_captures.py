@@ -13,23 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.decode.mysql_log import LogPlace
-from benchmarks.decode.proc_peers import build_with_maven
 from cdc.words.errors import TailorbirdError
-from console.stack.proc_tools import find_java
-from console.stack.progress import silent
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
-
-
-def debezium_command(cache: Path) -> list[str]:
-    """Build the Java side; its command without arguments."""
-    folder = cache / "bench-capture" / "debezium"
-    folder.mkdir(parents=True, exist_ok=True)
-    build_with_maven(_HERE / "debezium" / "pom.xml", folder)
-    java = find_java(cache, os.environ, silent)
-    return [str(java), "-cp", f"{folder / 'classes'}:{folder / 'lib'}/*", "CaptureBench"]
 
 
 def our_command(topology: Path) -> list[str]:

@@ -16,6 +16,7 @@ from benchmarks.decode.mysql_log import LogPlace, LogServer
 from benchmarks.decode.report import LIBRARIES, Library, Reading
 from benchmarks.decode.workload import Shape
 from cdc.words.errors import TailorbirdError, UsageError
+from console.demo.proc_debezium import build_with_maven
 from console.stack.proc_tools import find_java
 from console.stack.progress import silent
 from console.stack.settings import CAPTURE_LOGIN
@@ -83,11 +84,6 @@ def build_readers(cache: Path, libraries: Collection[Library]) -> dict[Library, 
             module = "mysql_read_ours" if library == "tailorbird" else "mysql_read_replication"
             commands[library] = [sys.executable, "-m", f"benchmarks.decode.{module}"]
     return commands
-
-
-def build_with_maven(pom: Path, folder: Path) -> None:
-    """Compile a Java peer and gather its libraries below `folder`."""
-    _build(["mvn", "-B", "-q", "-f", str(pom), f"-Dbench.build={folder}", "process-classes"], "Debezium")
 
 
 def _build(command: list[str], library: str) -> None:

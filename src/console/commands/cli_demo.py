@@ -24,7 +24,7 @@ def demo(
     orders: int = typer.Option(50_000, min=1, help="Orders of the catalogue."),
     seed: int = typer.Option(7, help="Seed of catalogue and traffic."),
     page_port: int = typer.Option(8080, "--port", help="Port of the page."),
-    file: str = typer.Option("", "--topology", help="Another topology of the two databases; else the shop's."),
+    file: str = typer.Option("", "--topology", help="Another of the shop's, by file or name: revenue, two-engines."),
     fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
     keep: bool = typer.Option(False, "--keep", help="Leave the local stack running at the end."),
 ) -> None:
@@ -37,6 +37,8 @@ def demo(
 
     Example: tailorbird demo --topology topologies/revenue.yml
 
+    Example: tailorbird demo --topology two-engines --for 60s
+
     Example: tailorbird demo --fleet --for 60s --json
     """
     console = Console(stderr=True)
@@ -48,7 +50,7 @@ def demo(
     from console.commands.cli_demo_show import Wishes, show
 
     wishes = Wishes(
-        file=file or _shop_topology(),
+        file=_topology_file(file or "shop"),
         seconds=for_seconds,
         rate=rate,
         sizes={"customers": customers, "products": products, "orders": orders},
@@ -64,10 +66,12 @@ def demo(
     raise typer.Exit(0 if equal else 1)
 
 
-def _shop_topology() -> str:
-    """The checkout's topology; installed apart from one, that of the working folder."""
-    ours = Path(__file__).parents[3] / "topologies" / "shop.yml"
-    return str(ours) if ours.exists() else "topologies/shop.yml"
+def _topology_file(named: str) -> str:
+    """A file as it is named; a bare name means one of the checkout's topologies, or of the working folder's."""
+    if "/" in named or named.endswith(".yml"):
+        return named
+    ours = Path(__file__).parents[3] / "topologies" / f"{named}.yml"
+    return str(ours) if ours.exists() else f"topologies/{named}.yml"
 
 
 def _seconds(text: str) -> float:

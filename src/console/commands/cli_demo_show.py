@@ -29,15 +29,19 @@ from console.commands.cli_demo_steps import (
 )
 from console.commands.cli_demo_verdict import Proof, proved
 from console.demo.mysql_demo import MySqlShop
+from console.demo.proc_debezium import debezium_command
 from console.demo.shop import Shop
 from console.demo.solr_freshness import FreshnessMeter, percentile
+from console.demo.two_engines import TwoEngineShop, crm_of, engine_of, is_two_engines
 from console.demo.warm_up import rounds_until_warm
 from console.pipeline.proc_pipeline import Pipeline
 from console.probes.proc_steal import Stolen
 from console.stack.bars import telling
 from console.stack.proc_stack import Stack
-from console.stack.settings import LOAD_LOGIN, StackSettings
+from console.stack.proc_tools import find_java
+from console.stack.settings import LOAD_LOGIN, SERVICES, ServiceName, StackSettings
 from console.verify.compare import Difference
+from console.verify.mysql_tables import read_tables
 from indexer.solr.solr_http import reading_session
 
 _SAMPLES_PER_SECOND = 6.0
@@ -72,9 +76,10 @@ class Live:
 def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.Event) -> tuple[dict[str, Any], bool]:
     """The outcome as `--json` prints it, and whether both far ends equal the near end. `closing` cleans up."""
     began = time.monotonic()
-    _servers(wishes, console, closing)
+    settings = _servers(wishes, console, closing)
     topology = load_topology(wishes.file)
-    one = _Demo(wishes, console, closing, stop, topology)
+    two = _two_engines(topology, settings, console, closing) if is_two_engines(topology) else None
+    one = _Demo(wishes, console, closing, stop, topology, two)
     beside = one.first_start()
     rounds = one.warm_up()
     ready = time.monotonic() - began
@@ -82,7 +87,7 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
     console.print(f"page: {page}   (ready after {ready:.0f} s, warm after {rounds} rounds)")
     live = one.live(page)
     with console.status("verify: databases, HBase and Solr, row by row and field by field"):
-        proof = proved(topology)
+        proof = proved(topology, None if two is None else read_tables(two.crm))
     _tell(console, proof, live)
     found = proof.found
     outcome = {
@@ -100,28 +105,48 @@ def show(wishes: Wishes, console: Console, closing: ExitStack, stop: threading.E
     return outcome, bool(found) and all(table.equal for table in found.values())
 
 
-def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> None:
+def _servers(wishes: Wishes, console: Console, closing: ExitStack) -> StackSettings:
     settings = StackSettings.from_environ(os.environ, Path.cwd(), former=local_ports(home()))
     os.environ.update(settings.environ())
+    besides: list[ServiceName] = ["postgres"] if is_two_engines(load_topology(wishes.file)) else []
     stack = Stack(settings)
     if not wishes.keep and not any(service.pid for service in stack.status()):
         closing.callback(stack.down)
     with telling(console) as progress:
         stack.fetch(progress)
-        stack.up(progress)
+        stack.up(progress, [*SERVICES, *besides])
+    return settings
+
+
+def _two_engines(topology: Topology, settings: StackSettings, console: Console, closing: ExitStack) -> TwoEngineShop:
+    """Its engine runs once the shop is filled (`first_start`), and ends with the demo."""
+    crm = crm_of(topology, settings.ports.mysql_crm)
+    with telling(console) as progress:
+        java = find_java(settings.cache, os.environ, progress)
+    with console.status("building Debezium's engine"):
+        command = debezium_command(settings.cache, java)
+    engine = engine_of(topology, crm, home() / "logs" / topology.name / "debezium.log", command)
+    closing.callback(engine.kill)
+    return TwoEngineShop(topology, crm, LOAD_LOGIN, engine)
 
 
 class _Demo:
     """Two databases and the pipeline over them."""
 
     def __init__(
-        self, wishes: Wishes, console: Console, closing: ExitStack, stop: threading.Event, topology: Topology
+        self,
+        wishes: Wishes,
+        console: Console,
+        closing: ExitStack,
+        stop: threading.Event,
+        topology: Topology,
+        shop: MySqlShop | None,
     ) -> None:
         self._wishes, self._console, self._closing, self._stop = wishes, console, closing, stop
         self._topology = topology
         self.index: Index = next(iter(topology.indexes.values()))
         self._generator = Shop(random=Random(wishes.seed))
-        self._shop = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+        self._shop = shop or MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
         closing.callback(self._shop.close)
         self._fill()
         list(provision(topology))
@@ -146,6 +171,7 @@ class _Demo:
         """As in life, nobody holds still for the first snapshot: how many changes it and the join began beside."""
         pipeline, orders = self._pipeline, len(self._generator.orders)
         with traffic_beside(self._generator, self._shop, rate=self._wishes.rate) as changes:
+            self._shop.begin()
             pipeline.start(lambda part: self._console.print(f"started {part.name}"))
             if self._fleet:
                 self._fleet.command()

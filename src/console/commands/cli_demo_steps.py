@@ -122,14 +122,14 @@ def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, wa
 
 
 def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPosition], wanted: dict[str, str]) -> str:
-    for server in ("shop", "crm"):
-        position = positions.get(server)
+    for source, executed in wanted.items():
+        position = positions.get(source)
         if position is None or position.snapshot != "done":
-            return f"the snapshot of {server} runs"
+            return f"the snapshot of {source} runs"
         if position.snapshots or position.mending:
             return f"rows of {', '.join([*position.snapshots, *position.mending])} are read again"
-        if not shop.covers(server, position.gtid_set, wanted[server]):
-            return f"the capture of {server} is behind its server's log"
+        if not shop.covers(source, position, executed):
+            return f"the capture of {source} is behind its server's log"
     for index in topology.indexes.values():
         visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
         for source, position in positions.items():

@@ -11,6 +11,7 @@ import pymysql
 from cdc.topology.topology import Source
 from cdc.words.errors import Retriable
 from console.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
+from console.status.captured_position import CapturedPosition
 
 
 class MySqlShop:
@@ -59,24 +60,27 @@ class MySqlShop:
                 cursor.execute("COMMIT")
             loaded(len(batch))
 
+    def begin(self) -> None:
+        """Whoever else tells of the databases begins, beside the captures: nobody here."""
+
     def apply(self, change: ShopTransaction) -> float:
         """Execute one change; the monotonic time (s) at which its COMMIT returned."""
         self._execute(change.statement.server, change.statement.sql, change.statement.values)
         return time.monotonic()
 
     def executed(self) -> dict[str, str]:
-        """Every GTID that each server has executed."""
+        """How far each source is, by its name: every GTID that its server has executed."""
         return {server: str(self._one_text(server, "SELECT @@GLOBAL.gtid_executed")) for server in SCHEMAS}
 
-    def covers(self, server: Server, position: str, wanted: str) -> bool:
-        """Whether a GTID set holds all of another, by the server's own arithmetic."""
-        with self._connections[server].cursor() as cursor:
-            cursor.execute("SELECT GTID_SUBSET(%s, %s)", (wanted, position))
+    def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
+        """Whether a capture has come as far as `executed` said, by the server's own arithmetic."""
+        with self._connections["crm" if source == "crm" else "shop"].cursor() as cursor:
+            cursor.execute("SELECT GTID_SUBSET(%s, %s)", (wanted, position.gtid_set))
             row = cursor.fetchone()
         return bool(row and row[0] == 1)
 
     def close(self) -> None:
-        """Close both connections."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
 
