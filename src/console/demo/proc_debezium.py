@@ -46,9 +46,10 @@ class Debezium:
         self, command: list[str], *, prefix: str, brokers: str, port: int, login: Login, table: str, log: Path
     ) -> None:
         database, name = table.split(".")
+        # under a lock: without one it takes its place in the log behind its snapshot, and loses what changed between
         settings = {
             "topic.prefix": prefix, "table.include.list": f"{database}.{name}", "snapshot.mode": "initial",
-            "snapshot.locking.mode": "none", "database.server.id": str(_SERVER_ID),
+            "snapshot.locking.mode": "minimal", "database.server.id": str(_SERVER_ID),
         }  # fmt: skip
         given = {"brokers": brokers, "port": str(port), "user": login.user, "password": login.password, "table": name}
         words = [word for key, value in given.items() for word in (f"--{key}", value)]
