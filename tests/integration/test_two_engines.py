@@ -17,9 +17,9 @@ from cdc.process.file_topology import load_topology
 from console.commands.change.cli_apply import provision
 from console.commands.cli_demo_steps import traffic
 from console.commands.cli_demo_verdict import Comparison, verdicts
+from console.demo.pg_two_engines import TwoEngineShop, crm_of, engine_of
 from console.demo.proc_debezium import debezium_command
 from console.demo.shop import Shop, ShopStatement, ShopTransaction
-from console.demo.two_engines import TwoEngineShop, crm_of, engine_of
 from console.pipeline.proc_pipeline import Pipeline
 from console.stack.proc_stack import Stack
 from console.stack.proc_tools import find_java

@@ -29,10 +29,10 @@ from console.commands.cli_demo_steps import (
 )
 from console.commands.cli_demo_verdict import Proof, proved
 from console.demo.mysql_demo import MySqlShop
+from console.demo.pg_two_engines import TwoEngineShop, crm_of, engine_of, is_two_engines
 from console.demo.proc_debezium import debezium_command
 from console.demo.shop import Shop
 from console.demo.solr_freshness import FreshnessMeter, percentile
-from console.demo.two_engines import TwoEngineShop, crm_of, engine_of, is_two_engines
 from console.demo.warm_up import rounds_until_warm
 from console.pipeline.proc_pipeline import Pipeline
 from console.probes.proc_steal import Stolen

@@ -49,8 +49,7 @@ class Transactions:
 
     def __init__(self, recorder: Recorder, tables: Tables, start: Checkpoint, watcher: Watcher | None = None) -> None:
         self._watcher = watcher
-        self._windows = watcher.windows if watcher is not None else {}
-        self._partial = watcher.partial if watcher is not None else set[TableId]()
+        self._windows, self._partial = (watcher.windows, watcher.partial) if watcher else ({}, set[TableId]())
         self._parents: Collection[TableId] = ()
         self._mended: Collection[TableId] = ()
         self._recorder, self.tables, self._start = recorder, tables, start
@@ -84,7 +83,7 @@ class Transactions:
     def checkpoint(self, stream: Stream) -> Checkpoint:
         """How far the stream has been read. Resets `moved`. Inside a transaction it counts what was published of it."""
         self.moved = False
-        row, counted = (0, None) if self._resumed is None else (self._start.position.row, self._resumed)
+        row, counted = (self._start.position.row, self._resumed) if self._resumed else (0, None)
         if not self.clean:
             assert self._open is not None, "only an open transaction is not clean"
             row = self._row
@@ -97,13 +96,9 @@ class Transactions:
         return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
 
     def rest(self, stream: Stream) -> None:
-        """Nothing happens: stand where the log ends, so that the files before may be purged.
-
-        Not before a transaction that was published in part has come again, which a server may take long to decode.
-        """
-        if self._open is not None or self._resumed is not None:
-            return
-        if (place := stream.place) != (self._file, self._pos):
+        """Nothing happens: stand where the log ends, so that the files before may be purged."""
+        awaited = self._resumed is not None  # published in part; the server may take long to decode it
+        if self._open is None and not awaited and (place := stream.place) != (self._file, self._pos):
             (self._file, self._pos), self.moved = place, True
 
     def count_on(self, number: int) -> None:

@@ -8,24 +8,21 @@ before is captured once the capture has told of that.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import orjson
 import psycopg
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cdc.topology.topology import Source, Topology
 from cdc.words.errors import Retriable
-from cdc.words.naming import change_topic
 from cdc.words.schema import TableId
+from console.demo.kafka_fences import ToldFences
 from console.demo.mysql_demo import MySqlShop
 from console.demo.proc_debezium import Debezium
 from console.demo.shop import Shop, ShopStatement, ShopTransaction
 from console.probes.login import Login
 from console.status.captured_position import CapturedPosition
-from ingest.changes.kafka_released import reader_settings
 from ingest.log.kafka_topics import make_topic
 from ingest.postgres.messages import lsn_of
 
@@ -36,8 +33,6 @@ _PRODUCTS = (
     "category VARCHAR(40) NOT NULL, price NUMERIC(10,2) NOT NULL)",
     "ALTER TABLE shop.products REPLICA IDENTITY FULL",
 )
-_FENCED = 1  # the customer that is renamed
-_PATIENCE = 10.0
 
 
 def crm_of(topology: Topology, port: int) -> Source:
@@ -81,7 +76,7 @@ class TwoEngineShop(MySqlShop):
             )  # fmt: skip
         except psycopg.OperationalError as error:
             raise Retriable(f"PostgreSQL at {catalog.hostname}:{catalog.port}: {error}", "stack status") from error
-        self.crm, self._debezium, self._told = crm, debezium, ToldFences(topology)
+        self.crm, self._debezium, self._told = crm, debezium, ToldFences(topology, CUSTOMERS)
         self._fence = 0
 
     def prepare(self) -> None:
@@ -130,7 +125,9 @@ class TwoEngineShop(MySqlShop):
         found["catalog"] = str(lsn_of(row[0] if row else "0/0"))
         self._catalog.execute("SELECT pg_logical_emit_message(true, 'demo', '')")
         self._fence = max(self._fence + 1, int(time.time() * 1000))
-        self._execute("crm", "UPDATE crm.customers SET name = %s WHERE id = %s", (name_of(self._fence), _FENCED))
+        self._execute(
+            "crm", "UPDATE crm.customers SET name = %s WHERE id = %s", (self._told.name_of(self._fence), self._told.row)
+        )
         return {**found, "crm": str(self._fence)}
 
     def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
@@ -148,52 +145,6 @@ class TwoEngineShop(MySqlShop):
         self._told.close()
         self._catalog.close()
         super().close()
-
-
-class ToldFences:
-    """The newest fence that the capture of the topic has told of, and its number; Retriable while Kafka is away."""
-
-    def __init__(self, topology: Topology) -> None:
-        self._topic = change_topic(topology.name, CUSTOMERS)
-        self._consumer = Consumer(reader_settings(topology))
-        self._assigned = False
-        self._newest = (0, 0)
-
-    def newest(self) -> tuple[int, int]:
-        """Reads what has come since it was asked last."""
-        try:
-            if not self._assigned:
-                there = self._consumer.list_topics(self._topic, timeout=_PATIENCE).topics[self._topic].partitions
-                self._consumer.assign([TopicPartition(self._topic, number, 0) for number in there])
-                self._assigned = bool(there)
-            while self._assigned and (records := self._consumer.consume(500, timeout=0.2)):
-                for record in records:
-                    if record.error() is None and (value := record.value()) is not None:
-                        self._read(orjson.loads(value))
-        except KafkaException as error:
-            raise Retriable(f"Kafka: {error.args[0].str()}") from error
-        return self._newest
-
-    def _read(self, event: Mapping[str, object]) -> None:
-        row, source = event.get("after"), event.get("source")
-        if isinstance(row, dict) and isinstance(source, dict) and row.get("id") == _FENCED:
-            fence = fence_of(str(row.get("name")))
-            self._newest = max(self._newest, (fence, int(source["sequence"])))
-
-    def close(self) -> None:
-        """Leave Kafka."""
-        self._consumer.close()
-
-
-def name_of(fence: int) -> str:
-    """What the customer is called."""
-    return f"Fence {fence}"
-
-
-def fence_of(name: str) -> int:
-    """Inverse of `name_of`; 0 for any other name."""
-    word, _, number = name.partition(" ")
-    return int(number) if word == "Fence" and number.isdecimal() else 0
 
 
 def _is_of_catalog(statement: ShopStatement) -> bool:
