@@ -49,7 +49,7 @@ class Transactions:
 
     def __init__(self, recorder: Recorder, tables: Tables, start: Checkpoint, watcher: Watcher | None = None) -> None:
         self._watcher = watcher
-        self._windows, self._partial = (watcher.windows, watcher.partial) if watcher else ({}, set[TableId]())
+        self._windows, self._partial = ({}, set[TableId]()) if watcher is None else (watcher.windows, watcher.partial)
         self._parents: Collection[TableId] = ()
         self._mended: Collection[TableId] = ()
         self._recorder, self.tables, self._start = recorder, tables, start
