@@ -120,8 +120,9 @@ def test_faults_among_many_rows_are_found_exactly_and_mended(wide: Thread) -> No
     codec = RowCodec(layout)
     found = wide.shop._rows("SELECT id, amount, quantity FROM shop.orders ORDER BY id DESC LIMIT 6")
     (one, amount, _), (two, *_), (three, _, quantity), (four, *_), *_ = found
-    # as new as what the join may have written: of what is newer the index stage tells nothing until the join goes on
-    added, host, now = 10**14, topology.hbase.thrift.rpartition(":"), joined_table(topology, table).last_stamp()
+    # as new as what the join may have written (rows of a batch: its stamp + 1): of what is newer the index stage tells
+    # nothing until the join goes on
+    added, host, now = 10**14, topology.hbase.thrift.rpartition(":"), joined_table(topology, table).last_stamp() + 1
     with closing(happybase.Connection(host[0], int(host[2]), timeout=30_000)) as connection:
         rows = connection.table(f"{topology.name}:orders_wide")
         cells = {q.partition(b":")[2]: v for q, v in rows.row(codec.row_key({"id": one})).items()}
