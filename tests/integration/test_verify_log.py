@@ -274,6 +274,23 @@ def test_a_capture_that_does_not_run_is_told(
     assert "is the capture running?" in verdict.untold[0]
 
 
+def test_it_tells_beside_a_ledger_that_runs(
+    capture: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger is another process's, begun before anything was captured: verify reads what that one keeps."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    captured = capture("t")
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    with ledger(captured) as kept:
+        captured.streaming(captured.start())
+        captured.sql("UPDATE t SET v = 2")
+        taken = next((tmp_path / "ledger").iterdir())
+        wait_for(lambda: len(list(taken.glob("*.sqlite"))) == 2, "the ledger does not begin", 30)
+        wait_for(lambda: verdicts(captured.file)["t"].outcome == "equal", "it could not tell", 30)
+        assert kept.poll() is None
+        kept.kill()
+
+
 @pytest.mark.matrix
 @pytest.mark.timeout(1500)
 def test_no_false_alarm_in_fifty_runs(

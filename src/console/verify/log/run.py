@@ -75,7 +75,7 @@ def compared(topology: Topology, tables: Collection[TableId] | None, ways: Ways)
     is away is a verdict that could not tell; Retriable where Kafka is away.
     """
     with ledger_of(topology, prompt=True) as ledger:
-        while not ledger.reader.caught_up and ledger.own:
+        while not ledger.reader.caught_up:  # beside another process's ledger: until the positions are read
             ledger.poll(0.01)
         for source in topology.sources.values():
             wanted = sorted(
