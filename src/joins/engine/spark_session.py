@@ -173,6 +173,8 @@ def close_session(session: SparkSession, patience: float = 30.0) -> None:
             return
         process.kill()  # whatever it is asked now fails
         process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
