@@ -98,6 +98,7 @@ def test_two_engines_and_a_topic_make_one_table(
                     pipeline.kill(part)
                     more(60)
                     pipeline.start_part(part)
+                debezium.check()  # it lived until now
                 debezium.kill()
                 more(100)
                 debezium.start()
@@ -110,6 +111,7 @@ def test_two_engines_and_a_topic_make_one_table(
                 return found["orders_wide"].equal
 
             wait_for(equal, "the far ends do not become equal", 240)
+            debezium.check()
             assert found["orders_wide"].rows > 2500
     finally:
         debezium.kill()

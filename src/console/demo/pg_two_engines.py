@@ -75,7 +75,8 @@ class TwoEngineShop(MySqlShop):
                 user=login.user, password=login.password, autocommit=True,
             )  # fmt: skip
         except psycopg.OperationalError as error:
-            raise Retriable(f"PostgreSQL at {catalog.hostname}:{catalog.port}: {error}", "stack status") from error
+            where_told = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
+            raise Retriable(f"{where_told}: {error}", "tailorbird stack status") from error
         self.crm, self._debezium, self._told = crm, debezium, ToldFences(topology, CUSTOMERS)
         self._fence = 0
 
