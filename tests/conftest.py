@@ -24,6 +24,7 @@ from hypothesis import settings
 
 from console.stack.proc_stack import Stack
 from console.stack.settings import SERVICES, ServiceName
+from tests.support.pg_servers import PgServer
 from tests.support.servers import Claim, Servers, named
 
 # The machine may be busy: no test fails because one of its examples took long.
@@ -134,6 +135,15 @@ def log_lines_end_with_the_test() -> Iterator[None]:
 def stack() -> Stack:
     """The servers, up and answering; the environment leads every topology and child process to them."""
     return SERVERS.stack
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
+    """A PostgreSQL for all tests that ask for one."""
+    server = PgServer(tmp_path_factory.mktemp("postgres"))
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -11,6 +12,7 @@ from benchmarks import bench_joins
 from benchmarks.joins import proc_takes
 from benchmarks.joins.beside import beside, slower
 from benchmarks.joins.report import Reading, growth, growth_line, half_misses, line_of, misses, steady_line
+from benchmarks.joins.state_parts import StateParts, state_parts
 from benchmarks.joins.workload import Shape, shapes, write_log
 
 
@@ -47,6 +49,25 @@ def test_what_the_host_withheld_is_told() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 0), (100, 1.0, 0)]), withheld=0.041)
     assert "withheld by the host: 4.1% of ours, 0.0% of Flink's run" in line_of("n1", ours, FLINK)
     assert "(processors withheld: up to 4.1% of a run)" in growth_line([ours, FLINK], [FLINK])
+
+
+def test_what_a_restart_reads_is_told_beside_all_that_is_kept(tmp_path: Path) -> None:
+    """The newest snapshot of each store with the tables that it names, and the changelogs behind it."""
+    assert state_parts(tmp_path) == StateParts()
+    for store, newest in (("0/0", 4), ("0/1/left", 0)):
+        folder = tmp_path / store
+        (folder / "SSTs").mkdir(parents=True)
+        for version in range(1, 7):
+            (folder / f"{version}.changelog").write_bytes(b"-" * 10)
+        for version in (2, newest) if newest else ():
+            (folder / "SSTs" / f"{version}.sst").write_bytes(b"-" * 1000)
+            with ZipFile(folder / f"{version}.zip", "w") as archive:
+                archive.writestr("metadata", 'v1\n{"sstFiles": [{"localFileName": "1.sst", "sizeBytes": 1000}]}')
+    size = (tmp_path / "0/0/4.zip").stat().st_size
+    found = state_parts(tmp_path)
+    assert found == StateParts(snapshot=1000 + size, changelogs=20 + 60, older=1000 + size + 40)
+    ours = replace(reading("ours", [WARM_UP]), state_bytes=9_000_000, restart_bytes=2_000_000)
+    assert "state 9 MB (a restart reads 2) against 0 MB\n" in line_of("n1", ours, FLINK)
 
 
 @pytest.mark.parametrize(

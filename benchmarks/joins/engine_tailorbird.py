@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.joins.aggregates import aggregate_shapes
 from benchmarks.joins.report import Reading
+from benchmarks.joins.state_parts import state_parts
 from benchmarks.joins.workload import Shape, shapes
 from cdc.topology.reader import read_topology
 from cdc.words.schema import Column, TableId, TableSchema
@@ -76,13 +77,14 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
     query.awaitTermination()
     seconds, used = time.monotonic() - started, _cpu_seconds(spark) - used
     progress: list[Any] = [p for p in query.recentProgress if p.numInputRows]
-    state = _bytes(scratch / "checkpoint" / "state")
+    state = state_parts(scratch / "checkpoint" / "state")
     close_session(spark)
     return Reading(
         engine="tailorbird",
         changes=sum(p.numInputRows for p in progress),
         seconds=seconds,
-        state_bytes=state,
+        state_bytes=state.restart + state.older,
+        restart_bytes=state.restart,
         cpu_seconds=used,
         batches=tuple((p.numInputRows, p.durationMs["triggerExecution"] / 1000, counted[p.batchId]) for p in progress),
     )
@@ -118,10 +120,6 @@ def _nowhere(counted: dict[int, int], rows: DataFrame, batch: int) -> None:
     seen = Observation()
     rows.observe(seen, F.count(F.lit(1)).alias("rows")).write.format("noop").mode("append").save()
     counted[batch] = seen.get["rows"]
-
-
-def _bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 if __name__ == "__main__":

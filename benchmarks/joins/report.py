@@ -22,6 +22,7 @@ class Reading:
 
     `withheld`: the share of the processors' time that the machine's host kept for others meanwhile. `cpu_seconds`: what
     the JVM used of them, 0 where the engine does not tell; it varies less than `seconds` where others use them, too.
+    `restart_bytes`: what of the state a restart reads, 0 where that is all of it.
     """
 
     engine: str
@@ -31,6 +32,7 @@ class Reading:
     batches: tuple[tuple[int, float, int], ...] = ()
     withheld: float = 0.0
     cpu_seconds: float = 0.0
+    restart_bytes: int = 0
 
     @property
     def rate(self) -> float:
@@ -90,17 +92,22 @@ def line_of(shape: str, ours: Reading, flink: Reading) -> str:
     """One shape in a line."""
     return (
         f"{shape:10} {ours.rate / flink.rate:.2f}× Flink   {ours.rate:>8,.0f} against {flink.rate:>8,.0f} changes/s"
-        f"   state {ours.state_bytes / 1e6:,.0f} MB against {flink.state_bytes / 1e6:,.0f} MB\n"
+        f"   state {_state(ours)} against {_state(flink)}\n"
         f"{'':10} {_halves(ours)}\n"
         f"{'':10} processors withheld by the host: {ours.withheld:.1%} of ours, {flink.withheld:.1%} of Flink's run"
     )
+
+
+def _state(of: Reading) -> str:
+    restart = f" (a restart reads {of.restart_bytes / 1e6:,.0f})" if of.restart_bytes else ""
+    return f"{of.state_bytes / 1e6:,.0f} MB{restart}"
 
 
 def trusting_line(ours: Reading, flink: Reading) -> str:
     """What stands beside where Flink trusts its source."""
     return (
         f"{'':10} {ours.rate / flink.rate:.2f}× a Flink that trusts its source: {flink.rate:,.0f} changes/s, state"
-        f" {flink.state_bytes / 1e6:,.0f} MB, processors withheld {flink.withheld:.1%}"
+        f" {_state(flink)}, processors withheld {flink.withheld:.1%}"
     )
 
 

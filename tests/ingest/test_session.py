@@ -138,6 +138,8 @@ def run(
     mode: SnapshotMode = "never",
     limits: Limits | None = None,
     position_lost: Literal["fail", "resnapshot"] = "fail",
+    dumps: bool = True,
+    rereads: bool = True,
 ) -> None:
     Session(
         source=script,
@@ -152,6 +154,8 @@ def run(
         observer=Observer(),
         limits=limits or Limits(),
         position_lost=position_lost,
+        dumps=dumps,
+        rereads=rereads,
     ).run()
 
 
@@ -371,6 +375,21 @@ def test_a_table_added_to_the_topology_is_read_beside_the_log() -> None:
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.added" and r.value]
     assert [(v["op"], v["after"]["id"]) for v in values] == [("r", 1)]
     assert all(c.snapshot == "done" for c in broker.checkpoints)
+
+
+@pytest.mark.parametrize(("dumps", "rereads"), [(True, True), (False, True), (True, False)])
+def test_what_the_log_has_lost_is_read_again_where_it_can_be(dumps: bool, rereads: bool) -> None:
+    """Else no marker says that rows are gone, which nobody looked for: what follows is marked as partial."""
+    broker = Broker()
+    run(Script(told=[*transaction(1, 10)]), broker, mode="initial")
+    broker.lose("top.s.d.t")
+    pages: list[list[Image]] = [[{"id": 10}]] if dumps and rereads else []
+    script = Script(told=[*[CaughtUp()] * 4, *transaction(2, 11)], pages=pages)
+    run(script, broker, dumps=dumps, rereads=rereads)
+    values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
+    told = [(v["op"], v["source"].get("partial", False)) for v in values]
+    assert told == ([("r", False), ("t", False), ("c", False)] if dumps and rereads else [("c", True)])
+    assert bool(script.requests) == (dumps and rereads)
 
 
 def test_a_huge_transaction_takes_several_commits() -> None:

@@ -226,15 +226,6 @@ def capture(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Itera
         one.close()
 
 
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
-    """A PostgreSQL for all tests that ask for one."""
-    server = PgServer(tmp_path_factory.mktemp("postgres"))
-    server.start()
-    yield server
-    server.kill()
-
-
 @pytest.fixture
 def capture_postgres(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path

@@ -119,9 +119,10 @@ class SalesIndex:
 
     def barrier(self, incomplete: int = 0) -> None:
         self.fence += 2
+        now = time.time_ns() // 1_000_000
         positions = {"shop": {"sequence": self.fence, "gtid_set": "", "offset": self.fence}}
-        made = Barrier(bucket=0, buckets=1, batch=1, stamp=1, positions=positions, incomplete=incomplete)
-        assert self.collection.post([barrier_document(made, self.fence, now_ms=1)]) == []
+        made = Barrier(bucket=0, buckets=1, batch=1, stamp=now, positions=positions, incomplete=incomplete)
+        assert self.collection.post([barrier_document(made, self.fence, now_ms=now)]) == []
 
     def close(self) -> None:
         self.collection.close()

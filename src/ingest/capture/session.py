@@ -42,8 +42,8 @@ class Session:
 
     `position_lost` says what becomes of a position that the source's log does not continue: `fail`, or all tables are
     read again; `cascades`, whether rows that foreign keys change are looked for; `dumps`, whether a table that is added
-    may be read: else it is captured from here on; `rereads`, whether tables can be read again when a signal asks: what
-    is only told is nowhere else, and a snapshot that sees no row would let all rows vanish.
+    may be read: else it is captured from here on; `rereads`, whether tables can be read again, when a signal asks or
+    the log has lost them: what is only told is nowhere else, and a snapshot that sees no row would let all rows vanish.
     """
 
     source: Snapshotted
@@ -171,7 +171,7 @@ class Session:
     ) -> Checkpoint:
         """Tables that the topology names since: their schemas are published, their rows read beside the log.
 
-        Rows are read again of tables that the log has lost or that were not captured for a time.
+        Rows are read again of tables that the log has lost or that were not captured for a time, where they can be.
         """
         number = checkpoint.position.sequence + (REPLAYED not in checkpoint.state)
         for schema in tables.schemas():
@@ -182,7 +182,12 @@ class Session:
                     snapshots.start(table, where=where)
                 else:
                     snapshots.partial.add(table)
-            elif change_topic(self.recorder.topology, table) in recovered.behind:
+            elif change_topic(self.recorder.topology, table) not in recovered.behind:
+                continue
+            elif not (self.dumps and self.rereads):
+                self.observer.phase("the log lacks what was captured of a table that is not read", table=str(table))
+                snapshots.partial.add(table)
+            else:
                 self.observer.phase("the log lacks what was captured of a table: it is read again", table=str(table))
                 snapshots.start(table, initial=True, where=where, marker=number)
                 checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))

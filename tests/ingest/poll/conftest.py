@@ -1,4 +1,4 @@
-"""Databases that polling reaches through SQLAlchemy: SQLite, and a real PostgreSQL of the tests' own."""
+"""Databases that polling reaches through SQLAlchemy: SQLite, and a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pg_servers import PgServer
 from tests.support.polled import PolledDatabase, PolledPostgres, PolledSqlite
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
-    one = PgServer(tmp_path_factory.mktemp("postgres"))
-    one.start()
-    yield one
-    one.kill()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.integration)])
@@ -25,6 +16,6 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, unique: Callable[[s
     if request.param == "sqlite":
         yield PolledSqlite(tmp_path / "source.db")
         return
-    made = PolledPostgres(request.getfixturevalue("postgres"), unique("poll"))
+    made = PolledPostgres(request.getfixturevalue("postgres_server"), unique("poll"))
     yield made
     made.close()
