@@ -46,6 +46,8 @@ STREAMING = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # what each batch wrote, most of a checkpoint's bytes: a third less than lz4 for the same time (ADR 58)
+    "spark.sql.streaming.stateStore.compression.codec": "zstd",
     # a get before every put, for a figure in the progress report
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "256",
