@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdc.words.types import Canonical, LogicalType
 from joins.engine.spark_expressions import finish, predicate
+from joins.engine.spark_session import close_session, open_session
 from joins.query.value_types import spark_type
 from joins.steps.records import FLOOR, REFUSED, ROW_GONE, ROW_PUT, Message, dump, load, payload, text_of, values_of
 from joins.truth.sql_evaluate import canonical, native
@@ -59,12 +60,13 @@ TEXTS = [text.replace("@@", "||") for text in EXPRESSIONS.replace("||", "@@").re
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = SparkSession.builder.master("local[1]").config("spark.sql.session.timeZone", "UTC")
-    session = session.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
-    made = session.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark"))).getOrCreate()
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    # as joins have it: a process has one JVM, and tests behind these need the kernel in it
+    made = open_session("expressions", partitions=1, scratch=folder / "scratch", engine="jvm", settings=settings)
     made.sparkContext.setLogLevel("OFF")  # values that batch Spark can not compute would fill the screen
     yield made
-    made.stop()
+    close_session(made)
 
 
 def case(columns: str, where: str = "") -> Case:

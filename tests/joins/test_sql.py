@@ -318,6 +318,33 @@ def test_rows_that_null_names_do_not_meet_in_full() -> None:
     assert compiled(f"SELECT g.code FROM {groups} g", "[code]").nullable_key == ()
 
 
+@pytest.mark.parametrize(
+    ("query", "row_key"),
+    [
+        (
+            f"SELECT o.customer_id AS c, count(*) AS n {FROM} JOIN crm.customers c ON c.id = o.customer_id GROUP BY 1",
+            "[c]",
+        ),
+        (
+            f"SELECT o.customer_id AS c, o.id, p.id AS other {FROM} JOIN crm.customers c ON c.id = o.customer_id"
+            " JOIN shop.orders p ON p.code = o.code",
+            "[c, id, other]",
+        ),
+        (f"SELECT o.code, o.id, p.id AS other {FROM} JOIN shop.orders p ON p.code = o.code", "[code, id, other]"),
+    ],
+    ids=["groups", "in front of pairs", "pairs"],
+)
+def test_what_an_inner_join_equals_is_not_null(query: str, row_key: str) -> None:
+    """Such a column may be part of a row key, also of rows that others read; behind a LEFT JOIN it may be NULL."""
+    assert compiled(query, row_key).nullable_key == ()
+    outer = query.replace(" JOIN", " LEFT JOIN")
+    if "GROUP BY" in query:
+        assert compiled(outer, row_key).nullable_key == ("c",)
+    else:
+        with pytest.raises(TopologyError, match="may be NULL"):
+            compiled(outer, row_key)
+
+
 def test_plan_reads_only_what_it_uses() -> None:
     """Columns that no step uses are not carried: their updates end before any state."""
     plan = compiled(f"SELECT o.id, c.name {FROM} {JOIN}")

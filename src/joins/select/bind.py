@@ -112,7 +112,8 @@ class Binder:
         schema = flat.shapes[node.table]
         origin = column.origin if isinstance(column, QueryColumn) else f"{_table_id(schema)}.{node.name}"
         type_ = self.type_of(flat, node)
-        nullable = (column.nullable or tree.optional(node.table)) and not _is_there(flat, node)
+        nullable = column.nullable or tree.optional(node.table)
+        nullable = nullable and not (_is_there(flat, node) or tree.met(node.table, node.name))
         return QueryColumn(name=item.name, type=type_, nullable=nullable, origin=origin, members=members_of(column))
 
     def type_of(self, flat: Flat, column: exp.Column) -> LogicalType:

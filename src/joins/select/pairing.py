@@ -169,10 +169,13 @@ def side_of(
 def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin) -> BoundPair:
     left, right = sides
     left_stays, right_stays = not join.inner, join.full
+    keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
     columns = [may_lack(column, right_stays) for column in left.rows.columns]
     columns += [may_lack(column, left_stays) for column in right.rows.columns]
+    if join.inner:
+        equal = {name for pair in keys for name in pair}
+        columns = [replace(column, nullable=column.nullable and column.name not in equal) for column in columns]
     rows = QueryRows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
-    keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
 
 

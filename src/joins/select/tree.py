@@ -62,6 +62,15 @@ class Tree:
             branch = branch.parent
         return False
 
+    def met(self, alias: str, column: str) -> bool:
+        """Whether the equality of an inner join says of a column that it is not NULL in any row of the result."""
+        return not self.optional(alias) and any(
+            (alias, column) in ((branch.alias, own), (branch.parent.alias, theirs))
+            for branch in self.branches.values()
+            if branch.parent is not None and not self.optional(branch.alias)
+            for own, theirs in branch.pairs
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Equality:
