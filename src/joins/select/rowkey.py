@@ -84,8 +84,7 @@ class RowKey:
                     f"columns of {root}, whose rows they are",
                 )
             column = self.shapes[self.root].column(found[1])
-            joined = {own for child in self.tree.root.children if child.inner for _, own in child.pairs}
-            if column is not None and column.nullable and found[1] not in (*primary, *joined):
+            if column is not None and column.nullable and found[1] not in primary and not self.tree.met(*found):
                 return f"column {name} may be NULL", "columns that are NOT NULL"
             columns.append(found[1])
         if missing := [column for column in primary if column not in columns]:
