@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.ending import end
-from benchmarks.joins.beside import beside, checkout, slower
+from benchmarks.joins.beside import beside, checkout, is_commit, slower
 from benchmarks.joins.proc_takes import flink_python, run
 from benchmarks.joins.report import (
     MOST_GROWTH,
@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [name for name in options.shapes.split(",") if name]
     if unknown := sorted(set(names) - set(shapes(options.scale))):
         parser.error(f"--shapes: no shape {', '.join(unknown)}; there are {', '.join(shapes(options.scale))}")
+    if options.beside and not is_commit(options.beside):
+        parser.error(f"--beside: no commit {options.beside}; name one of `git log --oneline`")
     build()
     if options.beside:
         return _beside(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)

@@ -134,6 +134,13 @@ def test_only_a_full_run_becomes_the_published_result(
     assert (tmp_path / "docs" / "results" / "joins.md").exists() == written
 
 
+def test_a_commit_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench_joins.main(["--shapes", "n1", "--beside", "v0.nothing"])
+    assert ended.value.code == 2
+    assert "--beside: no commit v0.nothing; name one" in capsys.readouterr().err
+
+
 def test_a_shape_that_is_not_there_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench_joins.main(["--shapes", "star,galaxy"])

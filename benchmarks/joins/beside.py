@@ -72,6 +72,12 @@ def slower(found: Iterable[Beside]) -> list[str]:
     ]
 
 
+def is_commit(name: str) -> bool:
+    """Whether this repository has a commit of that name."""
+    asked = ["git", "rev-parse", "--quiet", "--verify", f"{name}^{{commit}}"]
+    return subprocess.run(asked, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
 @contextmanager
 def checkout(commit: str) -> Iterator[Path]:
     """The tree of a commit, its kernel built, for as long as the block runs."""
