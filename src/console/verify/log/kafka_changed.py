@@ -17,7 +17,8 @@ from ingest.ledger.books import Partition, read_reach
 from ingest.ledger.places import Reach
 
 _ANSWER = 20.0
-_PLACE = re.compile(r"([^\s,:]+\.\d+):(\d+)")
+# a file of a binary log, or the identity of PostgreSQL's log, and the place in it
+_PLACE = re.compile(r"([^\s,:]+\.\d+|\d+/\d+):(\d+)")
 Ends = Mapping[Partition, int]
 
 

@@ -46,7 +46,10 @@ class Load:
         for name, most in self.limits.items():
             value = self.status(name)
             if value is None:
-                raise UsageError(f"--max-load {name}: the server has no such status", "SHOW GLOBAL STATUS lists them")
+                raise UsageError(
+                    f"--max-load {name}: the server has no such status",
+                    "SHOW GLOBAL STATUS lists those of MySQL; PostgreSQL has active_sessions",
+                )
             if value > most:
                 return f"{name} is {value}, more than {most}"
         return ""

@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from queue import SimpleQueue
 
-from cdc.merkle.canonical import covered
 from cdc.merkle.tree import Digest
 from cdc.topology.topology import Source
 from cdc.words.errors import Retriable
@@ -24,6 +20,8 @@ from cdc.words.event import Position
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import Canonical
 from console.verify.log.load import Load
+from console.verify.log.proc_digests import ahead
+from console.verify.log.schemas import OTHER_COLUMNS, compared_schema
 from console.verify.log.spans import Span
 from console.verify.log.stage import Glimpse
 from ingest.binlog.format.gtid import GtidSet
@@ -59,17 +57,10 @@ class MySqlLeaves:
         schema = self._schemas.get(book.schema.table_id)
         if schema is None:
             return "the source has no such table"
-        masked = [name for name, why in book.covered.left_out if name not in dict(covered(schema).left_out)]
-        what = covered(schema, masked)
-        if (what.key, [(f.name, f.kind, f.digits) for f in what.forms]) != (
-            book.covered.key, [(f.name, f.kind, f.digits) for f in book.covered.forms]
-        ):  # fmt: skip
-            return "its columns at the source are not those that the log told last"
-        seen = tuple(column for column in schema.columns if column.name not in masked)
-        shown = TableSchema(
-            table_id=schema.table_id, version=schema.version, columns=seen, primary_key=schema.primary_key
-        )
-        sql = digest_sql(self._connection, shown, what, book.grid)
+        found = compared_schema(book, schema)
+        if found is None:
+            return OTHER_COLUMNS
+        sql = digest_sql(self._connection, found[0], found[1], book.grid)
         first, *beside = (
             _Leaves(self._source, connection, sql, load, maria=self._maria, gtids=self._gtids)
             for connection, load in self._connections
@@ -89,31 +80,8 @@ class _Leaves:
         self.beside: tuple[_Leaves, ...] = ()
 
     def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, Glimpse]]:
-        """See `stage.NearTable`: each connection has its thread, and all together are two spans each ahead at most."""
-        idle = SimpleQueue[_Leaves]()
-        everyone = (self, *self.beside)
-        for one in everyone:
-            idle.put(one)
-
-        def ask(span: Span) -> tuple[Span, Glimpse]:
-            one = idle.get()
-            try:
-                return span, one._whole(span)
-            finally:
-                idle.put(one)
-
-        waiting = deque[Future[tuple[Span, Glimpse]]]()
-        with ThreadPoolExecutor(len(everyone), "digests") as pool:
-            try:
-                for span in spans:
-                    waiting.append(pool.submit(ask, span))
-                    if len(waiting) > 2 * len(everyone):
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for ahead in waiting:
-                    ahead.cancel()
+        """See `stage.NearTable`."""
+        return ahead((self, *self.beside), spans, _Leaves._whole)
 
     def _whole(self, span: Span) -> Glimpse:
         with self._between() as (low, high):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
 
 from cdc.process.file_topology import home
@@ -12,11 +12,11 @@ from cdc.topology.topology import Source, Topology
 from cdc.words.errors import Retriable, TailorbirdError
 from cdc.words.schema import TableId
 from console.verify.findings import Verdict
+from console.verify.log import mysql_leaves, pg_leaves
 from console.verify.log.file_kept import KeptFile, Progress
 from console.verify.log.kafka_changed import KafkaChanged
 from console.verify.log.kafka_records import KafkaRecords
-from console.verify.log.mysql_leaves import MySqlLeaves, leaves_of
-from console.verify.log.stage import LogStage, place_told
+from console.verify.log.stage import LogStage, NearSource, place_told
 from console.verify.patience import Patience
 from ingest.ledger.books import Book
 from ingest.ledger.run import Ledger, ledger_of
@@ -25,11 +25,8 @@ from ingest.records.chunks import walkable
 _PAUSE = 0.3  # seconds between two looks at what did not agree
 _STANDSTILL, _MOST = 60.0, 600.0  # seconds that a capture has: while it does not move, and in all
 LAST = "last"
-# Sources that tell no digests of their rows.
-_UNTOLD = {
-    "postgresql": "PostgreSQL, which computes no digests of ours", "kafka": "topics of others", "syslog": "syslog",
-    "maxscale": "a MaxScale",
-}  # fmt: skip
+# Sources that compute no digests of their rows.
+_UNTOLD = {"kafka": "topics of others", "syslog": "syslog", "maxscale": "a MaxScale"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +95,7 @@ def _source(
     done = 0
     try:
         with ExitStack() as open_:
-            leaves = open_.enter_context(leaves_of(source, ways.max_load, ways.waits, ways.threads))
+            leaves = open_.enter_context(_leaves_of(source, ways))
             kept = open_.enter_context(closing(KeptFile(home(), topology.name)))
             for table in wanted:
                 with closing(_Table(topology, table, ledger, kept, ways)) as one:
@@ -122,7 +119,7 @@ class _Table:
         """Let go of Kafka."""
         self._opened.close()
 
-    def compared(self, leaves: MySqlLeaves) -> TopicCompared:
+    def compared(self, leaves: NearSource) -> TopicCompared:
         """The verdict, with what a repair needs."""
         ledger, table = self._ledger, self._table
         book = ledger.books.tables.get(table)
@@ -215,6 +212,13 @@ def _not_whole(ledger: Ledger, book: Book) -> str:
     if reached is None:
         return "the ledger has not come to a position of its source yet: `tailorbird ledger --until-end`"
     return reached.untold.get(f"{table.database}.{table.table}", "")
+
+
+def _leaves_of(source: Source, ways: Ways) -> AbstractContextManager[NearSource]:
+    leaves_of: Callable[..., AbstractContextManager[NearSource]] = mysql_leaves.leaves_of
+    if source.type == "postgresql":
+        leaves_of = pg_leaves.leaves_of
+    return leaves_of(source, ways.max_load, ways.waits, ways.threads)
 
 
 def _untold(table: TableId, why: str) -> TopicCompared:

@@ -63,6 +63,13 @@ class NearTable(Protocol):
         """The rows of these keys; perhaps with others that the source takes for equal to one."""
 
 
+class NearSource(Protocol):
+    """The tables of one source, as they are there now."""
+
+    def table(self, book: Book) -> NearTable | str:
+        """The table of a book; or why it cannot be compared."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogImage:
     """A record of the log: its row (None: it deletes it), its place at the source as a tag, and both in words."""

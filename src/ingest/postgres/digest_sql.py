@@ -1,0 +1,137 @@
+"""The SQL by which PostgreSQL computes digests equal to those of `cdc.merkle` over the same rows.
+
+The session must be `connected`'s: ISO dates, UTC. A row's text is put together by `concat`, which prints each value as
+a SELECT does. What is XORed are the 32 hexadecimal characters of a row's hash, as on the other servers; `bit_xor` takes
+them as a bit string. Values without canonical form (infinity, a year BC, NaN in a decimal) are NULL in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc.merkle.canonical import Covered, Form
+from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
+from cdc.words.schema import Column, TableSchema
+from ingest.postgres import selects
+
+_BITS = 256  # of the 32 characters that are XORed
+_FIRST_SECOND = 62_167_219_200  # seconds from the year 0 to 1970, from which the server counts
+_DAYS = ("'0001-01-01'", "'9999-12-31'")
+_TIMES = ("'0001-01-01'", "'9999-12-31 23:59:59.999999'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PgDigestSql:
+    """Makes the statements of one table; `schema` has the columns' types as the server has them now.
+
+    `cast`: the grid's column compares with no negative number (an oid), so that ranges are asked of it as a bigint.
+    """
+
+    schema: TableSchema
+    covered: Covered
+    grid: Grid
+    cast: bool = False
+
+    def text(self) -> str:
+        """The expression of a row's text."""
+        return self._joined(self.covered.forms)
+
+    def leaf(self) -> str:
+        """The expression of a row's leaf, a bigint; NULL where the key has no canonical form."""
+        column = selects.quoted(self.grid.column)
+        match self.grid.kind:
+            case "integer":
+                return f"(({column}::bigint >> {SHIFT}) + {MIDDLE >> SHIFT})"
+            case "unsigned":
+                return f"({column}::bigint >> {SHIFT})"
+            case "day":
+                return f"CASE WHEN {_within(column, _DAYS)} THEN ({column} - date '0001-01-01' + 366)::bigint END"
+            case "second":
+                seconds = f"floor(extract(epoch FROM {column}))::bigint + {_FIRST_SECOND}"
+                return f"CASE WHEN {_within(column, _TIMES)} THEN ({seconds}) >> {SHIFT} END"
+        forms = {form.name: form for form in self.covered.forms}
+        key = self._joined([forms[name] for name in self.covered.key])
+        return f"('x' || left({_hash(key)}, {HASH_BITS // 4}))::bit({HASH_BITS})::int::bigint"
+
+    def of_leaves(self, first: int, last: int) -> str:
+        """Digests of the leaves `first` to `last` that have rows: leaf, count, XOR as a bit string."""
+        return (
+            f"SELECT leaf, count(*), bit_xor(hash) FROM (SELECT {self.leaf()} AS leaf, {self._hash_bits()} AS hash "
+            f"FROM {self._name()}{self.where(first, last)}) rows GROUP BY leaf"
+        )
+
+    def of_range(self, first: int, last: int) -> str:
+        """One digest of all rows of these leaves: count, XOR as a bit string."""
+        return f"SELECT count(*), bit_xor({self._hash_bits()}) FROM {self._name()}{self.where(first, last)}"
+
+    def rows(self, first: int, last: int, among: Sequence[int] = ()) -> str:
+        """The rows of these leaves, or of those `among` them, as a snapshot reads them."""
+        condition = self.where(first, last).removeprefix(" WHERE ")
+        if among:
+            condition = f"{self.leaf()} IN ({', '.join(map(str, among))})"
+        return selects.select_all(self.schema, condition)
+
+    def where(self, first: int, last: int) -> str:
+        """The condition that a row belongs to these leaves; empty for all of them."""
+        edges = bounds(self.grid, first, last)
+        if edges is None:
+            if (first, last) == (0, self.grid.last):
+                return ""
+            return f" WHERE {self.leaf()} BETWEEN {first} AND {last}"
+        column = selects.quoted(self.grid.column) + ("::bigint" if self.cast else "")
+        parts = [f"{column} {sign} {edge}" for sign, edge in zip((">=", "<"), edges, strict=True) if edge]
+        if self.grid.kind in ("day", "second"):
+            # infinity and years beyond the canonical ones lie in no leaf
+            parts.append(_within(column, _DAYS if self.grid.kind == "day" else _TIMES))
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _joined(self, forms: Sequence[Form]) -> str:
+        parts = []
+        for form in forms:
+            column = self.schema.column(form.name)
+            assert column is not None, "what is covered is a column"
+            parts.append(_part(form, column))
+        return f"concat_ws(',', {', '.join(parts)})"
+
+    def _hash_bits(self) -> str:
+        return f"('x' || encode(left({_hash(self.text())}, {_BITS // 8})::bytea, 'hex'))::bit({_BITS})"
+
+    def _name(self) -> str:
+        return selects.named(self.schema.table_id)
+
+
+def _hash(text: str) -> str:
+    """The SHA-256 of a text, as hexadecimal characters."""
+    return f"encode(sha256(convert_to({text}, 'UTF8')), 'hex')"
+
+
+def _within(column: str, edges: tuple[str, str]) -> str:
+    return f"{column} BETWEEN {edges[0]} AND {edges[1]}"
+
+
+def _part(form: Form, column: Column) -> str:
+    """A column's part of a row's text, empty for NULL."""
+    name = selects.quoted(form.name)
+    there = f"{name} IS DISTINCT FROM NULL"  # a row value of NULLs IS NULL, too
+    match form.kind:
+        case "number" | "bits" if column.column_type.lower().startswith("bit"):
+            # a boolean and one bit are both bit(1) here
+            part = f"CASE WHEN {name}::text IN ('true', '1') THEN 1 ELSE 0 END"
+        case "number":
+            part = name
+        case "decimal":
+            there = f"{name} <> 'NaN'"
+            part = name
+        case "day":
+            there, part = _within(name, _DAYS), name
+        case "moment":
+            there, part = _within(name, _TIMES), f"to_char({name}, 'YYYY-MM-DD HH24:MI:SS.US')"
+        case "clock":
+            part = f"to_char({name}::interval, 'HH24:MI:SS.US')"
+        case "bytes":
+            part = f"concat('x', upper(encode({name}, 'hex')))"
+        case _:
+            # concat prints a value as SELECT does, CHAR(n) with its blanks
+            part = f"concat(octet_length(convert_to(concat({name}), 'UTF8')), ':', {name})"
+    return f"CASE WHEN {there} THEN {part}::text ELSE '' END"

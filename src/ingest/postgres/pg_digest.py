@@ -1,0 +1,101 @@
+"""Digests and rows that a PostgreSQL server computes, equal to those of `cdc.merkle` over the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cdc.merkle.canonical import Covered
+from cdc.merkle.leaves import Grid
+from cdc.merkle.tree import Digest
+from cdc.topology.topology import Source
+from cdc.words.schema import TableId, TableSchema
+from ingest.facts.facts import Image, Row
+from ingest.facts.tables import Tables
+from ingest.postgres import pg_schema, selects
+from ingest.postgres.digest_sql import PgDigestSql
+from ingest.postgres.pg_connection import PgConnection, Rows, translated
+from ingest.postgres.pg_snapshot import KEYS
+from ingest.postgres.relations import TableShown, image_of
+
+
+class PgDigests:
+    """One table over one connection, whose transaction the caller begins and ends; `shown` is how values are read.
+
+    Retriable while the server is away, or where the table was altered.
+    """
+
+    def __init__(self, connection: PgConnection, source: Source, sql: PgDigestSql, shown: TableShown) -> None:
+        self._connection, self._source, self.sql = connection, source, sql
+        self._reads = tuple((column.name, shown.reads[column.name]) for column in sql.schema.columns)
+
+    def of_leaves(self, first: int, last: int) -> dict[int, Digest]:
+        """The digest of each leaf from `first` to `last` that has rows, as the transaction sees them."""
+        found = self._query(self.sql.of_leaves(first, last), "compute digests")
+        return {int(leaf): _digest(count, bits) for leaf, count, bits in found if leaf is not None}
+
+    def of_range(self, first: int, last: int) -> Digest:
+        """The digest of all rows of the leaves from `first` to `last`."""
+        ((count, bits),) = self._query(self.sql.of_range(first, last), "compute a digest")
+        return _digest(count, bits)
+
+    def rows(self, first: int, last: int, among: Sequence[int] = ()) -> Iterator[Image]:
+        """The rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
+        return self._images(self._query(self.sql.rows(first, last, among), "read rows"))
+
+    def keyed(self, keys: Sequence[Row]) -> Iterator[Image]:
+        """The rows of these keys: likewise."""
+        for at in range(0, len(keys), KEYS):
+            statement, arguments = selects.select_keys(self.sql.schema, keys[at : at + KEYS])
+            yield from self._images(self._query(statement, "read rows", arguments))
+
+    def _query(self, statement: str, doing: str, arguments: Sequence[bytes | None] = ()) -> Rows:
+        with translated(self._source, f"{doing} of {self.sql.schema.table_id}"):
+            return self._connection.query(statement, arguments)
+
+    def _images(self, rows: Rows) -> Iterator[Image]:
+        for row in rows:
+            yield image_of(self._reads, iter(row))
+
+
+def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[TableSchema, TableShown]]:
+    """Schemas of the captured tables as they are now, and how their values are read; tables that cannot be published
+    are not in it. UsageError for a listed table that is not there."""
+    shown = pg_schema.tables_of(connection, source)
+    seen = pg_schema.seen_of(connection, shown)
+
+    def captured(database: str, table: str) -> bool:
+        return source.captures(TableId(source=source.name, database=database, table=table))
+
+    tables = Tables(source.name, source.databases, captured, seen.dialect, rules=source.rules)
+    change = tables.begin(seen.catalog)
+    return {
+        schema.table_id: (schema, shown[schema.table_id.database, schema.table_id.table]) for schema in change.schemas
+    }
+
+
+def digests_of(
+    connection: PgConnection, source: Source, schema: TableSchema, covered: Covered, grid: Grid, shown: TableShown
+) -> PgDigests:
+    """The digests of a table, as `tables_now` shows it, over a connection."""
+    with translated(source, f"read the columns of {schema.table_id}"):
+        oids = connection.texts(
+            f"SELECT attname FROM pg_attribute WHERE attrelid = {shown.oid} AND atttypid = 'oid'::regtype"
+        )
+    cast = (grid.column,) in oids
+    return PgDigests(connection, source, PgDigestSql(schema=schema, covered=covered, grid=grid, cast=cast), shown)
+
+
+def active_sessions(connection: PgConnection, source: Source) -> int:
+    """How many sessions of the server run a statement now, ours left out."""
+    with translated(source, "look at its load"):
+        ((count,),) = connection.texts(
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend'"
+            " AND application_name NOT LIKE 'tailorbird %'"
+        )
+    return int(count)
+
+
+def _digest(count: bytes | None, bits: bytes | None) -> Digest:
+    if bits is None or not int(count or b"0"):
+        return Digest()
+    return Digest(int(count or b"0"), int(bits, 2))

@@ -1,0 +1,130 @@
+"""`verify` of the log stage on real PostgreSQL and Kafka: planted faults are found, each with its values, and nothing
+else; the capture repairs them; traffic alone raises no alarm."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cdc.process.file_topology import load_topology
+from console.cli import app
+from console.verify.findings import Verdict
+from console.verify.log.run import verify_log
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+ROWS = 3000
+
+
+@contextmanager
+def traffic(captured: Any, name: str) -> Iterator[None]:
+    """Changes of both tables until the block ends, some of them in transactions that end later than others."""
+    done = threading.Event()
+
+    def run() -> None:
+        with captured.connection() as one, captured.connection() as other:
+            other.autocommit = False
+            number = 0
+            while not done.wait(0.003):
+                number += 1
+                other.execute("UPDATE t SET n = n + 1 WHERE id = %s", (number * 31 % 1000 + 2005,))
+                one.execute("UPDATE t SET n = n + 1 WHERE id = %s", (number * 37 % 1500 + 20,))
+                one.execute("INSERT INTO k VALUES (%s, 'new', %s)", (f"{name} {number}", number))
+                if number % 3 == 0:
+                    one.execute("DELETE FROM k WHERE code = %s", (f"{name} {number - 1}",))
+                if number % 20 == 0:
+                    other.commit()
+            other.rollback()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def hidden(captured: Any, *statements: str) -> None:
+    """Change rows behind the log's back: in a transaction in which their tables are not published."""
+    publication = f'"tailorbird_{captured.name}_shop"'
+    with captured.connection() as connected:
+        connected.autocommit = False
+        connected.execute(f"ALTER PUBLICATION {publication} DROP TABLE t, k")
+        for statement in statements:
+            connected.execute(statement)
+        connected.execute(f"ALTER PUBLICATION {publication} ADD TABLE t, k")
+        connected.commit()
+
+
+def verdicts(file: Path) -> dict[str, Verdict]:
+    """What verify says, by table."""
+    return {found.table.rpartition(".")[2]: found for found in verify_log(load_topology(str(file)))}
+
+
+def verify(captured: Any, *options: str) -> tuple[int, list[dict[str, Any]]]:
+    """What the command says as JSON, and its exit code."""
+    done = CliRunner().invoke(app, ["verify", str(captured.file), "--stage", "log", "--json", *options])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_faults_are_found_repaired_and_traffic_is_none(
+    capture_postgres: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Updates, inserts and deletes that the log never saw are named with key and values, and published by the capture;
+    rows that change meanwhile are no faults. `--changed-since last` looks at the changed rows alone."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    captured = capture_postgres("t", "k")
+    captured.sql(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, amount NUMERIC(12,2), at TIMESTAMPTZ, f FLOAT8, n INT)",
+        "CREATE TABLE k (code VARCHAR(40) PRIMARY KEY, what VARCHAR(9), n INT)",
+        f"INSERT INTO t SELECT i, 'näme ' || i, i / 3.0, to_timestamp(i), i / 7.0, 0 FROM generate_series(1, {ROWS}) i",
+        f"INSERT INTO k SELECT 'k' || i, 'old', i FROM generate_series(1, {ROWS}) i",
+    )
+    process = captured.start()
+    captured.streaming(process)
+    with traffic(captured, "first"):
+        found = verdicts(captured.file)
+    assert {name: (one.outcome, one.findings, one.moving) for name, one in found.items()} == {
+        "t": ("equal", (), 0), "k": ("equal", (), 0),
+    }  # fmt: skip
+    assert found["t"].rows == ROWS
+    assert found["t"].columns == ("id", "name", "amount", "at", "n")
+    hidden(
+        captured,
+        "UPDATE t SET name = 'other' WHERE id = 1",
+        "UPDATE t SET amount = amount + 0.01 WHERE id = 2",
+        "DELETE FROM t WHERE id = 3",
+        "INSERT INTO t VALUES (-9, 'hidden', 1, NULL, NULL, 1)",
+        "DELETE FROM k WHERE code = 'k1'",
+        "INSERT INTO k VALUES ('k 1', 'hidden', 1)",
+    )
+    with traffic(captured, "second"):
+        found = verdicts(captured.file)
+    assert sorted((one.kind, *one.key.values(), dict(one.columns)) for one in found["t"].findings) == [
+        ("different", 1, {"name": ("other", "näme 1")}),
+        ("different", 2, {"amount": ("0.68", "0.67")}),
+        ("extra", 3, {}),
+        ("missing", -9, {}),
+    ]
+    assert sorted((one.kind, *one.key.values()) for one in found["k"].findings) == [
+        ("extra", "k1"), ("missing", "k 1"),
+    ]  # fmt: skip
+    with traffic(captured, "third"):
+        code, said = verify(captured, "--repair", "--yes")
+    assert code == 0, said
+    assert sum(one["differing"] for one in said if one["kind"] == "verdict") == 6
+    captured.caught_up()
+    assert {name: one.outcome for name, one in verdicts(captured.file).items()} == {"t": "equal", "k": "equal"}
+    captured.sql("UPDATE t SET n = n + 1 WHERE id IN (1, 9)")
+    captured.caught_up()
+    code, said = verify(captured, "--changed-since", "last")
+    rows = {one["table"].rpartition(".")[2]: one["rows"] for one in said if one["kind"] == "verdict"}
+    assert (code, rows) == (0, {"t": 2, "k": 0})
