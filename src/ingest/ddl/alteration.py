@@ -104,6 +104,18 @@ class Alteration:
             TableDefinition(columns=tuple(columns), keys=keys, charset=charset, collation=collation)
         )
 
+    def origins(self, table: TableDefinition) -> dict[str, str]:
+        """The column that each column was before, by its name now; both in lower case. An added column has none."""
+        steps = self._fitting({column.name.lower() for column in table.columns})
+        changes = {step.old: step.column.name.lower() for step in steps if step.old is not None}
+        found: dict[str, str] = {}
+        for column in table.columns:
+            low = column.name.lower()
+            if low not in self.drops:
+                kept = self.renames[low][0].lower() if low in self.renames else low
+                found[changes.get(low, kept)] = low
+        return found
+
     def _fitting(self, existing: set[str]) -> list[_Step]:
         """The steps that apply, IF [NOT] EXISTS considered; DdlNotUnderstood for names that are not there."""
         wanted = {

@@ -20,6 +20,7 @@ class Dialect:
 
     `version` is written as in executable comments: 80036 is 8.0.36, 101106 is 10.11.6. `explicit_timestamps` is
     explicit_defaults_for_timestamp, None for the version's default; `fold_names` is lower_case_table_names > 0.
+    `strict`: the session's sql_mode refuses values that a column cannot hold, and does not adjust them.
     """
 
     server: ServerName
@@ -29,6 +30,7 @@ class Dialect:
     real_as_float: bool = False
     explicit_timestamps: bool | None = None
     fold_names: bool = False
+    strict: bool = False
 
     @property
     def maria(self) -> bool:
@@ -65,6 +67,7 @@ class Dialect:
             ansi_quotes=bool(names & {"ANSI_QUOTES", "ANSI"}),
             backslash_escapes="NO_BACKSLASH_ESCAPES" not in names,
             real_as_float=bool(names & {"REAL_AS_FLOAT", "ANSI"}),
+            strict=bool(names & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "TRADITIONAL"}),
         )
 
     def in_mode_bits(self, sql_mode: int) -> Dialect:
@@ -74,6 +77,7 @@ class Dialect:
             ansi_quotes=bool(sql_mode & 1 << 2),
             backslash_escapes=not sql_mode & 1 << 20,
             real_as_float=bool(sql_mode & 1),
+            strict=bool(sql_mode & 3 << 21),
         )
 
     def runs_comment(self, marker: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cdc.words.event import Position
 from cdc.words.history import DatabaseState, History, SchemaChange, TableState
@@ -26,7 +26,8 @@ from ingest.ddl.statements import apply
 class Followed:
     """What became of a statement: the history and catalog behind it, and the change to write, None if there is none.
 
-    `database` is the session's default one afterwards; `error` says why the statement was not understood.
+    `database` is the session's default one afterwards; `error` says why the statement was not understood; `rewritten`
+    as in `Applied`.
     """
 
     history: History
@@ -34,6 +35,7 @@ class Followed:
     change: SchemaChange | None
     database: str
     error: str | None = None
+    rewritten: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
 
 def follow(
@@ -70,7 +72,10 @@ def follow(
     if states or databases:
         change = SchemaChange(position=position, ddl=sql, tables=tuple(states), databases=databases)
         history = history.record(change)
-    return Followed(history=history, catalog=after, change=change, database=applied.database, error=applied.error)
+    return Followed(
+        history=history, catalog=after, change=change, database=applied.database, error=applied.error,
+        rewritten=applied.rewritten,
+    )  # fmt: skip
 
 
 def _database(source: str, name: str, catalog: Catalog) -> DatabaseState:
@@ -233,6 +238,7 @@ def catalog_of(
                 nullable=row["is_nullable"] == "YES",
                 charset=None if charset is None else str(charset),
                 collation=_text(row.get("collation_name")),
+                rest=_rest(str(row.get("extra") or "").upper()),
                 initial=initial,
                 initial_known=known,
             )
@@ -269,6 +275,13 @@ def catalog_of(
         if row.get("default_collation_name")
     }
     return Catalog(default_charset=default_charset, databases=databases, collations=collations, tables=found)
+
+
+def _rest(extra: str) -> str:
+    """What EXTRA tells that `ingest.ddl.rewrites` must know of a column; its expression is not in it."""
+    if "GENERATED" in extra and "DEFAULT_GENERATED" not in extra:
+        return "AS (?)"
+    return "AUTO_INCREMENT" if "AUTO_INCREMENT" in extra else ""
 
 
 def _text(value: object) -> str | None:

@@ -13,6 +13,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.ddl.elements import key_parts, named, skip_key_options
 from ingest.ddl.errors import DdlNotUnderstood
 from ingest.ddl.options import read_charset_option
+from ingest.ddl.rewrites import rewritten
 from ingest.ddl.words import words_of
 
 # First words of statements that never change columns.
@@ -39,7 +40,8 @@ class Applied:
 
     `changed` are tables made, or shown differently by information_schema than before; `gone` those that are no more;
     `error` says why a statement was not understood, and `quarantined` which tables' columns are unknown since.
-    `database` is the default one afterwards, which only USE changes.
+    `database` is the default one afterwards, which only USE changes. `rewritten` are the columns whose values in older
+    rows only the server knows (`ingest.ddl.rewrites`), by table; `*` where any row may be gone.
     """
 
     catalog: Catalog
@@ -48,6 +50,7 @@ class Applied:
     gone: tuple[TableName, ...] = ()
     quarantined: tuple[TableName, ...] = ()
     error: str | None = None
+    rewritten: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
 
 def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, session: int = 0) -> Applied:
@@ -68,7 +71,7 @@ def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, sessio
     }
     still = {*after.tables, *after.unknown}
     gone = tuple(sorted(name for name in {*catalog.tables, *catalog.unknown} if name not in still))
-    return Applied(catalog=after, database=reader.database, changed=changed, gone=gone)
+    return Applied(catalog=after, database=reader.database, changed=changed, gone=gone, rewritten=reader.rewritten)
 
 
 def _quarantine(
@@ -93,6 +96,8 @@ class _Reader:
     session: int
     targets: list[TableName] = field(default_factory=list)
     made: TableName | None = None
+    rewritten: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
+    ignoring: bool = False
 
     def read(self, cursor: Cursor) -> Catalog:
         """The catalog after the statement; DdlNotUnderstood, with `targets` set, if it cannot be told."""
@@ -212,7 +217,7 @@ class _Reader:
     def _alter(self, cursor: Cursor) -> Catalog:
         start = cursor.at
         while cursor.sees_any({"ONLINE", "OFFLINE", "IGNORE"}):
-            cursor.take()
+            self.ignoring |= cursor.take().upper == "IGNORE"
         if cursor.accept("TABLE"):
             return self._alter_table(cursor)
         if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
@@ -241,7 +246,12 @@ class _Reader:
         found = read_alter(cursor, self.database, self.catalog.databases.get(name[0]))
         if found.rename_to and found.rename_to != name:
             self.targets.append(found.rename_to)
-        table = found.applied(self._known(name), cursor.dialect)
+        before = self._known(name)
+        table = found.applied(before, cursor.dialect)
+        strict = cursor.dialect.strict and not self.ignoring
+        columns = ("*",) if self.ignoring else tuple(rewritten(before, table, found.origins(before), strict=strict))
+        if columns:
+            self.rewritten[found.rename_to or name] = columns
         if found.rename_to and found.rename_to != name:
             return self.catalog.without_table(name).with_table(found.rename_to, table)
         return self.catalog.with_table(name, table)

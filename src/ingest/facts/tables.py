@@ -35,7 +35,8 @@ class TablesChanged:
     """What became of a statement or of metadata: records of the history, schemas to publish, effects on whole tables.
 
     `numbered` says whether it took a number of the sequence; `refused` maps captured tables that are in quarantine from
-    here on to the reason.
+    here on to the reason. `rewritten` are captured tables of which only the server knows what a statement made of their
+    rows.
     """
 
     history: tuple[HistoryRecord, ...] = ()
@@ -43,6 +44,7 @@ class TablesChanged:
     effects: tuple[TableEffect, ...] = ()
     refused: Mapping[TableId, str] | None = None
     numbered: bool = False
+    rewritten: tuple[TableId, ...] = ()
 
 
 class Tables:
@@ -126,6 +128,10 @@ class Tables:
         database, table = next((split for split in splits if self.captured(*split)), splits[0])
         return TableId(source=self.source, database=database, table=table)
 
+    def id_of(self, name: tuple[str, str]) -> TableId:
+        """The id of a table by its database and name."""
+        return TableId(source=self.source, database=name[0], table=name[1])
+
     def exists(self, table: TableId) -> bool:
         """Whether there is such a table here, its columns known or not."""
         name = (table.database, table.table)
@@ -158,14 +164,24 @@ class Tables:
         self.history, self.catalog = self.history.record(change), catalog
         return self._changed(change)
 
+    def publishable(self, table: TableId) -> Iterator[TableSchema]:
+        """The schema of one table, if it is captured and can be published."""
+        if self.captured(table.database, table.table):
+            try:
+                yield self.schema(table)
+            except Skippable:
+                return
+
+    @property
+    def can_be_read(self) -> bool:
+        """Whether the server holds the tables: what topics and messages tell is nowhere else."""
+        return self._dialect.server in ("mysql", "mariadb", "postgresql")
+
     def schemas(self) -> Iterator[TableSchema]:
         """Schemas of all captured tables that can be published."""
         for database, name in sorted(self.catalog.tables):
             if self.captured(database, name):
-                try:
-                    yield self.schema(TableId(source=self.source, database=database, table=name))
-                except Skippable:
-                    continue
+                yield from self.publishable(self.id_of((database, name)))
 
     def take_left_out(self) -> list[TableSchema]:
         """Schemas that leave out columns whose type is not captured, each of them once, and again when others are."""
@@ -184,12 +200,15 @@ class Tables:
             self.history, self.catalog, fact.sql, source=self.source, position=position, database=fact.database,
             dialect=dialect, session=fact.session,
         )  # fmt: skip
-        touched = tuple(
-            effect
-            for effect in effects(fact.database, fact.sql)
+        found = effects(fact.database, fact.sql)
+        made = {(effect.database, effect.table) for effect in found if effect.kind == "create"}
+        touched = tuple(  # what CREATE OR REPLACE drops is there afterwards, and empty
+            replace(effect, kind="truncate") if (effect.database, effect.table) in made else effect
+            for effect in found
             if effect.kind != "create" and (self._ours(effect, known) or effect.kind == "drop_database")
         )
-        return replace(self._took(followed), effects=touched)
+        rewritten = (name for name in followed.rewritten if self.captured(*name))
+        return replace(self._took(followed), effects=touched, rewritten=tuple(map(self.id_of, rewritten)))
 
     def described(self, fact: TableDescribed, position: Position) -> TablesChanged:
         """Fold the log's metadata; it ends a quarantine, and changes nothing where it says what is known."""

@@ -6,6 +6,7 @@ from cdc.words.errors import Skippable
 from cdc.words.schema import TableId
 from ingest.facts.facts import Fact, TableAltered, TableEmptied
 from ingest.records.records import TableWriter
+from ingest.records.rewritten import rekeyed
 from ingest.records.seams import Record
 from ingest.records.transactions import Transactions
 
@@ -28,8 +29,10 @@ class AlteringTransactions(Transactions):
         table = fact.table
         known = self.tables.catalog.tables.get((table.database, table.table))
         before = self._known(table)
-        records = self._changed(self.tables.altered(fact, self._next()))
+        change = self.tables.altered(fact, self._next())
+        records = self._changed(change)
         if known is None or known.identity == fact.definition.identity:
+            self._read_again(rekeyed({} if before is None else {table: before.schema}, change))
             return records
         # another table under the name: what the old one held is gone, what this one holds the log may not tell
         if before is not None:

@@ -35,6 +35,7 @@ from ingest.facts.redecode import decoded
 from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, shaped, tellable
 from ingest.records.records import Recorder, TableWriter
+from ingest.records.rewritten import by_statement, doubted, rekeyed
 from ingest.records.seams import Checkpoint, Record, Stream, Watcher
 
 _dumps, _new = orjson.dumps, tuple.__new__
@@ -126,7 +127,7 @@ class Transactions:
             case StatementLogged():
                 return self._statement(fact, now_ms)
             case TableDescribed():
-                return self._changed(self.tables.described(fact, self._next()))
+                return self.tell(fact)
             case RowsKept():
                 return self._kept(fact)
             case _:
@@ -183,20 +184,20 @@ class Transactions:
         change = self.tables.statement(fact, self._next())
         records = self._changed(change)
         truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
-        refilled = {e.to if e.kind == "rename" else (e.database, e.table) for e in change.effects
-                    if e.kind in ("rename", "partition")}  # fmt: skip
         for table, schema in before.items():
             gone = not self.tables.exists(table)
             if self._watcher is not None and gone:
                 self._watcher.gone(table)
             if gone or (table.database, table.table) in truncated:
                 records += self._truncated(table, self._recorder.writer(schema), now_ms)
-        for name in sorted(name for name in refilled if name and self.tables.captured(*name)):
-            table = TableId(source=self.tables.source, database=name[0], table=name[1])
-            if self._watcher is not None and self.tables.exists(table):
+        self._read_again(by_statement(self.tables, before, change))
+        return records
+
+    def _read_again(self, tables: Collection[TableId]) -> None:
+        for table in sorted(tables):
+            if self._watcher is not None and self.tables.can_be_read and self.tables.exists(table):
                 self._touched = True
                 self._watcher.start(table, marker=self.number())
-        return records
 
     def number(self) -> int:
         """The next number of the sequence, which nothing else takes: what is older has a smaller one."""
@@ -272,8 +273,13 @@ class Transactions:
         return records
 
     def tell(self, fact: TableDescribed) -> list[Record]:
-        """What the server or a person says of a table's columns."""
-        return self._changed(self.tables.described(fact, self._next()))
+        """What the log, the server or a person says of a table's columns."""
+        before = {schema.table_id: schema for schema in self.tables.publishable(fact.table)}
+        doubtful = doubted(self.tables, fact)
+        change = self.tables.described(fact, self._next())
+        records = self._changed(change)
+        self._read_again({s.table_id for s in change.schemas} if doubtful else rekeyed(before, change))
+        return records
 
     def _writer(self, table: TableId) -> TableWriter:
         writer = self._writers.get(table)
@@ -389,12 +395,6 @@ class Transactions:
     def _info(self, table: TableId, file: str, pos: int) -> SourceInfo:
         assert self._open is not None, "rows outside a transaction"
         return SourceInfo(
-            table_id=table,
-            ts_ms=self._open.commit_us // 1000,
-            server_id=self._open.server_id,
-            gtid=self._open.gtid or None,
-            file=file,
-            pos=pos,
-            row=self._row,
-            sequence=self._sequence,
-        )
+            table_id=table, ts_ms=self._open.commit_us // 1000, server_id=self._open.server_id,
+            gtid=self._open.gtid or None, file=file, pos=pos, row=self._row, sequence=self._sequence,
+        )  # fmt: skip

@@ -222,4 +222,9 @@ def _altered(s: StatementTokens) -> list[TableEffect]:
     s.reset(start)
     if any(s.take(verb, "PARTITION") for verb in ("TRUNCATE", "DROP", "EXCHANGE")):
         found.append(TableEffect(kind="partition", database=database, table=table))
+        if s.seek("WITH", "TABLE"):
+            database, table = s.table()
+            found.append(TableEffect(kind="partition", database=database, table=table))
+    elif any(s.take(verb, what) for verb in ("DISCARD", "IMPORT") for what in ("PARTITION", "TABLESPACE")):
+        found.append(TableEffect(kind="partition", database=database, table=table))
     return found

@@ -1,0 +1,43 @@
+"""A reversible escape of any name into letters, digits, `_` and `-`, for systems that take no other characters.
+
+Names of letters (A to Z), digits, `_` and `-` stay as they are. Every run of other characters, dots included, becomes
+`-x`, four hexadecimal digits for each unit of its UTF-16, and `-`: `order details` is `order-x0020-details`, `日本` is
+`-x65e5672c-`. Where a name itself reads like an escape, its `-` is escaped too. So no two names have one escape.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+_OTHERS = re.compile(r"[^A-Za-z0-9_-]+|-(?=x(?:[0-9a-f]{4})+[^A-Za-z0-9_])")
+_ESCAPE = re.compile(r"-x((?:[0-9a-f]{4})+)-")
+_CUT = re.compile(r"-h[0-9a-f]{32}$")
+_HASHED = 34  # characters of `-h` and 32 digits
+
+
+def escaped(name: str) -> str:
+    """The name in letters, digits, `_` and `-`."""
+    return _OTHERS.sub(_escape, name)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"-x{found[0].encode('utf-16-be', 'surrogatepass').hex()}-"
+
+
+def unescaped(text: str) -> str:
+    """Inverse of `escaped`; ValueError for a text that is no escaped name."""
+    name = _ESCAPE.sub(lambda found: bytes.fromhex(found[1]).decode("utf-16-be", "surrogatepass"), text)
+    if escaped(name) != text:
+        raise ValueError(f"{text!r} is no escaped name")
+    return name
+
+
+def bounded(text: str, most: int, *, of: str) -> str:
+    """The text, or where it has more than `most` characters its beginning and a hash of `of`, which tells it apart.
+
+    A text that reads like one that was cut is cut too, so that it is never taken for another's.
+    """
+    if len(text) <= most and not (len(text) == most and _CUT.search(text)):
+        return text
+    return f"{text[: most - _HASHED]}-h{sha256(of.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
