@@ -14,7 +14,7 @@ import pytest
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.memory_capture import captured, topology_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
