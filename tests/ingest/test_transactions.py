@@ -29,9 +29,12 @@ from ingest.facts.facts import (
     TransactionEnded,
 )
 from ingest.facts.tables import Tables
+from ingest.mend.mending import MendingTransactions
+from ingest.mend.rounds import Rounds
 from ingest.records.images import MAX_IMAGE, snapshot_records
 from ingest.records.records import Recorder, checkpoint_value, read_checkpoint
 from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
+from ingest.records.snapshots import Snapshots
 from ingest.records.transactions import Transactions
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
@@ -269,13 +272,37 @@ def test_a_huge_transaction_goes_on_at_the_next_row() -> None:
     ]
 
 
-def test_a_part_of_another_transaction_is_refused() -> None:
-    """A source that does not go on with the transaction that was published in part is never believed."""
+def mending(start: Checkpoint = START) -> tuple[MendingTransactions, Snapshots]:
+    """Transactions with what repairs tables, whose snapshots are those under way."""
+    found, recorder = tables(), Recorder("top")
+    snapshots = Snapshots(recorder, found, {})
+    mends = Rounds(recorder, found, snapshots, {}, follow=False)
+    return MendingTransactions(recorder, found, start, snapshots, mends), snapshots
+
+
+def test_a_part_of_a_transaction_that_does_not_come_again_is_repaired() -> None:
+    """A server that took over may lack a transaction that was published in part, or its rows may be rolled back: its
+    tables are read again, and the source goes on."""
     first = Transactions(Recorder("top"), tables(), START)
     for fact in (BEGAN, rows("insert", {"id": 1, "v": "x"})):
         first.records(fact, 1)
-    with pytest.raises(Fatal, match="published in part"):
-        feed(start=first.checkpoint(Read()), began=BEGAN._replace(gtid=f"{UUID}:8"))
+    checkpoint = first.checkpoint(Read())
+    other = BEGAN._replace(gtid=f"{UUID}:8")
+    facts: list[list[Fact]] = [[other, rows("insert", {"id": 2, "v": "x"}), ENDED], [BEGAN, ENDED]]
+    for others in facts:
+        transactions, snapshots = mending(checkpoint)
+        records = [record for fact in others for record in transactions.records(fact, 1)]
+        assert [event["after"]["id"] for event in envelopes(records)] == [2] * (len(others) - 2)
+        assert snapshots.state["d.t"]["marker"] > checkpoint.position.sequence
+        assert transactions.whole
+
+
+def test_a_transaction_that_the_log_cuts_off_is_repaired() -> None:
+    """A server that crashed may have logged a part of a transaction only: what was published of it is repaired."""
+    transactions, snapshots = mending()
+    for fact in (BEGAN, rows("insert", {"id": 1, "v": "x"}), BEGAN._replace(gtid=f"{UUID}:8"), ENDED):
+        transactions.records(fact, 1)
+    assert list(snapshots.state) == ["d.t"]
 
 
 def test_checkpoints_read_back() -> None:

@@ -21,11 +21,12 @@ from ingest.capture.groups import Limits
 from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, restated
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
+from ingest.facts.prepared import STATE as PREPARED
 from ingest.facts.tables import Tables
 from ingest.mend.mending import MendingTransactions
 from ingest.mend.rounds import Rounds, Shared
 from ingest.records.records import Recorder
-from ingest.records.seams import ChangeLog, Checkpoint, PositionLost, Recovered, Seen, SourceServer
+from ingest.records.seams import ChangeLog, Checkpoint, LogDamaged, PositionLost, Recovered, Seen, SourceServer
 from ingest.records.snapshots import ChunkReader, Snapshots
 
 
@@ -100,11 +101,13 @@ class Session:
                     self._stream(checkpoint, tables, mends, Shared(chunks))
                     return
                 except PositionLost as lost:
-                    if self.position_lost == "fail":
+                    damaged = isinstance(lost, LogDamaged)
+                    if self.position_lost == "fail" and not damaged:
                         raise
                     if self.committed != began:  # only who begins knows where the next numbers are
                         raise Retriable(f"{lost.message}; the session begins anew, to read all tables again") from lost
-                    self.observer.phase("position lost: all tables are read again", why=str(lost))
+                    what = "a part of the log cannot be read" if damaged else "position lost"
+                    self.observer.phase(f"{what}: all tables are read again", why=str(lost))
                     checkpoint = self._begin_anew(checkpoint, tables, mends)
 
     def _look(self) -> tuple[Seen, Position]:
@@ -199,7 +202,9 @@ class Session:
         self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
         mends.clear()
         number = replayed(checkpoint)["sequence"] + 1
-        checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
+        # a prepared transaction of a part that is passed over may be committed in it: all tables are read at any commit
+        gone = (REPLAYED, PREPARED)
+        checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k not in gone})
         place = replace(head, sequence=number)
         change = tables.adopt(seen.catalog, place)
         self.log.extend(self.recorder.history(change.history))

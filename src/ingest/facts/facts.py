@@ -33,6 +33,7 @@ class RefusedImage:
 
 Image = Row | RefusedImage
 Operation = Literal["insert", "update", "delete"]
+Unshown = Literal["statement", "incident", "xa", "rollback"]
 
 
 class TransactionBegan(NamedTuple):
@@ -115,10 +116,16 @@ class RowsPartial(NamedTuple):
 
 
 class RowsUntold(NamedTuple):
-    """Rows that a statement changed without the log's telling them; `tables` are (database, table), None: any table."""
+    """Rows that changed and that the log does not show; `tables` are (database, table) in lower case, None: any table.
+
+    `why`: a `statement` was logged as text; the log has a gap (`incident`); the rows of a prepared `xa` transaction are
+    not in the log any more; a transaction that was published in part is undone (`rollback`). `sql` is the statement, or
+    what happened and where.
+    """
 
     tables: tuple[tuple[str, str], ...] | None
     sql: str
+    why: Unshown = "statement"
 
 
 class TransactionEnded(NamedTuple):

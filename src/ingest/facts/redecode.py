@@ -21,7 +21,7 @@ from ingest.binlog.format.server_version import server_version_of
 from ingest.binlog.format.tablemap import parse_table_map
 from ingest.binlog.rows.rows import TableDecoder
 from ingest.facts.facts import RowsLogged, TransactionBegan
-from ingest.facts.logged import ENVELOPE, OPERATION, judged_rows
+from ingest.facts.row_events import ENVELOPE, OPERATION, judged_rows
 
 
 def decoded(letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[TransactionBegan, RowsLogged]:

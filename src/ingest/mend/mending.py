@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from cdc.words.schema import TableId
 from ingest.binlog.reading.effects import effects
@@ -70,10 +71,15 @@ class MendingTransactions(AlteringTransactions):
             self._told_in_part(fact)
         elif isinstance(fact, RowsUntold):
             self._touched = True
-            self._mends.untold(self._named(fact.tables), "statement", self.number())
+            about = "" if fact.why == "statement" else fact.sql  # a statement's text may hold values
+            self._mends.untold(self._named(fact.tables), fact.why, self.number(), about)
         else:
             return super()._other(fact, now_ms)
         return []
+
+    def _missing(self, tables: Iterable[TableId]) -> None:
+        self._touched = True
+        self._mends.untold(list(tables), "rollback", self.number())
 
     def _tend(self, fact: RowsLogged, now_ms: int) -> list[Record]:
         table = fact.table

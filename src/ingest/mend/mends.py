@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import orjson
 
@@ -35,7 +35,8 @@ from ingest.records.snapshots import Chunk, ChunkRequest, Snapshots
 MOST = 5000  # keys of one table; beyond, the table is read again: a checkpoint keeps them, and a topic is searched once
 _dumps = orjson.dumps
 _NULL = b"null"
-Kind = Literal["statement", "partial", "cascade"]
+Kind = Literal["statement", "partial", "cascade", "incident", "xa", "rollback"]  # with `facts.Unshown`'s
+_KINDS = (*get_args(Kind), "named", "rows")
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class Mends:
         self.asks, self.unsure = False, follow
         self.number: Callable[[], int] = lambda: 0
         self.moved = False
-        self.counts: dict[str, int] = {"statement": 0, "partial": 0, "cascade": 0, "named": 0, "rows": 0}
+        self.counts: dict[str, int] = dict.fromkeys(_KINDS, 0)
         self._news: list[tuple[str, str]] = []
         self._chased: set[tuple[TableId, Wanted, int]] = set()  # what went with rows that a marker ended
 
@@ -163,7 +164,7 @@ class Mends:
         return found
 
     def told(self) -> list[tuple[str, str]]:
-        """(kind, table) of tables that are read again, since the last call."""
+        """(why, table) of tables that are read again, since the last call."""
         found, self._news = self._news, []
         return found
 
@@ -189,8 +190,11 @@ class Mends:
         """Foreign keys may have been made or dropped: the server is to be asked before anything else is read."""
         self.asks = self.unsure = self._follow
 
-    def untold(self, tables: Iterable[TableId], kind: Kind, number: int) -> None:
-        """Rows of tables were changed that nobody can name: these, and what they cascade to, are read again."""
+    def untold(self, tables: Iterable[TableId], kind: Kind, number: int, about: str = "") -> None:
+        """Rows of tables were changed that nobody can name: these, and what they cascade to, are read again.
+
+        `about` says what happened, for log lines.
+        """
         for table in self.foreign_keys.below(tables):
             if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
                 continue
@@ -198,7 +202,7 @@ class Mends:
             self.moved = True
             name = name_of(table)
             self.counts[kind] += 1
-            self._news.append((kind, name))
+            self._news.append((f"{kind}: {about}" if about else kind, name))
             if "after" in self.snapshots.state.get(name, {}):
                 self.again[name] = number  # let it come to its end first, however often this happens
             else:

@@ -5,23 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from cdc.topology.topology import Source
+from cdc.words.errors import UsageError
 from cdc.words.event import Position
 from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
-from ingest.binlog.format.errors import PositionGone
-from ingest.binlog.format.gtid import parse_gtid_set
+from ingest.binlog.format.errors import (
+    BinlogError,
+    CorruptBinlog,
+    MissingTableMap,
+    PositionGone,
+    UndecodableValue,
+    UnsupportedEvent,
+)
+from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, parse_gtid_set
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress
 from ingest.capture.groups import Lull
 from ingest.facts.foreign_keys import ForeignKeys
-from ingest.facts.logged import ENVELOPE, LoggedFacts
+from ingest.facts.logged import ENVELOPE, LoggedFacts, ReadAgain
+from ingest.facts.prepared import PreparedTransaction
 from ingest.facts.tables import Tables
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import connected, ssl_of
 from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
-from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
+from ingest.records.seams import Checkpoint, LogDamaged, PositionLost, Seen, Stream
 
 HEARTBEAT = 1.0  # seconds between signs of life of an idle server: how often CaughtUp is repeated
 BUSY = 0.02  # the same while a snapshot waits for its turns
@@ -33,6 +43,7 @@ class MySqlSource:
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
+        self._damaged = False  # a part of the log could not be read: ask for the place behind it, see ServerAddress
 
     def head(self) -> Position:
         """See `seams.Source`."""
@@ -69,22 +80,54 @@ class MySqlSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `seams.Source`; Fatal when the log no longer continues the position."""
+        """See `seams.Source`; PositionLost when the log no longer continues the position, LogDamaged when a part of it
+        cannot be read.
+        """
         position = checkpoint.position
         with connected(self._settings) as connection:
             mysql_schema.check_position(connection, self._settings, position)
-        transport = MysqlTransport(self._address(BUSY if busy else HEARTBEAT))
+        address = replace(self._address(BUSY if busy else HEARTBEAT), by_place=self._damaged)
+        transport, name = MysqlTransport(address), self._settings.name
         gtids = parse_gtid_set(position.gtid_set) if position.gtid_set else None
         options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
         reader = BinlogReader(
             transport, BinlogPosition(file=position.file, position=position.pos, gtids=gtids), options
         )
         try:
-            yield LoggedFacts(reader, tables, Lull(transport.idle, 0.0 if busy else GAP, time.monotonic))
+            idle = Lull(transport.idle, 0.0 if busy else GAP, time.monotonic)
+            yield LoggedFacts(reader, tables, idle, checkpoint.state, self._read_again(tables))
         except PositionGone as gone:
-            raise PositionLost(f"source {self._settings.name}: {gone.message}", gone.hint) from gone
+            raise PositionLost(f"source {name}: {gone.message}", gone.hint) from gone
+        except (CorruptBinlog, UnsupportedEvent, MissingTableMap, UndecodableValue) as damage:
+            self._damaged = True
+            raise LogDamaged(f"source {name}: the log cannot be read: {damage.message}", damage.hint) from damage
         finally:
             reader.close()
+
+    def _read_again(self, tables: Tables) -> ReadAgain:
+        """Opens the log once more, at the group of a prepared transaction, on a connection of its own."""
+
+        @contextmanager
+        def opened(transaction: PreparedTransaction, ended: AnyGtidSet | None) -> Iterator[BinlogReader]:
+            # another server id: a server ends the older one of two readers that share one
+            transport = MysqlTransport(replace(self._address(HEARTBEAT), server_id=0, follow=False))
+            identity = GtidSet.parse(transaction.gtid) if isinstance(ended, GtidSet) and transaction.gtid else None
+            if identity is not None and isinstance(ended, GtidSet):  # also on a server that took over
+                (((source, tag), ((number, _),)),) = identity.intervals.items()
+                start = BinlogPosition(gtids=ended.without(source, tag, number))
+            else:
+                start = BinlogPosition(file=transaction.file, position=transaction.pos)
+            reader = BinlogReader(
+                transport, start, StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
+            )
+            try:
+                yield reader
+            except UsageError as refused:  # the position is beyond what a server can be asked for
+                raise BinlogError(refused.message, refused.hint) from refused
+            finally:
+                reader.close()
+
+        return opened
 
     def _address(self, heartbeat: float) -> ServerAddress:
         source = self._settings

@@ -81,6 +81,10 @@ class PositionLost(Fatal):
     """The source's log does not continue the position: it was purged or reset, or it is another server's."""
 
 
+class LogDamaged(PositionLost):
+    """A part of the source's log cannot be read. What it may hold is repaired: all tables are read again."""
+
+
 class Stream(Protocol):
     """Facts of a source's log, never ending; `gtid_set` are all transactions that ended, empty without GTIDs."""
 

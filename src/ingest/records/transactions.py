@@ -34,6 +34,7 @@ from ingest.facts.kept import Kept, kept_of
 from ingest.facts.redecode import decoded
 from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, shaped, tellable
+from ingest.records.parts import name_of, orders_of, part_of
 from ingest.records.records import Recorder, TableWriter
 from ingest.records.rewritten import by_statement, doubted, rekeyed
 from ingest.records.seams import Checkpoint, Record, Stream, Watcher
@@ -88,11 +89,7 @@ class Transactions:
         if not self.clean:
             assert self._open is not None, "only an open transaction is not clean"
             row = self._row
-            counted = {
-                "id": self._open.gtid or f"{self._open.file}:{self._open.pos}",
-                "total_order": self._total,
-                "orders": [[t.database, t.table, n] for t, n in self._orders.items()],
-            }
+            counted = part_of(self._open, self._total, self._orders)
         state, place = {**self._start.state, **stream.state}, self.place(stream, row)
         return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
 
@@ -148,6 +145,8 @@ class Transactions:
         raise NotImplementedError
 
     def _begin(self, fact: TransactionBegan) -> None:
+        if self._open is not None and self._orders:
+            self._missing(self._orders)  # the log was cut off inside a transaction, part of which was published
         self._open, self._touched = fact, False
         self._row = self._total = self._skip = 0
         self._orders.clear()
@@ -157,23 +156,25 @@ class Transactions:
             self._gtid, self._id = NULL, _dumps(f"{fact.file}:{fact.pos}")
         if self._resumed is None:
             return
-        found = fact.gtid or f"{fact.file}:{fact.pos}"
-        if found != self._resumed["id"]:
-            raise Fatal(
-                f"transaction {self._resumed['id']} was published in part, but the source goes on with {found}",
-                "its log is not the one that was read; take a new snapshot",
-            )
-        self._skip, self._total = self._start.position.row, self._resumed["total_order"]
-        source = self.tables.source
-        self._orders = {TableId(source=source, database=d, table=t): n for d, t, n in self._resumed["orders"]}
-        self._resumed, self._touched = None, True
+        resumed, self._resumed = self._resumed, None
+        orders = orders_of(resumed, self.tables.source)
+        if name_of(fact) != resumed["id"]:
+            self._missing(orders)  # a server that took over does not have the transaction, part of which was published
+            return
+        self._skip, self._total, self._orders = self._start.position.row, resumed["total_order"], orders
+        self._touched = True
 
     def _end(self, fact: TransactionEnded) -> None:
         assert self._open is not None, "a transaction ends that never began"
-        if self._skip:
-            raise Fatal(f"transaction {self._open.gtid} is shorter than what was published of it", "report it")
+        if self._skip:  # it was rolled back, or its rows are not in the log any more
+            self._skip = 0
+            self._missing(self._orders)
         self._file, self._pos = fact.file, fact.pos
         self._open, self.moved = None, True
+
+    def _missing(self, tables: Iterable[TableId]) -> None:
+        """Rows of these tables were published that the source may not hold: the tables are read again."""
+        raise NotImplementedError
 
     def _next(self) -> Position:
         """The position behind a change that takes the next number."""
@@ -242,11 +243,6 @@ class Transactions:
         if self._skip:
             self._skip -= 1
             return []
-        if self.tables.hides(fact.table):
-            raise Fatal(
-                f"rows of {fact.table} cannot be decoded ({fact.why}), and its ignored or masked columns may not leave",
-                "`tailorbird schema set`, or a new snapshot without them",
-            )
         self._touched = True
         self._sequence += 1
         self.quarantined += 1
@@ -255,6 +251,10 @@ class Transactions:
         name = f"{fact.table.database}.{fact.table.table}"
         before = self.kept.get(name) or Kept(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
         self.kept[name] = {**before, "events": before["events"] + 1, "why": fact.why}
+        if self.tables.hides(fact.table):
+            self._row += 1  # ignored or masked columns may not leave: the table is read again once it can be
+            self._missing([fact.table])
+            return []
         record = self._recorder.kept(fact, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
         self._row += 1
         return [record]
@@ -268,7 +268,7 @@ class Transactions:
             self._begin(began)
             self._row = row
             records += self._changes(rows, now_ms)
-        self._open = None
+            self._open = None
         self.kept.pop(f"{table.database}.{table.table}", None)
         return records
 

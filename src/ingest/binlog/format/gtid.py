@@ -76,6 +76,15 @@ class GtidSet:
                 known[key] = _merge(known.get(key, ()), low, high)
         return GtidSet(known)
 
+    def without(self, source: str, tag: str, number: int) -> GtidSet:
+        """The set without one transaction."""
+        known = dict(self.intervals)
+        found = known.pop((source, tag), ())
+        parts = [part for low, high in found for part in ((low, min(high, number)), (max(low, number + 1), high))]
+        if left := tuple((low, high) for low, high in parts if low < high):
+            known[source, tag] = left
+        return GtidSet(known)
+
     def contains(self, source: str, tag: str, number: int) -> bool:
         """Whether the transaction is in the set."""
         return any(low <= number < high for low, high in self.intervals.get((source, tag), ()))

@@ -152,6 +152,8 @@ class PositionTracker:
         elif code == T.PREVIOUS_GTIDS or code == T.MARIA_GTID_LIST:
             self._known_before(raw)
             self._advance(raw)
+        elif code == T.INCIDENT and self.in_transaction and not self._framed:
+            self.end(raw)  # MySQL gives an incident a GTID, and no end
         elif not self.in_transaction:
             self._advance(raw)
 
@@ -178,7 +180,8 @@ class PositionTracker:
             self.end(raw)
             return
         word = text[:16].upper().lstrip()
-        if word.startswith((b"COMMIT", b"ROLLBACK")) and not word.startswith(b"ROLLBACK TO"):
+        ends = word.startswith((b"COMMIT", b"ROLLBACK", b"XA COMMIT", b"XA ROLLBACK"))
+        if ends and not word.startswith(b"ROLLBACK TO"):
             self.end(raw)
 
     def end(self, raw: RawEvent) -> None:

@@ -51,6 +51,11 @@ _GONE: Final = (
     "purged", "could not find first log", "could not find gtid", "more gtids", "not in the master's binlog",
     "position > file size", "impossible position",
 )  # fmt: skip
+# what they say where a log file is damaged
+_DAMAGED: Final = (
+    "bogus data", "crc check", "checksum", "truncated", "corrupt", "reading log event", "max_allowed_packet",
+    "invalid event", "event too small",
+)  # fmt: skip
 _LONGEST_WAIT: Final = 30.0
 # Seconds: a busy machine may take so long to deliver a heartbeat, however often they come.
 _LEAST_SILENCE: Final = 5.0
@@ -210,6 +215,8 @@ class MysqlTransport:
                 raise PositionGone(said, "its binlogs were purged or reset since; take a new snapshot")
             if "server_id" in text or "server_uuid" in text:
                 raise BinlogError(said, "give each reader of the server a server_id of its own")
+            if any(sign in text.lower() for sign in _DAMAGED):
+                raise CorruptBinlog(said, "look into the server's error log")
             raise BinlogError(said, "look into the server's error log")
         if code in _ACCESS:
             raise UsageError(f"{self.address.host}: {text}", "grant REPLICATION SLAVE, REPLICATION CLIENT")
@@ -271,13 +278,14 @@ class MysqlTransport:
     def _send_dump(self, connection: Any, start: BinlogPosition) -> None:
         flags = 0 if self.address.follow else _NON_BLOCK
         name = start.file.encode()
-        if isinstance(start.gtids, GtidSet) and not self.maria:
-            gtids = start.gtids.encode()
+        gtids = None if self.address.by_place and start.file else start.gtids
+        if isinstance(gtids, GtidSet) and not self.maria:
+            encoded = gtids.encode()
             command = _COMMAND_GTID.pack(_DUMP_GTID, flags | _THROUGH_GTID, self._server_id, 0)
-            command += (4).to_bytes(8, "little") + len(gtids).to_bytes(4, "little") + gtids
+            command += (4).to_bytes(8, "little") + len(encoded).to_bytes(4, "little") + encoded
         else:
-            if isinstance(start.gtids, MariaGtidSet) and self.maria:
-                self._query(f"SET @slave_connect_state='{start.gtids}', @slave_gtid_strict_mode=0")
+            if isinstance(gtids, MariaGtidSet) and self.maria:
+                self._query(f"SET @slave_connect_state='{gtids}', @slave_gtid_strict_mode=0")
                 name, position = b"", 4
             else:
                 position = start.position

@@ -19,7 +19,11 @@ _PORT: Final = 3306
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """A server and how to talk to it; `server_id` 0 lets the transport choose one. The password is never shown."""
+    """A server and how to talk to it; `server_id` 0 lets the transport choose one. The password is never shown.
+
+    `by_place`: ask for a file and position also where a GTID set is known, since a server that is asked by GTIDs reads
+    the whole file itself, which fails where a part of it is damaged.
+    """
 
     host: str
     port: int = _PORT
@@ -34,6 +38,7 @@ class ServerAddress:
     timeout: float = 10.0
     follow: bool = True
     reconnect: bool = True
+    by_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
