@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes: what they import is compiled once
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints proto matrix chaos fuzz
+.PHONY: help setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints proto matrix chaos fuzz fuzz-database
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ chaos: setup ## the long runs in which everything is killed (an hour)
 fuzz: $(BIN)/tailorbird ## coverage-guided fuzzing of the binlog decoder: make fuzz ARGS=-max_total_time=300
 	$(BIN)/python -m pip install --quiet atheris==3.0.0
 	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
+
+fuzz-database: setup ## random databases on a real server: make fuzz-database ARGS="--server mysql-8.0 --cases 500 --seed 1"
+	@$(BIN)/python -m tests.databases.fuzz $(ARGS)
 
 bench: bench-decode bench-index bench-capture bench-capture-postgres bench-joins ## the benchmarks, each beside its peers
 

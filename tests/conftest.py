@@ -37,6 +37,7 @@ CLAIM = Claim(ROOT)
 SMALL = ("tests/test_glossary.py", "tests/test_rooms.py")
 SPARK = "tests/joins/test_spark_session.py"
 OWN_SERVERS = (
+    "tests/databases/",
     "tests/ingest/binlog/",
     "tests/ingest/poll/",
     "tests/ingest/postgres/",

@@ -1,0 +1,158 @@
+"""A capture in threads of the test's own process, into a log in memory, that dies and is started again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import orjson
+
+from cdc.topology.topology import Source, Topology
+from cdc.words.errors import Retriable
+from cdc.words.naming import history_topic, schemas_topic
+from cdc.words.schema import TableId, schema_from_json
+from ingest.capture.groups import Limits
+from ingest.capture.observer import Observer
+from ingest.capture.session import Session
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.records import Recorder
+from ingest.records.seams import Checkpoint, Record
+from ingest.run import tables_of
+from ingest.sources import server_of
+
+
+class KilledError(Exception):
+    """The process is gone."""
+
+
+class DyingLog(MemoryLog):
+    """A log whose process dies at a commit when it is told to: what was appended is lost, as at kill -9."""
+
+    def __init__(self, capturing: Capturing) -> None:
+        topology = capturing.topology.name
+        super().__init__(capturing.broker, schemas_topic(topology), history_topic(topology))
+        self._capturing = capturing
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """See `ChangeLog`."""
+        if self._capturing.dies():
+            raise KilledError
+        super().commit(checkpoint)
+
+
+@dataclass
+class Said(Observer):
+    """What the sessions reported."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def phase(self, what: str, **details: object) -> None:
+        """See `Observer`."""
+        if what != "stream":
+            self.lines.append(f"{what} {details}")
+
+
+@dataclass
+class Capturing:
+    """One source, captured by one session after another; `kills`: how many of them die at a commit of their own."""
+
+    topology: Topology
+    random: Random
+    kills: int = 0
+    broker: Broker = field(default_factory=Broker)
+    said: Said = field(default_factory=Said)
+    failed: BaseException | None = None
+    retried: list[str] = field(default_factory=list)
+    deaths: int = 0
+    _until: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    @property
+    def source(self) -> Source:
+        """The one source."""
+        return next(iter(self.topology.sources.values()))
+
+    def start(self) -> None:
+        """Capture until `stop`."""
+        self._stop.clear()
+        self._until = self.random.randrange(2, 12) if self.kills else 0
+        self._thread = threading.Thread(target=self._run, name="capturing")
+        self._thread.start()
+
+    def kill(self) -> None:
+        """The session dies at its next commit, and another one begins."""
+        self._until = 1
+
+    def dies(self) -> bool:
+        """Whether the session dies at this commit."""
+        if not self._until:
+            return False
+        self._until -= 1
+        return self._until == 0
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            source = self.source
+            session = Session(
+                source=server_of(self.topology.name, source), log=DyingLog(self),
+                recorder=Recorder(self.topology.name, source.type), tables=tables_of(source), mode="initial",
+                clock=time.time, stopped=self._stop.is_set, observer=self.said, limits=Limits(rows=200, ask=0.5),
+                cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",
+                position_lost=source.position_lost,
+            )  # fmt: skip
+            try:
+                session.run()
+            except KilledError:
+                self.deaths += 1
+                self._until = self.random.randrange(5, 60) if self.deaths < self.kills else 0
+            except Retriable as error:
+                self.retried.append(str(error))
+                self._stop.wait(min(error.retry_after, 0.3))
+            except BaseException as error:  # noqa: BLE001  # looked at by the test's own thread
+                self.failed = error
+                return
+
+    def stop(self) -> None:
+        """End the sessions in order."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(60)
+            assert not self._thread.is_alive()
+
+    def wait(self, reached: Callable[[Checkpoint], bool], seconds: float) -> bool:
+        """Whether it caught up within so many seconds; False too where it has ended."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.failed is None:
+            found = self.broker.checkpoints[-1] if self.broker.checkpoints else None
+            if found is not None and settled(found) and reached(found):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def records(self) -> dict[str, list[Record]]:
+        """The committed records by topic."""
+        found: dict[str, list[Record]] = {}
+        for record in self.broker.records:
+            found.setdefault(record.topic, []).append(record)
+        return found
+
+    def published(self) -> dict[str, TableId]:
+        """The tables that are captured at the log's end, by their names."""
+        found: dict[bytes, TableId] = {}
+        for record in self.broker.records:
+            if record.topic == schemas_topic(self.topology.name):
+                found.pop(record.key, None)
+                if record.value is not None:
+                    found[record.key] = schema_from_json(orjson.loads(record.value)).table_id
+        return {table.table: table for table in found.values()}
+
+
+def settled(checkpoint: Checkpoint) -> bool:
+    """Nothing is being read, held or repaired."""
+    rest, repairs = checkpoint.state, checkpoint.state.get("mends", {})
+    waiting = rest.get("snapshots") or repairs.get("tables") or repairs.get("again")
+    return checkpoint.snapshot == "done" and checkpoint.open is None and not waiting

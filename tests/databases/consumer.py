@@ -1,0 +1,90 @@
+"""A consumer of the topics, as the joins are one: rows by key, with the columns that the newest schema has.
+
+A record is in the schema of its moment. A column that came later reads as the default with which it came; a value of an
+older type is converted where that is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cdc.topology.topology import Topology
+from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
+from cdc.words.schema import TableId, TableSchema
+from ingest.changes.versions import SchemaRecords
+from ingest.records.seams import Record
+from joins.query.convert import Unfit, fit_of
+from joins.query.drift import default_of, remembering
+
+Records = Mapping[str, list[Record]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a consumer holds of one table: `rows` under the columns of `schema`; `wrong`: what it cannot read."""
+
+    schema: TableSchema
+    rows: list[dict[str, Any]]
+    wrong: list[str]
+
+
+def consumed(topology: Topology, records: Records) -> dict[str, Held]:
+    """What a consumer holds of every table that was ever published, by the table's name."""
+    schemas = SchemaRecords(topology)
+    alive: dict[TableId, bool] = {}
+    for record in records.get(schemas_topic(topology.name), ()):
+        schemas.schema(record.value)
+    for record in records.get(history_topic(topology.name), ()):
+        schemas.history(record.key, record.value)
+    for table in schemas.tables():
+        alive[table] = True
+    return {table.table: _held(topology, table, schemas, records) for table in alive}
+
+
+def _held(topology: Topology, table: TableId, schemas: SchemaRecords, records: Records) -> Held:
+    schema = remembering([schema for _, schema in schemas.of(table).found])
+    images, wrong = rows_of(records.get(change_topic(topology.name, table), ()))
+    rows = []
+    for image in images:
+        row: dict[str, Any] = {}
+        for column in schema.columns:
+            value = image[column.name] if column.name in image else default_of(schema, column.name)
+            try:
+                row[column.name] = fit_of(column.type)(value)
+            except Unfit:
+                wrong.append(f"{column.name} holds {value!r}, which is no {column.column_type}")
+                row[column.name] = value
+        rows.append(row)
+    return Held(schema=schema, rows=rows, wrong=wrong[:3])
+
+
+def rows_of(records: Iterable[Record]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows that a consumer holds at a topic's end, by the records' order, and what is wrong with the order.
+
+    A second consumer goes by `source.sequence` and drops what is older: both must hold the same rows.
+    """
+    rows: dict[bytes, tuple[int, Any]] = {}
+    by_number: dict[bytes, tuple[int, Any]] = {}
+    for record in records:
+        if record.value is None:
+            rows.pop(record.key, None)
+            continue
+        event = orjson.loads(record.value)
+        number = event["source"]["sequence"]
+        if record.key == TRUNCATE_KEY:
+            rows = {key: one for key, one in rows.items() if one[0] >= number}
+            by_number = {key: one for key, one in by_number.items() if one[0] >= number}
+            continue
+        rows[record.key] = number, event["after"]
+        if event["after"] is None:
+            del rows[record.key]
+        if record.key not in by_number or number >= by_number[record.key][0]:
+            by_number[record.key] = number, event["after"]
+    alive = {key: row for key, (_, row) in rows.items()}
+    other = {key: row for key, (_, row) in by_number.items() if row is not None}
+    keys = [key for key in {*alive, *other} if alive.get(key) != other.get(key)]
+    return list(alive.values()), [f"a reader by order and one by sequence differ: {keys[:3]}"] if keys else []

@@ -1,0 +1,164 @@
+"""What a MySQL or MariaDB shows by SELECT, as a consumer of the topics should hold it: the oracle of random databases.
+
+The conversions stand here by themselves; they use nothing of what is tested.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Iterable
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from tests.databases.mysql_tables import quoted
+from tests.databases.shown import LEFT_OUT, Cell, Odd, ShownColumn, ShownTable
+
+_SPATIAL = {
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+    "geomcollection",
+}  # fmt: skip
+_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
+_BYTES = {"binary", "varbinary", "blob", "tinyblob", "mediumblob", "longblob"}
+
+
+def shown(cursor: Any, database: str) -> dict[str, ShownTable]:
+    """Every table of a database that holds rows of its own, by its name."""
+    cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
+    cursor.execute(
+        "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s "
+        "AND TABLE_TYPE NOT IN ('VIEW', 'SEQUENCE', 'TEMPORARY')", (database,),
+    )  # fmt: skip
+    tables = {name: (kind, engine) for name, kind, engine in cursor.fetchall()}
+    cursor.execute(
+        "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, EXTRA FROM information_schema.COLUMNS "
+        "WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION", (database,),
+    )  # fmt: skip
+    columns: dict[str, list[ShownColumn]] = {}
+    for table, name, kind, column_type, nullable, _ in cursor.fetchall():
+        one = ShownColumn(name=name, kind=kind, column_type=column_type, nullable=nullable == "YES")
+        columns.setdefault(table, []).append(one)
+    keys = _keys(cursor, database)
+    found = {}
+    for table, (kind, engine) in tables.items():
+        told = columns.get(table, [])
+        nullable = {column.name for column in told if column.nullable}
+        key = _usable(keys.get(table, {}), nullable)
+        found[table] = ShownTable(
+            name=table,
+            kind=kind,
+            engine=engine or "",
+            columns=tuple(told),
+            key=key,
+            rows=_rows(cursor, database, table, told),
+        )
+    return found
+
+
+def _keys(cursor: Any, database: str) -> dict[str, dict[str, list[tuple[str | None, Any]]]]:
+    """The unique keys of each table: by name their columns with what of them they hold."""
+    cursor.execute(
+        "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS "
+        "WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX", (database,),
+    )  # fmt: skip
+    found: dict[str, dict[str, list[tuple[str | None, Any]]]] = {}
+    for table, index, column, part in cursor.fetchall():
+        found.setdefault(table, {}).setdefault(index, []).append((column, part))
+    return found
+
+
+def _usable(keys: dict[str, list[tuple[str | None, Any]]], nullable: set[str]) -> tuple[str, ...]:
+    """The columns of a key that tells rows apart; () where there is none. A prefix does not tell a row from another."""
+    for name in sorted(keys, key=lambda one: one != "PRIMARY"):
+        parts = keys[name]
+        if all(column is not None and part is None and column not in nullable for column, part in parts):
+            return tuple(str(column) for column, _ in parts)
+    return ()
+
+
+def _rows(cursor: Any, database: str, table: str, columns: Iterable[ShownColumn]) -> list[dict[str, Cell]]:
+    readers = [(column, *_reader(column)) for column in columns]
+    asked = ", ".join(expression.format(quoted(column.name).replace("{", "{{")) for column, expression, _ in readers)
+    cursor.execute(f"SELECT {asked} FROM {quoted(database)}.{quoted(table)}")
+    rows = []
+    for values in cursor.fetchall():
+        row: dict[str, Cell] = {}
+        for (column, _, read), printed in zip(readers, values, strict=True):
+            row[column.name] = None if printed is None else read(printed)
+        rows.append(row)
+    return rows
+
+
+def _reader(column: ShownColumn) -> tuple[str, Callable[[Any], Cell]]:
+    """How the server is asked for a column without doubt, and what its answer means."""
+    kind = column.kind
+    if kind in _SPATIAL:
+        return "HEX(ST_AsBinary({0})), ST_SRID({0})".split(",")[0], lambda _: LEFT_OUT
+    if kind == "vector":
+        return "HEX({0})", lambda _: LEFT_OUT
+    if kind in _INTEGERS:
+        return "CAST({0} AS CHAR)", int
+    if kind == "decimal":
+        return (
+            "CAST({0} AS CHAR)",
+            lambda printed: str(Decimal(printed)) if "zerofill" in column.column_type else printed,
+        )
+    if kind == "float":
+        return "CAST({0}+0e0 AS CHAR)", lambda printed: struct.unpack("f", struct.pack("f", float(printed)))[0]
+    if kind == "double":
+        return "CAST({0}+0e0 AS CHAR)", float
+    if kind == "bit":
+        width = int(column.column_type[4:-1])
+        return "CAST({0}+0 AS CHAR)", lambda printed: _bits(int(printed), width)
+    if kind == "date":
+        return "CAST({0} AS CHAR)", lambda printed: _day(printed, "Z")
+    if kind in ("datetime", "timestamp"):
+        return "CAST({0} AS CHAR)", _moment
+    if kind == "time":
+        return "CAST({0} AS CHAR)", lambda printed: _trimmed(printed)
+    if kind == "json":
+        return "HEX(CAST({0} AS CHAR CHARACTER SET utf8mb4))", lambda printed: as_json(bytes.fromhex(printed).decode())
+    if kind in _BYTES:
+        return "HEX({0})", lambda printed: base64.b64encode(bytes.fromhex(printed)).decode()
+    if kind in ("uuid", "inet4", "inet6"):
+        return "CAST({0} AS CHAR)", str
+    return "HEX(CONVERT({0} USING utf8mb4))", lambda printed: bytes.fromhex(printed).decode("utf-8", "surrogatepass")
+
+
+def _bits(value: int, width: int) -> Cell:
+    if width == 1:
+        return bool(value)
+    return base64.b64encode(value.to_bytes((width + 7) // 8, "little")).decode()
+
+
+def _day(printed: str, ending: str) -> str:
+    try:
+        return date.fromisoformat(printed).isoformat() + ending
+    except ValueError:
+        return Odd(printed)
+
+
+def _moment(printed: str) -> Cell:
+    day = _day(printed[:10], "T")
+    return day if isinstance(day, Odd) else f"{day}{_trimmed(printed[11:])}Z"
+
+
+def _trimmed(printed: str) -> str:
+    return printed.rstrip("0").rstrip(".") if "." in printed else printed
+
+
+def as_json(text: str) -> Cell:
+    """What a JSON text means; numbers by value."""
+    return ("json", repr(_meaning(json.loads(text))))
+
+
+def _meaning(found: Any) -> Any:
+    if isinstance(found, dict):
+        return sorted((key, _meaning(one)) for key, one in found.items())
+    if isinstance(found, list):
+        return [_meaning(one) for one in found]
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return float(found)
+    return found

@@ -1,0 +1,249 @@
+"""Runs random cases on a real server under a capture that begins in the middle of their traffic, and compares."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from cdc.topology.topology import Topology
+from ingest.records.seams import Checkpoint
+from tests.databases.capturing import Capturing
+from tests.databases.cases import Case, Line
+from tests.databases.consumer import consumed
+from tests.databases.kinds import Unit
+from tests.databases.shown import Cell, ShownColumn, ShownTable, differences
+
+WORKERS = 6
+
+
+class Traffic(Protocol):
+    """One case's generator."""
+
+    def setup(self) -> Unit: ...
+
+    def unit(self) -> Unit: ...
+
+    def ending(self) -> Unit: ...
+
+
+class Database(Protocol):
+    """A database of one kind of server."""
+
+    name: str
+    refuses: bool
+
+    def traffic(self, random: Random, prefix: str) -> Traffic: ...
+
+    def topology(self, log: str = "") -> Topology: ...
+
+    def run(self, case: str, line: Line) -> str: ...
+
+    def end_case(self, case: str) -> None: ...
+
+    def close(self) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def shown(self) -> dict[str, ShownTable]: ...
+
+    def drop(self) -> None: ...
+
+    def end_of_log(self) -> Any: ...
+
+    def reached(self, end: Any, checkpoint: Checkpoint) -> bool: ...
+
+    def canonical(self, column: ShownColumn, value: Any) -> Cell: ...
+
+
+class DatabaseServer(Protocol):
+    """A server that gives databases."""
+
+    name: str
+
+    def database(self) -> Database: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass
+class Outcome:
+    """What a run found. `wrong` is by case, by "" what no single case is to blame for."""
+
+    cases: int = 0
+    tables: int = 0
+    left_out: int = 0
+    rows: int = 0
+    accepted: int = 0
+    refused: int = 0
+    records: int = 0
+    deaths: int = 0
+    seconds: float = 0
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+    scripts: dict[str, Case] = field(default_factory=dict)
+
+    def add(self, case: str, what: Sequence[str]) -> None:
+        """Note what is wrong."""
+        if what:
+            self.wrong.setdefault(case, []).extend(what)
+
+    def plus(self, other: Outcome) -> Outcome:
+        """Both together."""
+        names = ("cases", "tables", "left_out", "rows", "accepted", "refused", "records", "deaths", "seconds")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        wrong = {f"{len(self.wrong) + n} {case}": what for n, (case, what) in enumerate(other.wrong.items())}
+        return Outcome(**counts, wrong={**self.wrong, **wrong})
+
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"{self.cases} cases, {self.tables} tables ({self.left_out} left out), {self.accepted} statements "
+            f"({self.refused} refused by the server), {self.rows} rows compared, {self.records} records, {self.deaths} "
+            f"kills, {len(self.wrong)} failures, {self.seconds:.0f} s"
+        )
+
+
+@dataclass
+class _Played:
+    """A case as it is played; `lines` are those that were run, with their marks."""
+
+    name: str
+    traffic: Traffic
+    random: Random
+    lines: list[Line] = field(default_factory=list)
+    accepted: int = 0
+    refused: int = 0
+
+    def play(self, database: Database, unit: Unit) -> None:
+        ok: bool | None = None
+        while True:
+            try:
+                line = next(unit) if ok is None else unit.send(ok)
+            except StopIteration:
+                return
+            self.lines.append(line)
+            ok = database.run(self.name, line) == ""
+            self.accepted += ok
+            self.refused += not ok
+
+
+def play(server: DatabaseServer, seed: int, cases: Sequence[int], *, units: int = 12, kills: int = 3) -> Outcome:
+    """Play cases of a seed together: some units each, then the capture starts beside the rest."""
+    began, database = time.monotonic(), server.database()
+    played = []
+    for number in cases:
+        random = Random(f"{server.name} {seed} {number}")
+        name = f"k{number}_"
+        played.append(_Played(name, database.traffic(random, name), random))
+    capturing = Capturing(database.topology(), Random(seed), kills)
+    outcome = Outcome(cases=len(played))
+    try:
+        _all(played, lambda one: one.play(database, one.traffic.setup()))
+        with ThreadPoolExecutor(WORKERS) as pool:
+            first = [pool.submit(_units, one, database, units // 3) for one in played]
+            capturing.start()
+            for future in first:
+                future.result()
+            for one in played:
+                one.lines.append(Line(0, "", "capture"))
+            list(pool.map(lambda one: _units(one, database, units - units // 3), played))
+        for one in played:
+            one.play(database, one.traffic.ending())
+            database.end_case(one.name)
+        database.settle()
+        compare(database, capturing, outcome, lambda table: table.partition("_")[0] + "_")
+    finally:
+        capturing.stop()
+        database.close()
+    for one in played:
+        outcome.accepted += one.accepted
+        outcome.refused += one.refused
+        outcome.scripts[one.name] = Case(server=server.name, lines=tuple(one.lines))
+    outcome.seconds = time.monotonic() - began
+    database.drop()
+    return outcome
+
+
+def _units(one: _Played, database: Database, number: int) -> None:
+    for _ in range(number):
+        one.play(database, one.traffic.unit())
+
+
+def _all(played: list[_Played], do: Callable[[_Played], None]) -> None:
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(do, played))
+
+
+def replay(server: DatabaseServer, case: Case, *, patient: bool = False, seconds: float = 20) -> Outcome:
+    """Play the lines of a case again; `patient`: the capture has read all before what follows its mark is run."""
+    began, database = time.monotonic(), server.database()
+    capturing, outcome = Capturing(database.topology(), Random(0)), Outcome(cases=1)
+    started = False
+    try:
+        for line in case.lines:
+            if line.mark == "capture" and not started:
+                capturing.start()
+                started = True
+            elif line.mark == "kill":
+                capturing.kill()
+            if line.mark == "caught up" or (line.mark == "capture" and patient):
+                end = database.end_of_log()
+                capturing.wait(lambda found, end=end: database.reached(end, found), seconds)  # type: ignore[misc]
+            elif line.mark is None:
+                ok = database.run("case", line) == ""
+                outcome.accepted += ok
+                outcome.refused += not ok
+        if not started:
+            capturing.start()
+        database.end_case("case")
+        database.settle()
+        compare(database, capturing, outcome, lambda _: "case", seconds)
+    finally:
+        capturing.stop()
+        database.close()
+    outcome.seconds = time.monotonic() - began
+    database.drop()
+    return outcome
+
+
+def compare(
+    database: Database, capturing: Capturing, outcome: Outcome, case_of: Callable[[str], str], seconds: float = 60
+) -> None:
+    """Wait until the capture has caught up, then compare every table with its topic."""
+    end = database.end_of_log()
+    reached = capturing.wait(lambda found: database.reached(end, found), seconds)
+    outcome.deaths = capturing.deaths
+    if capturing.failed is not None:
+        outcome.add("", ["the source ended: " + "".join(traceback.format_exception(capturing.failed))[-1500:]])
+        return
+    if not reached:
+        last = capturing.broker.checkpoints[-1] if capturing.broker.checkpoints else None
+        outcome.add("", [f"it stays behind {end}: {capturing.retried[-2:]}; {capturing.said.lines[-5:]}; {last}"])
+        return
+    tables, published = database.shown(), capturing.published()
+    held = consumed(capturing.topology, capturing.records())
+    outcome.records = len(capturing.broker.records)
+    for name, table in tables.items():
+        outcome.tables += 1
+        if name not in published or name not in held:
+            outcome.left_out += 1
+            if table.key and table.engine == "InnoDB":
+                outcome.add(case_of(name), [f"{name}: left out, although it has the key {table.key}"])
+            continue
+        if not table.key:
+            continue
+        outcome.rows += len(table.rows)
+        found = held[name]
+        outcome.add(case_of(name), [f"{name}: {one}" for one in found.wrong])
+        columns = {column.name for column in found.schema.columns}
+        left = {column for column, _ in found.schema.left_out}
+        wrong = differences(table, found.rows, columns, left, database.canonical, refused=database.refuses)
+        outcome.add(case_of(name), wrong)
+    for name in set(held) - set(tables):
+        if held[name].rows:
+            what = f"{name} is no more, its topic holds {len(held[name].rows)} rows: {str(held[name].rows[0])[:200]}"
+            outcome.add(case_of(name), [what])

@@ -1,0 +1,91 @@
+"""Random databases: whatever a server accepts, a consumer of the topics holds its rows as the server shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.databases.cases import Case, Line, read, written
+from tests.databases.fuzz import CASES, served
+from tests.databases.running import DatabaseServer, Outcome, play, replay
+from tests.databases.shrinking import shrunk
+
+Servers = Callable[[str], DatabaseServer]
+SEED = 42
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """A server by its name, started once."""
+    with ExitStack() as started:
+        found: dict[str, DatabaseServer] = {}
+
+        def give(name: str) -> DatabaseServer:
+            if name not in found:
+                found[name] = started.enter_context(served(name, tmp_path_factory.mktemp(name)))
+            return found[name]
+
+        yield give
+
+
+def complaints(outcome: Outcome) -> str:
+    """What is wrong, by case."""
+    return "\n".join(f"{case or 'the run'}: {one}" for case, what in outcome.wrong.items() for one in what[:4])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", ["mysql-8.0"])
+def test_thirty_random_databases(server: Servers, name: str) -> None:
+    """A capture that begins in the middle of their traffic and dies thrice ends with every row as the server has it."""
+    outcome = play(server(name), SEED, range(30))
+    assert not outcome.wrong, complaints(outcome)
+    assert outcome.deaths > 0
+    assert outcome.rows > 300
+    assert outcome.accepted > 5 * outcome.refused, outcome.summary()
+
+
+@pytest.mark.integration
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", ["mysql-5.7", "mysql-8.0", "mysql-9", "mariadb-10.11", "mariadb-11.4"])
+def test_a_hundred_random_databases(server: Servers, name: str) -> None:
+    """The same on every supported server."""
+    for first in (100, 150):
+        outcome = play(server(name), SEED, range(first, first + 50))
+        assert not outcome.wrong, complaints(outcome)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, id=file.stem, marks=[] if "mysql-8.0" in file.stem else [pytest.mark.matrix])
+        for file in sorted(CASES.glob("*.case"))
+    ],
+)
+def test_what_failed_once_holds(server: Servers, file: Path) -> None:
+    """Every case that was found and shrunk."""
+    case = read(file.read_text())
+    outcome = replay(server(case.server), case)
+    assert not outcome.wrong, complaints(outcome)
+
+
+def test_a_case_file_keeps_every_statement() -> None:
+    """Line feeds, backslashes and marks survive."""
+    lines = (Line(0, "SELECT 'a\\nb\nc\r'"), Line(0, "", "capture"), Line(2, "--- new session"), Line(0, "", "kill"))
+    case = Case(server="mysql-8.0", lines=lines, why="one\ntwo")
+    assert read(written(case)) == case
+    with pytest.raises(ValueError, match="none of capture"):
+        read("server: x\n--- somewhere\n")
+
+
+def test_a_failure_is_shrunk_to_what_shows_it() -> None:
+    """Of forty statements, the two that matter are left, and one row of three."""
+    lines = [Line(0, f"SELECT {n}") for n in range(40)]
+    lines[7], lines[31] = Line(0, "INSERT INTO t VALUES (1), (2), (3)"), Line(0, "", "capture")
+    small = shrunk(
+        Case(server="s", lines=tuple(lines)), lambda case: any("(2)" in line.sql for line in case.lines), seconds=5
+    )
+    assert small.lines == (Line(0, "INSERT INTO t VALUES (2)"), Line(0, "", "capture"))
