@@ -182,7 +182,7 @@ def _follow_log(
     Session(
         source=server_of(topology.name, source),
         log=log,
-        recorder=Recorder(topology.name, source.type, log.ensure_topic),
+        recorder=Recorder(topology.name, source.type, log.ensure_topic, source.unrepresentable),
         tables=tables_of(source),
         mode=source.snapshot_mode,
         clock=time.time,

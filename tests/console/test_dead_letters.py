@@ -61,8 +61,9 @@ def capture_letter(number: int, pos: int = 4, **more: Any) -> tuple[bytes, bytes
     info = SourceInfo(
         table_id=ORDERS, ts_ms=1, server_id=1, gtid=None, file="log.1", pos=pos, row=0, sequence=1, snapshot="false"
     )
-    record = Recorder("t").dead_letter(
-        RefusedImage(values={"id": number, **more}, why="column born: 0000-00-00"), info, 5
+    recorder = Recorder("t")
+    record = recorder.dead_letter(
+        RefusedImage(values={"id": number, **more}, columns={"born": "0000-00-00"}), recorder.writer(KEYED), info, 5
     )
     assert record.value is not None
     return record.key or b"", record.value

@@ -28,7 +28,7 @@ from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_s
 from cdc.topology.reader_syslog import messages_alone, read_syslog
 from cdc.topology.topology import Check, Dashboard, Delivery, Index, SnapshotMode, Source, SourceType, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
-from cdc.words.filters import FilterPolicy, TableRule
+from cdc.words.filters import FilterPolicy, TableRule, Unrepresentable
 from cdc.words.schema import TableId
 
 _DELIVERIES: tuple[Delivery, Delivery] = ("exactly_once", "at_least_once")
@@ -155,6 +155,7 @@ def _source(name: str, s: Section) -> Source:
         cascades=s.take("cascades", lambda v: v.one_of("follow", "ignore"), "follow"),
         snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
         snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
+        unrepresentable=s.take("unrepresentable", lambda v: v.one_of(*get_args(Unrepresentable)), "null"),
         ssl_mode=s.take("ssl_mode", lambda v: v.one_of("preferred", "required", "disabled"), "preferred"),
         heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
         server_id=s.take("server_id", lambda v: v.number(1, 2**32 - 1)) if numbered else 0,

@@ -10,7 +10,7 @@ from cdc.stored.foreign import ForeignTable
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 from cdc.words.brokers import Brokers
 from cdc.words.errors import TopologyError
-from cdc.words.filters import FilterPolicy, TableRule, is_captured
+from cdc.words.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
 from cdc.words.schema import TableId
 
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
@@ -90,7 +90,8 @@ class Source:
     `dbname`; `slot_name` and `publication_name` are empty where both are called after topology and source, and
     `replica_identity` full where every table tells whole rows before their changes. `mirror` is set where topics of
     others are the source, which has no server of its own, and `listen` where syslog messages are. `agent` is set where
-    agents of a fleet capture it, and no process beside the topology.
+    agents of a fleet capture it, and no process beside the topology. `unrepresentable` says how a row is published of
+    which a value has no canonical form: with NULL, with the server's text, or not at all (a dead-letter record).
     """
 
     name: str
@@ -123,6 +124,7 @@ class Source:
     mirror: Mirror | None = None
     listen: Listen | None = None
     agent: AgentChoice | None = None
+    unrepresentable: Unrepresentable = "null"
 
     @property
     def databases(self) -> frozenset[str]:

@@ -10,11 +10,13 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from cdc.words.schema import TableId
 
 FilterPolicy = Literal["accept", "drop"]
+# What becomes of a value that its column's type in the envelope cannot represent (docs/adr, `unrepresentable`).
+Unrepresentable = Literal["null", "text", "dead_letter"]
 _MASK = re.compile(r"sha256\((.+)\)|truncate\((\d+)\)|redact", re.DOTALL)
 
 
@@ -90,25 +92,37 @@ def mask(text: str) -> Callable[[object], object]:
     return lambda value: "***"
 
 
-def shape_of(rule: TableRule) -> Callable[[dict[str, object]], None] | None:
-    """The function that takes the ignored columns out of a row and masks others, in place; None if nothing is asked."""
-    if not rule.ignored_columns and not rule.masks and rule.only_columns is None:
-        return None
-    known, hidden, masked = set[str](), list[str](), list[tuple[str, Callable[[object], object]]]()
+class Shape:
+    """Removes the ignored columns from a row and masks others, in place."""
 
-    def shape(row: dict[str, object]) -> None:
-        if not row.keys() <= known:  # rows of a table have the same names, mostly: each is decided once
-            for name in row.keys() - known:
-                known.add(name)
-                text = rule.mask_of(name)
-                if rule.leaves_out(name):
-                    hidden.append(name)
+    def __init__(self, rule: TableRule) -> None:
+        self._rule = rule
+        self._known, self._hidden = set[str](), list[str]()
+        self._masked: list[tuple[str, Callable[[object], object]]] = []
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        """Shape one row."""
+        if not row.keys() <= self._known:  # rows of a table have the same names, mostly: each is decided once
+            for name in row.keys() - self._known:
+                self._known.add(name)
+                text = self._rule.mask_of(name)
+                if self._rule.leaves_out(name):
+                    self._hidden.append(name)
                 elif text is not None:
-                    masked.append((name, mask(text)))
-        for name in hidden:
+                    self._masked.append((name, mask(text)))
+        for name in self._hidden:
             row.pop(name, None)
-        for name, to in masked:
+        for name, to in self._masked:
             if row.get(name) is not None:
                 row[name] = to(row[name])
 
-    return shape
+    def masks(self, column: str) -> bool:
+        """Whether only a mask of the column's values leaves."""
+        return self._rule.mask_of(column) is not None
+
+
+def shape_of(rule: TableRule) -> Shape | None:
+    """What removes the ignored columns from a row and masks others; None if nothing is asked."""
+    if not rule.ignored_columns and not rule.masks and rule.only_columns is None:
+        return None
+    return Shape(rule)

@@ -2,7 +2,8 @@
 
 Key `settled`, value JSON `format, stage: "settled", how`, and either `ids`: letter → the
 partition and offset up to which it is meant; or `of`: the stage and the name of a table, all of whose letters before it
-are meant. What is refused again behind that waits again.
+are meant; or `row`: the stage, the name of a table and the key of a row, whose records before it are meant. What is
+refused again behind that waits again.
 """
 
 from __future__ import annotations
@@ -31,3 +32,8 @@ def settled_letters(ids: Mapping[str, tuple[int, int]], how: str) -> bytes:
 def settled_table(stage: str, name: str, how: str) -> bytes:
     """The value that settles all letters of one stage for one table or index, as what reads all of it anew does."""
     return json.dumps({"format": 1, "stage": STAGE, "how": how, "of": [stage, name]}).encode()
+
+
+def settled_row(stage: str, name: str, key: str, how: str) -> bytes:
+    """The value that settles the dead-letter records of one row, which was accepted since; `key` as they name it."""
+    return json.dumps({"format": 1, "stage": STAGE, "how": how, "row": [stage, name, key]}).encode()

@@ -101,6 +101,11 @@ def letter_of(topology: str, record: LetterRecord) -> Letter:
     )  # fmt: skip
 
 
+def row_of(told: Mapping[str, Any]) -> str:
+    """The key by which a settlement of a row (`cdc.words.settlement.settled_row`) names a dead-letter record's row."""
+    return str(told.get("row" if told.get("stage") == "indexer" else "key") or "")
+
+
 def value_of(record: LetterRecord) -> Mapping[str, Any]:
     """The record's JSON object; empty where it is none."""
     try:
@@ -136,8 +141,8 @@ class Letters:
 
     def __init__(self, topology: str, *, keep: int | None = None, only: Callable[[str], bool] | None = None) -> None:
         self._topology, self._keep, self._only = topology, keep, only
-        # count, and partition and offset of the last
-        self._waiting: dict[tuple[str, str], dict[str, tuple[int, int, int]]] = defaultdict(dict)
+        # count, partition and offset of the last, and the key of its row
+        self._waiting: dict[tuple[str, str], dict[str, tuple[int, int, int, str]]] = defaultdict(dict)
         self._newest: dict[tuple[str, str], Letter] = {}
         self._whole: dict[str, Letter] = {}
         self._settled: dict[str, Letter] = {}
@@ -152,7 +157,7 @@ class Letters:
         place = letter.stage, letter.of
         before = self._whole.pop(letter.id, None)
         count = self._waiting[place].get(letter.id, (0,))[0] + 1
-        self._waiting[place][letter.id] = count, record.partition, record.offset
+        self._waiting[place][letter.id] = count, record.partition, record.offset, row_of(told)
         self._settled.pop(letter.id, None)
         letter = replace(letter, count=count, first_ms=before.first_ms if before else letter.first_ms)
         self._newest[place] = letter
@@ -165,6 +170,12 @@ class Letters:
         if "of" in told:
             stage, name = told["of"]
             gone = list(self._waiting.pop((stage, name), ()))
+        elif "row" in told:
+            stage, name, key = told["row"]
+            ids = self._waiting[stage, name]
+            gone = [each for each, place in ids.items() if place[3] == key]
+            for each in gone:
+                del ids[each]
         else:
             gone = []
             for each, (partition, offset) in told.get("ids", {}).items():

@@ -26,7 +26,7 @@ from ingest.facts.redecode import waiting
 from ingest.facts.tables import Tables
 from ingest.mend.mending import MendingTransactions
 from ingest.mend.rounds import Rounds, Shared
-from ingest.records.seams import ChangeLog, Checkpoint, SourceServer, Stream
+from ingest.records.seams import ChangeLog, Checkpoint, Record, SourceServer, Stream
 
 # What a fact leaves a stream at; any other leaves it inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
@@ -84,7 +84,8 @@ class Follower:
 
     def _follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
         session, clock, pace = self._session, self._session.clock, self._pace
-        extend, records_of, snapshots = session.log.extend, self._transactions.records, self._snapshots
+        records_of, snapshots, values = self._transactions.records, self._snapshots, self._transactions.values
+        extend = session.log.extend
         group, mends, now = pace.group, self._mends, clock()
         self._signals = checkpoint.state.get("signals")
         self._replayed = reached_before(checkpoint)
@@ -95,6 +96,7 @@ class Follower:
                 group.begin()
             records = records_of(fact, int(now * 1000))
             if records:
+                records += values.follow(records)
                 extend(records)
                 group.add(len(records), now)
             if kind is TransactionLogged:
@@ -151,8 +153,7 @@ class Follower:
         records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
         self._mends.marked(going - set(snapshots.state))
         if records:
-            session.log.extend(records)
-            self._pace.group.add(len(records), now)
+            self._publish(records, now)
         if snapshots.take_moved():
             self._pace.progressed()
             session.observer.snapshot(snapshots.progress())
@@ -201,12 +202,15 @@ class Follower:
             try:
                 records += transactions.replay(letters, table, int(session.clock() * 1000))
             except Skippable as error:
-                session.log.extend(records)
-                self._pace.group.add(len(records), session.clock())
+                self._publish(records, session.clock())
                 return str(error)
-        session.log.extend(records)
-        self._pace.group.add(len(records), session.clock())
+        self._publish(records, session.clock())
         return ""
+
+    def _publish(self, records: list[Record], now: float) -> None:
+        records += self._transactions.values.follow(records)
+        self._session.log.extend(records)
+        self._pace.group.add(len(records), now)
 
     def _ask_the_server(self, now: float) -> None:
         """Nothing waits in the log: what the server shows of tables in quarantine are the columns of what was kept."""
@@ -239,6 +243,7 @@ class Follower:
         refused, quarantined = transactions.refused + self._snapshots.refused, transactions.quarantined
         session.observer.refused(refused - self._refused, quarantined - self._quarantined)
         self._refused, self._quarantined = refused, quarantined
+        session.observer.unrepresentable(transactions.values.take_told())
         session.observer.left_out(transactions.tables.take_left_out())
         for why, table in self._mends.told():
             session.observer.phase("table is read again: the log does not tell its rows", why=why, table=table)

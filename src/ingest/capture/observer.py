@@ -38,6 +38,9 @@ class Observer:
     def refused(self, images: int, quarantined: int) -> None:
         """So many row images became dead letters, so many rows went to the quarantine as raw events."""
 
+    def unrepresentable(self, values: Mapping[tuple[str, str], int]) -> None:
+        """So many more values, by table and column, were published in another form (`unrepresentable`)."""
+
     def snapshot(self, rows: Mapping[str, int]) -> None:
         """So many rows were read of each table whose snapshot is under way."""
 

@@ -9,7 +9,7 @@ what belongs to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from cdc.words.schema import Column, TableId
@@ -21,14 +21,21 @@ Row = dict[str, Canonical]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedImage:
-    """A row image that has no canonical form, such as one with the date 0000-00-00.
+    """A row image of which a value has no canonical form, such as the date 0000-00-00, or which is no row at all.
 
-    `values` are its columns as far as they can be shown, `why` names the column and the reason. It becomes a dead
-    letter: downstream the row counts as absent until it gets an image that can be told.
+    `values` are its columns in canonical form; those of `columns`, which cannot be represented, as the server prints
+    them. `columns` maps each of these to the reason. `why` is the reason where the row as a whole is refused, and empty
+    where only columns are: then the source's `unrepresentable` decides (`ingest.records.images`).
     """
 
     values: dict[str, Any]
-    why: str
+    why: str = ""
+    columns: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """Why the row is refused, with the names of the columns."""
+        return self.why or "; ".join(f"column {name}: {why}" for name, why in self.columns.items())
 
 
 Image = Row | RefusedImage

@@ -146,7 +146,7 @@ class Tables:
         if state is not None and state.schema is not None:
             untyped = [column.name for column in not_captured(state.schema)]
             rule = replace(rule, ignored_columns=(*rule.ignored_columns, *untyped))
-        return shape_of(rule)  # type: ignore[return-value]  # masks make texts, which rows hold
+        return shape_of(rule)
 
     def hides(self, table: TableId) -> bool:
         """Whether the topology says that columns of a table may not leave as they are."""

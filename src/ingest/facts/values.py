@@ -54,7 +54,7 @@ def from_text(column: Column) -> FromText:
                 width = 1 if kind == "bool" else 8 * len(value)
                 return canonical.bit(int.from_bytes(value, "big"), width)
             if kind != "bytes":
-                raise Unrepresentable(f"column {column.name}: bytes where {kind} is expected")
+                raise Unrepresentable(f"bytes where {kind} is expected")
             return base64.b64encode(value).decode()
         return _TEXTS.get(kind, int)(value)
 
@@ -67,8 +67,8 @@ def select_expression(column: Column, quoted: str) -> str:
 
 
 def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
-    """A row whose dates and times are the server's texts → canonical, or refused with its values as they are."""
-    values, refused = dict(row), list[str]()
+    """A row whose dates and times are the server's texts → canonical; those without canonical form keep their text."""
+    values, refused = dict(row), dict[str, str]()
     for column in columns:
         value = row.get(column.name)
         if not isinstance(value, str):
@@ -81,5 +81,5 @@ def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
             elif column.type in (T.TIME, T.TIME2):
                 values[column.name] = canonical.clock(value)
         except Unrepresentable as error:
-            refused.append(f"column {column.name}: {error}")
-    return RefusedImage(values=dict(row), why="; ".join(refused)) if refused else values
+            refused[column.name] = str(error)
+    return RefusedImage(values=values, columns=refused) if refused else values

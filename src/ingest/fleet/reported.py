@@ -64,5 +64,6 @@ def effective_hash(source: Source) -> str:
         "heartbeat_interval_ms": source.heartbeat_interval_ms,
         "server_id": source.server_id,
         "dumps": source.dumps,
+        **({} if source.unrepresentable == "null" else {"unrepresentable": source.unrepresentable}),
     }
     return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -200,12 +200,12 @@ def table_name(table: TableId) -> str:
 
 
 def _image(reads: TableReads, told: Mapping[str, Any]) -> Image:
-    row, why = dict[str, Any](), list[str]()
+    row, refused = dict[str, Any](), dict[str, str]()
     for name, read in reads.reads:
         value = told.get(name)
         try:
             row[name] = None if value is None else read(value)
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             row[name] = value if isinstance(value, str | int | float | bool) else str(value)
-            why.append(f"column {name}: {error}")
-    return RefusedImage(values=row, why="; ".join(why)) if why else row
+            refused[name] = str(error)
+    return RefusedImage(values=row, columns=refused) if refused else row

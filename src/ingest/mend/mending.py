@@ -20,6 +20,7 @@ from ingest.facts.facts import (
 from ingest.facts.tables import Tables
 from ingest.mend.mends import Mends
 from ingest.records.altered import AlteringTransactions
+from ingest.records.images import represented
 from ingest.records.records import Recorder
 from ingest.records.seams import Checkpoint, Record
 from ingest.records.snapshots import Snapshots
@@ -105,7 +106,12 @@ class MendingTransactions(AlteringTransactions):
                 for image in change if fact.operation == "update" else (change,):
                     writer.shape(_values(image))
         self._touched = True
-        rest = fact._replace(rows=fact.rows[skipped:])
+        rows = [
+            tuple(represented(image, writer, counted=False) for image in change) if fact.operation == "update"
+            else represented(change, writer, counted=False)
+            for change in fact.rows[skipped:]
+        ]  # fmt: skip
+        rest = fact._replace(rows=rows)
         self._mends.partial(rest, writer.schema.primary_key, self.number(), sure=sure)
 
     def _statement(self, fact: StatementLogged, now_ms: int) -> list[Record]:

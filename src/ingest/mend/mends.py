@@ -226,7 +226,8 @@ class Mends:
             if first != last:
                 told += [(first, "delete", {}), (last, "insert", {})]
             else:
-                told.append((first, operation, new))
+                # what a refused image sets is not known: the row is read again
+                told.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
             for child, wanted in self.foreign_keys.affected(table, first, None if operation == "delete" else last):
                 self.lose(child, wanted)
         mend = self._opened(table)

@@ -15,7 +15,7 @@ from ingest.mend.mends import MOST, Mend, Mends, name_of, values_of
 from ingest.mend.patches import Patch, Row, steps
 from ingest.records.chunks import walkable
 from ingest.records.findings import Search
-from ingest.records.images import tellable
+from ingest.records.images import represented, tellable
 from ingest.records.records import TableWriter
 from ingest.records.seams import Record
 from ingest.records.snapshots import Chunk, ChunkReader, ChunkRequest
@@ -168,7 +168,7 @@ class Rounds(Mends):
                 continue  # it stays held, and is read again
             image = None if row is None else tellable(row)
             if isinstance(image, RefusedImage):
-                records.append(self.recorder.unread(image, writer.schema.table_id, chunk.request.position, now_ms))
+                records.append(self.recorder.unread(image, writer, chunk.request.position, now_ms))
                 image = None
             for step in steps(search.found.get(at), image, anyway=anyway):
                 source = writer.format.read(
@@ -238,5 +238,6 @@ def _by_key(writer: TableWriter, images: Iterable[Image]) -> dict[bytes, Image]:
         values = values_of(image)
         if writer.shape is not None:
             writer.shape(values)
-        found[writer.key(values)] = image
+        if (key := writer.shown_key(values)) is not None:
+            found[key] = represented(image, writer)
     return found

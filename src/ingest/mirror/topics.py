@@ -241,11 +241,12 @@ class TopicFacts:
 def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | None) -> Image:
     """A row's image; of one before a change (`key`) columns that are not told are left out, else they are refused."""
     row: dict[str, Any] = {}
-    why: list[str] = []
+    refused: dict[str, str] = {}
+    untold: list[str] = []
     for name, read in reads.reads:
         if name not in values:
             if key is None:
-                why.append(f"column {name}: it is not told")
+                untold.append(f"column {name}: it is not told")
             continue
         value = values[name]
         if value is None:
@@ -255,5 +256,7 @@ def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | 
             row[name] = read(value)
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             row[name] = value if isinstance(value, str | int | float | bool) else str(value)
-            why.append(f"column {name}: {error}")
-    return RefusedImage(values=row, why="; ".join(why)) if why else row
+            refused[name] = str(error)
+    if untold:  # no value stands for a column that the record does not have
+        return RefusedImage(values=row, why="; ".join(untold), columns=refused)
+    return RefusedImage(values=row, columns=refused) if refused else row

@@ -235,7 +235,7 @@ def _images(schema: TableSchema, rows: Any) -> Iterator[Image]:
 def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
     """A row as a SELECT of `select_expression`s returned it → its image, or its refusal naming the columns."""
     values: dict[str, Canonical] = {}
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for (name, read), value in zip(readers, row, strict=True):
         if value is None:
             values[name] = None
@@ -244,5 +244,5 @@ def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image
             values[name] = read(value)
         except Unrepresentable as error:
             values[name] = value.hex() if isinstance(value, bytes) else value
-            refused.append(f"column {name}: {error}")
-    return RefusedImage(values=values, why="; ".join(refused)) if refused else values
+            refused[name] = str(error)
+    return RefusedImage(values=values, columns=refused) if refused else values

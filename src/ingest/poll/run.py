@@ -93,7 +93,7 @@ def poll(
         PollSession(
             reader=reader,
             log=log,
-            recorder=Recorder(topology.name, dialect_of(source)),
+            recorder=Recorder(topology.name, dialect_of(source), unrepresentable=source.unrepresentable),
             poll=settings,
             clock=_steady_clock(),
             stopped=stopped,

@@ -9,7 +9,7 @@ for as long as is left of the interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cdc.topology.topology import Poll
 from cdc.words.errors import Fatal
@@ -22,7 +22,7 @@ from ingest.facts.facts import Image, RefusedImage
 from ingest.poll.dumps import Dumps
 from ingest.poll.seams import PollReader
 from ingest.poll.window import Window
-from ingest.records.images import tellable
+from ingest.records.images import represented, tellable
 from ingest.records.records import Recorder
 from ingest.records.seams import ChangeLog, Checkpoint, Record
 
@@ -127,6 +127,7 @@ class PollSession:
         if checkpoint is None:
             return
         stored = checkpoint.state
+        self.recorder.refused.load(stored)
         if stored.get("format") != FORMAT:
             raise Fatal(
                 "the log holds a position of this source that polling did not write",
@@ -206,7 +207,7 @@ class PollSession:
 
     def _tell(self, schema: TableSchema, read: Image, *, ts_ms: int, snapshot: bool) -> None:
         now_ms = int(self.clock() * 1000)
-        image = tellable(self._shaped(schema.table_id, read))
+        image = tellable(self._shaped(schema, read))
         if not isinstance(image, RefusedImage):
             self._number()
         info = SourceInfo(
@@ -223,7 +224,7 @@ class PollSession:
             last_update_only=True,
         )
         if isinstance(image, RefusedImage):
-            self._append(self.recorder.dead_letter(image, info, now_ms))
+            self._append(self.recorder.dead_letter(image, self.recorder.writer(schema), info, now_ms))
             self.observer.refused(1, 0)
             return
         event = ChangeEvent(op="r", before=None, after=image, source=info, ts_ms=now_ms)
@@ -231,22 +232,25 @@ class PollSession:
             self._append(record)
         self._changes += 1
 
-    def _shaped(self, table: TableId, image: Image) -> Image:
-        """The image without its ignored columns, others masked; a refusal then keeps its reason to itself."""
+    def _shaped(self, schema: TableSchema, image: Image) -> Image:
+        """The image without its ignored columns, others masked, as the source's `unrepresentable` wants it."""
+        table = schema.table_id
         shape = shape_of(self.rules[table]) if table in self.rules else None
-        if shape is None:
-            return image
         if isinstance(image, RefusedImage):
             values = dict(image.values)
-            shape(values)
-            return RefusedImage(values=values, why="a value cannot be told; why is withheld, since columns are masked")
-        values = dict(image)
-        shape(values)
-        return values
+            if shape is not None:
+                shape(values)
+            return represented(replace(image, values=values), self.recorder.writer(schema, shape))
+        if shape is None:
+            return image
+        row = dict(image)
+        shape(row)
+        return row
 
     def _append(self, record: Record) -> None:
-        self.log.append(record)
-        self._appended += 1
+        for each in (record, *self.recorder.refused.follow([record])):
+            self.log.append(each)
+            self._appended += 1
 
     def _commit(self) -> None:
         complete = all(window.complete for window in self._windows.values())
@@ -256,11 +260,12 @@ class PollSession:
             position=Position(file="", pos=0, gtid_set="", sequence=self._sequence),
             snapshot="done" if complete else "running",
             ts_ms=self._ts_ms,
-            state={**polled, **self._dumps.state},
+            state=self.recorder.refused.state({**polled, **self._dumps.state}),
         )
         self.log.commit(checkpoint)
         self.observer.committed(checkpoint)
         self.observer.captured(self._changes)
+        self.observer.unrepresentable(self.recorder.refused.take_told())
         self._appended = self._changes = 0
         self._dumps.moved = False
         self._committed = self.clock()

@@ -198,7 +198,7 @@ def _column(column: sa.Column[Any]) -> Column | None:
 
 def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any, ...]) -> Image:
     values: dict[str, Canonical] = {}
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for (name, read), value in zip(readers, row, strict=True):
         if value is None:
             values[name] = None
@@ -207,8 +207,8 @@ def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any
             values[name] = read(value)
         except (ValueError, TypeError, ArithmeticError) as error:
             values[name] = str(value)
-            refused.append(f"column {name}: {type(error).__name__}: {error}")
-    return RefusedImage(values=values, why="; ".join(refused)) if refused else values
+            refused[name] = f"{type(error).__name__}: {error}"
+    return RefusedImage(values=values, columns=refused) if refused else values
 
 
 @contextmanager

@@ -226,17 +226,20 @@ class PgFacts:
         old, new = _values(before), _values(after)
         if kind == OLD_ROW and len(new) < rows.width:
             untold = {name: value for name, value in old.items() if name not in new}
-            if isinstance(after, RefusedImage) or not isinstance(before, RefusedImage):
-                new.update(untold)
-            else:  # what the old row could not tell, the new one cannot either
-                after = RefusedImage(values={**untold, **new}, why=before.why)
+            new.update(untold)
+            if isinstance(before, RefusedImage):  # what the old row cannot represent, the new one cannot either
+                refused = {name: why for name, why in before.columns.items() if name in untold}
+                if isinstance(after, RefusedImage):
+                    after.columns.update(refused)
+                elif refused:
+                    after = RefusedImage(values=new, columns=refused)
         whole = len(_values(after)) >= rows.width
         plain = plain and not isinstance(after, RefusedImage)
         named = {name: (old if name in old else new).get(name) for name in key}
         if kind != OLD_ROW and named == {name: new.get(name) for name in key}:
             # the old row is not told but for its key, which who takes the row away or reads it again has need of
             before = None if whole and plain else named
-        return (before, after), whole or not plain, plain
+        return (before, after), whole, plain
 
     def _deleted(self, rows: RelationRows, data: bytes) -> tuple[Any, bool]:
         image, _ = rows.keyed(data, 6) if data[5] == OLD_KEY else self._image(rows, data, 6)

@@ -58,44 +58,47 @@ class RelationRows:
         where they cannot be told.
         """
         row: dict[str, Canonical] = {}
-        why: list[str] = []
+        refused: dict[str, str] = {}
         at += 2
         for name, read in self._reads:
             kind = data[at]
             if kind == TEXT:
                 start = at + 5
                 at = start + U32(data, at + 1)[0]
-                row[name] = value_of(name, read, data[start:at], why)
+                row[name] = value_of(name, read, data[start:at], refused)
             else:
                 at += 1
                 if kind == NULL:
                     row[name] = None
-        return (RefusedImage(values=row, why="; ".join(why)) if why else row), at
+        return (RefusedImage(values=row, columns=refused) if refused else row), at
 
     def keyed(self, data: bytes, at: int) -> tuple[Image, int]:
         """The columns of the replica identity alone, which is all that an old key tells."""
         image, at = self.judged(data, at)
         values = image.values if isinstance(image, RefusedImage) else image
         kept = {name: value for name, value in values.items() if name in self.key}
-        return (RefusedImage(values=kept, why=image.why) if isinstance(image, RefusedImage) else kept), at
+        if isinstance(image, RefusedImage):
+            refused = {name: why for name, why in image.columns.items() if name in self.key}
+            return (RefusedImage(values=kept, columns=refused) if refused else kept), at
+        return kept, at
 
 
-def value_of(name: str, read: Read, value: bytes, why: list[str]) -> Canonical:
-    """A value in canonical form, or its text, with the reason in `why`."""
+def value_of(name: str, read: Read, value: bytes, refused: dict[str, str]) -> Canonical:
+    """A value in canonical form, or its text, with the reason in `refused`."""
     try:
         return read(value)
     except (ValueError, ArithmeticError) as error:
-        why.append(f"column {name}: {error}")
+        refused[name] = str(error)
         return value.decode(errors="replace")
 
 
 def image_of(reads: tuple[tuple[str, Read], ...], values: Iterator[bytes | None]) -> Image:
     """A row that a SELECT returned as texts → its image, or its refusal naming the columns."""
     row: dict[str, Canonical] = {}
-    why: list[str] = []
+    refused: dict[str, str] = {}
     for (name, read), value in zip(reads, values, strict=True):
-        row[name] = None if value is None else value_of(name, read, value, why)
-    return RefusedImage(values=row, why="; ".join(why)) if why else row
+        row[name] = None if value is None else value_of(name, read, value, refused)
+    return RefusedImage(values=row, columns=refused) if refused else row
 
 
 def definition_of_relation(

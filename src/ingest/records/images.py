@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 import orjson
 
 from cdc.formats.debezium_bytes import NULL
 from cdc.words.event import Position
+from cdc.words.schema import Column
+from cdc.words.types import Canonical
 from ingest.facts.facts import Image, RefusedImage, Row, RowsLogged
 from ingest.records.records import Recorder, TableWriter, image_size
 from ingest.records.seams import Record
@@ -26,9 +30,9 @@ def snapshot_records(
     if writer.shape:
         for image in images:
             writer.shape(image.values if isinstance(image, RefusedImage) else image)
-    for image in map(tellable, images):
+    for image in (tellable(represented(image, writer)) for image in images):
         if isinstance(image, RefusedImage):
-            records.append(recorder.unread(image, writer.schema.table_id, low, now_ms))
+            records.append(recorder.unread(image, writer, low, now_ms))
         else:
             value = writer.format.alone(b"r", NULL, _dumps(image), source, 0, low.sequence, now_ms)
             records.append(Record(writer.topic, writer.key(image), value))
@@ -42,6 +46,48 @@ def shaped(shape: Callable[[Row], None], fact: RowsLogged) -> None:
             if image is None:  # it was not logged
                 continue
             shape(image.values if isinstance(image, RefusedImage) else image)
+
+
+def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> Image:
+    """An image, shaped already, as the source's `unrepresentable` wants it; refused where no row can be published.
+
+    Columns that do not leave decide nothing, and are in no refusal; of masked ones the mask of the server's text is
+    published. A value of the key is never replaced: rows would be taken for one another. `counted` is False for images
+    that are not the newest.
+    """
+    if not isinstance(image, RefusedImage):
+        return image
+    told = image.values
+    columns = {name: why for name, why in image.columns.items() if name in told and not writer.masks(name)}
+    if image.why:
+        return _withheld(replace(image, columns=columns), writer) if writer.shape else image
+    if not columns:
+        return told
+    if writer.unrepresentable == "dead_letter" or not columns.keys().isdisjoint(writer.schema.primary_key):
+        return RefusedImage(values=told, columns=columns)
+    values = dict(told)
+    table = writer.schema.table_id
+    for name in columns:
+        column = writer.schema.column(name)
+        values[name] = _stand_in(column, told[name]) if writer.unrepresentable == "text" else None
+        if counted:
+            writer.refused.count(f"{table.database}.{table.table}", name)
+    return values
+
+
+def _stand_in(column: Column | None, shown: object) -> Canonical:
+    """A value's text, where the column's type in the envelope is one of texts; else NULL."""
+    if column is not None and column.type.kind == "json":
+        return _dumps(str(shown)).decode()
+    return str(shown) if column is not None and column.type.kind == "string" else None
+
+
+def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:
+    """A row that is refused as a whole, without what may hold a column that does not leave."""
+    if image.values.keys() <= {column.name for column in writer.schema.columns}:
+        return image
+    why = "it is no row; its content is withheld, since columns of its table are ignored or masked"
+    return RefusedImage(values={}, why=why)
 
 
 def tellable(image: Image) -> Image:
@@ -67,3 +113,42 @@ def events(
     if writer.key(before) != writer.key(after):
         return [(b"d", before, None), (b"c", None, after)]
     return [(b"u", before, after)]
+
+
+class Judged(NamedTuple):
+    """A change's images as they are published: `refused` is the new one where it is not, `untold` whether the log does
+    not show the old one, `settled` are the settlements of dead-letter records of a row that had no key.
+    """
+
+    before: Row | None
+    after: Row | None
+    refused: RefusedImage | None
+    untold: bool
+    settled: list[Record]
+
+
+def judge(writer: TableWriter, before: Image | None, after: Image | None) -> Judged:
+    """Judge both images of one change. An old image that is refused was never published, so nothing becomes of it."""
+    old = None if before is None else tellable(represented(before, writer, counted=False))
+    new = None if after is None else tellable(represented(after, writer))
+    settled: list[Record] = []
+    if isinstance(old, RefusedImage):
+        key = writer.shown_key(old.values)
+        if key is not None and (after is None or key != _shown_key(writer, new)):
+            settled = writer.refused.published(writer.topic, key)
+        return Judged(None, _row(new), _refused(new), False, settled)
+    if old is not None and isinstance(new, dict) and len(old) < len(new) and writer.key(old) == writer.key(new):
+        old = None  # it tells no more than the key: the log does not show the old row
+    return Judged(old, _row(new), _refused(new), old is None, settled)
+
+
+def _row(image: Image | None) -> Row | None:
+    return None if isinstance(image, RefusedImage) else image
+
+
+def _refused(image: Image | None) -> RefusedImage | None:
+    return image if isinstance(image, RefusedImage) else None
+
+
+def _shown_key(writer: TableWriter, image: Image | None) -> bytes | None:
+    return None if image is None else writer.shown_key(image.values if isinstance(image, RefusedImage) else image)

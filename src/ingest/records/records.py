@@ -7,7 +7,7 @@ building the envelope first; `Recorder.change` writes them the plain way, and a 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -17,9 +17,11 @@ from cdc.formats.debezium_bytes import NULL, EnvelopeWriter
 from cdc.words import naming
 from cdc.words.errors import Fatal
 from cdc.words.event import ChangeEvent, Position, SourceInfo
+from cdc.words.filters import Unrepresentable
 from cdc.words.history import Record as HistoryRecord
-from cdc.words.schema import TableId, TableSchema
+from cdc.words.schema import TableSchema
 from ingest.facts.facts import RefusedImage, Row, RowsKept
+from ingest.records.refused import Refused
 from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 
 FORMAT = 1
@@ -37,16 +39,35 @@ def image_size(row: Row) -> int:
 
 class TableWriter:
     """Writes the records of one table under one schema, changes in the `format` of its topic. `shape` takes away and
-    masks columns of an image, in place.
+    masks columns of an image, in place; `unrepresentable` and `refused` are those of its recorder.
     """
 
     def __init__(
-        self, topology: str, schema: TableSchema, connector: str, shape: Callable[[Row], None] | None = None
+        self,
+        topology: str,
+        schema: TableSchema,
+        connector: str,
+        shape: Callable[[Row], None] | None = None,
+        *,
+        unrepresentable: Unrepresentable = "null",
+        refused: Refused | None = None,
     ) -> None:
         self.schema, self.shape = schema, shape
+        self.unrepresentable, self.refused = unrepresentable, refused or Refused("")
         self.topic = naming.change_topic(topology, schema.table_id)
         self.key = _key_function(schema.primary_key)
         self.format = EnvelopeWriter(topology, schema.table_id, connector)
+
+    def masks(self, column: str) -> bool:
+        """Whether only a mask of a column's values leaves."""
+        masks: Callable[[str], bool] | None = getattr(self.shape, "masks", None)
+        return masks is not None and masks(column)
+
+    def shown_key(self, values: Mapping[str, Any]) -> bytes | None:
+        """The key of a row that may be refused; None where it is not told."""
+        if not self.schema.primary_key or any(name not in values for name in self.schema.primary_key):
+            return None
+        return _dumps({name: values[name] for name in self.schema.primary_key}, default=_text)
 
     def truncated(self, value: bytes) -> Record:
         """The marker that all rows of smaller sequence are gone; it goes to every partition under a reserved key."""
@@ -66,18 +87,30 @@ def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:
 
 
 class Recorder:
-    """Writes the records of one topology that are not changes; `ensure_topic` is told of each change topic first."""
+    """Writes the records of one topology that are not changes; `ensure_topic` is told of each change topic first.
+
+    `unrepresentable` is the source's setting; `refused` remembers what could not be published as it is.
+    """
 
     def __init__(
-        self, topology: str, connector: str = "mysql", ensure_topic: Callable[[str], None] = lambda name: None
+        self,
+        topology: str,
+        connector: str = "mysql",
+        ensure_topic: Callable[[str], None] = lambda name: None,
+        unrepresentable: Unrepresentable = "null",
     ) -> None:
         self.topology, self.connector, self._ensure_topic = topology, connector, ensure_topic
         self.dead_letters = naming.dead_letter_topic(topology)
         self.quarantine = naming.quarantine_topic(topology)
+        self.unrepresentable = unrepresentable
+        self.refused = Refused(self.dead_letters)
 
     def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
         """The writer of a table's changes."""
-        writer = TableWriter(self.topology, schema, self.connector, shape)
+        writer = TableWriter(
+            self.topology, schema, self.connector, shape,
+            unrepresentable=self.unrepresentable, refused=self.refused,
+        )  # fmt: skip
         self._ensure_topic(writer.topic)
         return writer
 
@@ -100,14 +133,21 @@ class Recorder:
         topic = naming.history_topic(self.topology)
         return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
 
-    def dead_letter(self, image: RefusedImage, info: SourceInfo, ts_ms: int) -> Record:
-        """The dead letter of a refused row image: where it stood, its values as far as they can be shown, and why."""
+    def dead_letter(self, image: RefusedImage, writer: TableWriter, info: SourceInfo, ts_ms: int) -> Record:
+        """The dead-letter record of a refused row image: where it stood, its values as far as they can be shown, why.
+
+        Its key settles it when the row is published later (`ingest.records.refused`).
+        """
+        self.refused.made()
+        key = writer.shown_key(image.values)
         letter = {
             "format": FORMAT,
             "stage": "capture",
             "table": str(info.table_id),
-            "why": image.why,
+            "why": image.reason,
             "values": image.values,
+            "topic": writer.topic,
+            "key": None if key is None else key.decode(),
             "gtid": info.gtid,
             "file": info.file,
             "pos": info.pos,
@@ -117,13 +157,13 @@ class Recorder:
         }
         return Record(self.dead_letters, str(info.table_id).encode(), _dumps(letter, default=_text))
 
-    def unread(self, image: RefusedImage, table: TableId, place: Position, ts_ms: int) -> Record:
+    def unread(self, image: RefusedImage, writer: TableWriter, place: Position, ts_ms: int) -> Record:
         """The same of a row that was read beside the log, up to a place in it."""
         info = SourceInfo(
-            table_id=table, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,
+            table_id=writer.schema.table_id, ts_ms=ts_ms, server_id=0, gtid=None, file=place.file, pos=place.pos, row=0,
             sequence=place.sequence, snapshot="true",
         )  # fmt: skip
-        return self.dead_letter(image, info, ts_ms)
+        return self.dead_letter(image, writer, info, ts_ms)
 
     def kept(self, fact: RowsKept, position: Position, gtid: str, commit_ms: int, server_id: int, row: int) -> Record:
         """The record of rows that cannot be decoded: the raw events, where they stood, and why."""

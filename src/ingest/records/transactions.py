@@ -20,8 +20,6 @@ from cdc.words.event import Position, SourceInfo
 from cdc.words.schema import TableId
 from ingest.facts.facts import (
     Fact,
-    Image,
-    RefusedImage,
     RowsKept,
     RowsLogged,
     StatementLogged,
@@ -33,7 +31,7 @@ from ingest.facts.facts import (
 from ingest.facts.kept import Kept, kept_of
 from ingest.facts.redecode import decoded
 from ingest.facts.tables import Tables, TablesChanged
-from ingest.records.images import MAX_IMAGE, events, shaped, tellable
+from ingest.records.images import MAX_IMAGE, events, judge, shaped
 from ingest.records.parts import name_of, orders_of, part_of
 from ingest.records.records import Recorder, TableWriter
 from ingest.records.rewritten import by_statement, doubted, rekeyed
@@ -54,7 +52,8 @@ class Transactions:
         self._windows, self._partial = ({}, set[TableId]()) if watcher is None else (watcher.windows, watcher.partial)
         self._parents: Collection[TableId] = ()
         self._mended: Collection[TableId] = ()
-        self._recorder, self.tables, self._start = recorder, tables, start
+        self._recorder, self.tables, self._start, self.values = recorder, tables, start, recorder.refused
+        self.values.load(start.state)
         self._file, self._pos = start.position.file, start.position.pos
         self._sequence = start.position.sequence
         self._ts_ms = start.ts_ms
@@ -90,7 +89,7 @@ class Transactions:
             assert self._open is not None, "only an open transaction is not clean"
             row = self._row
             counted = part_of(self._open, self._total, self._orders)
-        state, place = {**self._start.state, **stream.state}, self.place(stream, row)
+        state, place = self.values.state({**self._start.state, **stream.state}), self.place(stream, row)
         return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
 
     def rest(self, stream: Stream) -> None:
@@ -362,14 +361,11 @@ class Transactions:
             pair = change if fact.operation == "update" else (None, change)
             if fact.operation == "delete":
                 pair = (change, None)
-            images: list[Image | None] = [None if image is None else tellable(image) for image in pair]
-            for image in images:
-                if isinstance(image, RefusedImage):
-                    self.refused += 1
-                    info = self._info(fact.table, fact.file, fact.pos)
-                    records.append(self._recorder.dead_letter(image, info, now_ms))
-            shown = (None if isinstance(image, RefusedImage) else image for image in images)
-            for op, old, new in events(writer, *shown, untold=fact.operation == "update" and images[0] is None):
+            judged = judge(writer, *pair)
+            records += judged.settled
+            for op, old, new in events(
+                writer, judged.before, judged.after, untold=fact.operation == "update" and judged.untold
+            ):
                 order = self._counted(fact.table)
                 key = writer.key(new or old or {})
                 place = source, self._row, self._sequence, now_ms, self._id, self._total, order
@@ -377,6 +373,10 @@ class Transactions:
                 records.append(Record(writer.topic, key, value))
                 if op == b"d":
                     records.append(Record(writer.topic, key, None))
+            if judged.refused is not None:
+                self.refused += 1
+                info = self._info(fact.table, fact.file, fact.pos)
+                records.append(self._recorder.dead_letter(judged.refused, writer, info, now_ms))
             self._row += 1
         if fact.table in self._windows:
             self._windows[fact.table].update(record.key for record in records)

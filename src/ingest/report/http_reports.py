@@ -24,6 +24,11 @@ LAG = Gauge("tailorbird_capture_lag_seconds", "Commit at the source until commit
 DEAD_LETTERS = Counter(
     "tailorbird_dead_letters", "Records and row images that were refused, and kept as dead letters", ["stage"]
 )
+UNREPRESENTABLE = Counter(
+    "tailorbird_unrepresentable_values",
+    "Values that their column's type cannot represent, published as NULL or as text",
+    ["source", "table", "column"],
+)
 QUARANTINED = Counter("tailorbird_quarantined", "Rows kept as raw events until their columns are known", ["source"])
 RESTARTS = Counter("tailorbird_capture_restarts", "Sessions ended by a server that was away", ["source"])
 _STREAM = ["plugin", "name", "context"]
@@ -65,6 +70,7 @@ class Reports(Observer):
         self._log, name = log, source.name
         self._captured, self._lag = CAPTURED.labels(name), LAG.labels(name)
         self._name = name
+        self._columns = set[tuple[str, str]]()
         self._letters, self._kept = naming.dead_letter_topic(topology), naming.quarantine_topic(topology)
         self._dead = DEAD_LETTERS.labels("capture")
         server = f"{topology}.{name}"
@@ -124,6 +130,17 @@ class Reports(Observer):
             QUARANTINED.labels(self._name).inc(quarantined)
             self._erroneous.inc(quarantined)
             self._log.warning("rows quarantined", rows=quarantined, topic=self._kept, **self._place())
+
+    def unrepresentable(self, values: Mapping[tuple[str, str], int]) -> None:
+        """Counts, and says so once for each column; the values themselves are in no log line."""
+        for (table, column), count in values.items():
+            UNREPRESENTABLE.labels(self._name, table, column).inc(count)
+            if (table, column) not in self._columns:
+                self._columns.add((table, column))
+                self._log.warning(
+                    "values cannot be represented: published by the source's `unrepresentable` setting",
+                    table=table, column=column, **self._place(),
+                )  # fmt: skip
 
     def mended(self, counts: Mapping[str, int], waiting: int) -> None:
         """Counts."""

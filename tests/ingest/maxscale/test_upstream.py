@@ -195,7 +195,7 @@ def test_every_change_is_mirrored_with_its_columns() -> None:
 def test_a_maxscale_is_read_as_far_as_it_tells(maxscale: Replayed) -> None:
     """Two line ends behind a login, decimals as doubles, texts for bytes; what may mean either is a dead letter."""
     Kept.commits = -1
-    broker, top = Broker(), topology(maxscale)
+    broker, top = Broker(), topology(maxscale, unrepresentable="dead_letter")
     text = {TABLE: TableRule(message_key_columns=("id",), ignored_columns=("b",))}
     ignoring = replace(top, sources={"old": replace(top.sources["old"], rules=text)})
     found = run(ignoring, broker, 3)

@@ -196,7 +196,7 @@ def test_what_cannot_be_read_is_a_dead_letter(value: bytes, why: str) -> None:
     found, _ = facts((b'{"id":1}', value), (b'{"id":2}', envelope("c", None, good, pos=999)))
     (_, image), after = rows(found)
     assert isinstance(image, RefusedImage)
-    assert why in image.why
+    assert why in image.reason
     assert after == ("insert", good)
 
 

@@ -1,0 +1,116 @@
+"""What a capture remembers of values and rows that it could not publish as they are: counted, and settled later. Pure.
+
+Counts of values are kept by table and column, for `tailorbird status`. A row with an open dead-letter record is kept by
+its key, so that a later change of the same key settles the record. Both are stored with each position of the source
+(`load`, `state`), so a restart forgets nothing; the records themselves never have to be read again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from cdc.words.settlement import KEY, settled_row
+from ingest.records.seams import Record
+
+# Keys of a source that are remembered, the newest; each takes 15 bytes in every position that is committed. Of more,
+# the oldest are settled by the next snapshot of their table, or by hand.
+MOST_KEYS = 2000
+COUNTS, OPEN = "unrepresentable", "refused"
+
+
+class Refused:
+    """The memory of one source. `counts`: `database.table` → column → values published in another form."""
+
+    def __init__(self, dead_letters: str) -> None:
+        self._dead_letters = dead_letters
+        self.counts: dict[str, dict[str, int]] = {}
+        self._open: dict[tuple[str, str], str] = {}  # (topic of the table, digest of the key) → the table
+        self._topics: set[str] = set()
+        self._made = False
+        self.told: dict[tuple[str, str], int] = {}  # counted since `take_told`
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue with what a position says."""
+        self.counts = {table: dict(columns) for table, columns in state.get(COUNTS, {}).items()}
+        self._open = {(topic, digest): table for topic, (table, digests) in state.get(OPEN, {}).items()
+                      for digest in digests}  # fmt: skip
+        self._topics = {topic for topic, _ in self._open}
+        self._made = False
+
+    def state(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """A position's state with what is remembered now."""
+        state = {name: value for name, value in before.items() if name not in (COUNTS, OPEN)}
+        if self.counts:
+            state[COUNTS] = {table: dict(columns) for table, columns in self.counts.items()}
+        found: dict[str, tuple[str, list[str]]] = {}
+        for (topic, digest), table in self._open.items():
+            found.setdefault(topic, (table, []))[1].append(digest)
+        if found:
+            state[OPEN] = {topic: [table, digests] for topic, (table, digests) in found.items()}
+        return state
+
+    def count(self, table: str, column: str) -> None:
+        """A value of a column was published in another form."""
+        columns = self.counts.setdefault(table, {})
+        columns[column] = columns.get(column, 0) + 1
+        self.told[table, column] = self.told.get((table, column), 0) + 1
+
+    def take_told(self) -> dict[tuple[str, str], int]:
+        """What was counted since this was last asked, by table and column."""
+        told, self.told = self.told, {}
+        return told
+
+    def made(self) -> None:
+        """A dead-letter record was made: `follow` looks for it."""
+        self._made = True
+
+    def open(self, topic: str) -> bool:
+        """Whether rows of a topic have open dead-letter records."""
+        return topic in self._topics
+
+    def follow(self, records: list[Record]) -> list[Record]:
+        """The settlements of what these records, in their order, publish of rows with open dead-letter records.
+
+        It costs two looks at attributes as long as nothing is open and nothing was refused.
+        """
+        if not self._made and not self._open:
+            return []
+        self._made = False
+        found: list[Record] = []
+        for record in records:
+            if record.topic == self._dead_letters:
+                told = orjson.loads(record.value or b"{}")
+                if told.get("topic") and told.get("key"):
+                    self._remember(told["topic"], told["key"].encode(), told["table"])
+            elif record.topic in self._topics:
+                found += self.published(record.topic, record.key)
+        return found
+
+    def published(self, topic: str, key: bytes) -> list[Record]:
+        """The settlement of a row that was published or deleted; nothing where it has no open dead-letter record."""
+        table = self._open.pop((topic, _digest(key)), None)
+        if table is None:
+            return []
+        self._topics = {one for one, _ in self._open}
+        return [Record(self._dead_letters, KEY, settled_row("capture", table, key.decode(), "a later change"))]
+
+    def forget(self, topic: str) -> None:
+        """All rows of a table are settled otherwise."""
+        self._open = {place: table for place, table in self._open.items() if place[0] != topic}
+        self._topics.discard(topic)
+
+    def _remember(self, topic: str, key: bytes, table: str) -> None:
+        self._open.pop((topic, _digest(key)), None)
+        self._open[topic, _digest(key)] = table
+        self._topics.add(topic)
+        while len(self._open) > MOST_KEYS:
+            self._open.pop(next(iter(self._open)))
+
+
+def _digest(key: bytes) -> str:
+    return base64.b64encode(sha256(key).digest()[:9]).decode()
