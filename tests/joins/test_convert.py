@@ -16,6 +16,7 @@ EXACT: list[tuple[str, Any, Any]] = [
     ("int32", "5", 5), ("int32", "-5.00", -5), ("int32", 5.0, 5), ("int32", -(2**31), -(2**31)), ("int8", False, 0),
     ("int64", 2**63 - 1, 2**63 - 1), ("uint64", 2**64 - 1, 2**64 - 1), ("uint64", "0", 0),
     ("float64", "2.990", 2.99), ("float64", 5, 5), ("float32", 1.5, 1.5),
+    ("float64", "NaN", "NaN"), ("float32", "-Infinity", "-Infinity"), ("string", "NaN", "NaN"),
     ("string", 5, "5"), ("string", -5, "-5"), ("string", 1.50, "1.5"), ("string", 100.0, "100"), ("string", "05", "05"),
     ("string", 2**64 - 1, str(2**64 - 1)), ("json", "{}", "{}"),
     ("date", "2026-01-31T00:00:00Z", "2026-01-31Z"), ("date", "2026-01-31", "2026-01-31Z"),
@@ -27,7 +28,7 @@ EXACT: list[tuple[str, Any, Any]] = [
 UNFIT: list[tuple[str, Any]] = [
     ("decimal(4,2)", "2.995"), ("decimal(4,2)", "100.00"), ("decimal(4,2)", 1 / 3), ("decimal(4,2)", "1e1"),
     ("decimal(4,2)", ""), ("decimal(4,2)", "٣.٥٠"), ("int8", 128), ("int32", "5.5"), ("int32", "x"), ("int32", 2**31),
-    ("int64", 2.0**64), ("uint64", -1), ("float64", True), ("float64", "NaN"), ("string", True), ("string", 1e20),
+    ("int64", 2.0**64), ("uint64", -1), ("float64", True), ("float64", "nan"), ("string", True), ("string", 1e20),
     ("string", 0.1 + 0.2), ("string", {}), ("date", "2026-01-31T10:00:00Z"), ("date", 20000), ("datetime", "10:00:00"),
     ("datetime", "2026-01-31T10:00:00+02:00"), ("bool", 2), ("bool", "1"), ("bytes", 5), ("time", 5), ("json", []),
 ]  # fmt: skip

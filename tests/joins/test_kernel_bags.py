@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from cdc.words.types import Canonical, Kind, LogicalType
+from cdc.words.types import NOT_FINITE, Canonical, Kind, LogicalType
 from joins.kernel import proc_kernel
 from joins.query.group import Bag
 from joins.query.value_types import time_of
@@ -69,6 +69,8 @@ def value(kind: Kind, chance: random.Random) -> Canonical:
         case "bool":
             return chance.random() < 0.5
         case "float64":
+            if chance.random() < 0.2:
+                return chance.choice(NOT_FINITE)
             return chance.choice([0.0, -0.0, 1e300, -1e-300, 5e-324, chance.gauss(0, 1), float(chance.randint(-9, 9))])
         case "date":
             return f"{chance.randint(1, 9999):04}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}Z"

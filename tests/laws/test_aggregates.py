@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc.words.errors import Fatal
-from cdc.words.types import Canonical, Kind, LogicalType
+from cdc.words.types import NOT_FINITE, Canonical, Kind, LogicalType
 from joins.query.group import Bag, Function, Grouping, Result, Total
 from joins.query.plan import SINK
 from joins.query.value_types import FLOAT64, INT64
@@ -64,7 +64,7 @@ def _time(micros: int) -> str:
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int32": st.integers(-4, 12),
     "uint64": st.sampled_from([0, 1, 2**63, 2**64 - 1]),
-    "float64": st.sampled_from([0.1, 0.2, 0.3, -0.7, 1e16, 1e-9, 1.0, 3.0, 1e300, 0.0]),
+    "float64": st.sampled_from([0.1, 0.2, 0.3, -0.7, 1e16, 1e-9, 1.0, 3.0, 1e300, 0.0, *NOT_FINITE]),
     "string": st.sampled_from(["", "a", "B", "é", "\U0001f426", "\uffee", 'q"\\\n', "x" * 90]),
     "date": st.sampled_from(["2024-02-29Z", "1999-12-31Z", "2024-03-01Z"]),
     "datetime": st.builds(_moment, st.integers(0, 1), st.sampled_from([0, 500_000, 250_000, 1])),
@@ -116,6 +116,7 @@ def _sum_type(type_: LogicalType) -> LogicalType:
 
 GROUP = _grouping()
 KEY: dict[str, Callable[[Any], Any]] = {
+    "float64": lambda value: (value == "NaN", 0.0 if value == "NaN" else float(value)),
     "decimal": Decimal, "string": str.encode, "bytes": base64.b64decode,
     "datetime": lambda text: dt.datetime.fromisoformat(text.removesuffix("Z").ljust(19)),
     "time": lambda text: _micros(text),
@@ -126,6 +127,12 @@ def _micros(text: str) -> Decimal:
     hours, minutes, seconds = text.lstrip("-").split(":")
     found = Decimal(hours) * 3600 + Decimal(minutes) * 60 + Decimal(seconds)
     return -found if text.startswith("-") else found
+
+
+def limit(values: Sequence[Canonical]) -> str:
+    """The sum or mean of doubles some of which are no finite numbers."""
+    there = {str(value) for value in values if value in NOT_FINITE}
+    return there.pop() if len(there) == 1 else "NaN"
 
 
 class Naive:
@@ -155,6 +162,8 @@ class Naive:
             there = [row[total.argument] for row in self.rows if row[total.argument] is not None]
             if result.function == "count":
                 return len(there)
+            if any(v in NOT_FINITE for v in there):
+                return limit(there)
             exact = sum((Fraction(Decimal(str(v)) if total.type.kind == "decimal" else v) for v in there), Fraction())  # type: ignore[arg-type]
             return self.fitting(exact / (len(there) if result.function == "avg" else 1), result) if there else None
         tuples = self.tuples(GROUP.bags[result.of])
@@ -162,6 +171,8 @@ class Naive:
         match result.function:
             case "count_distinct":
                 return len(once)
+            case "sum_distinct" if any(v in NOT_FINITE for (v,) in once):
+                return limit([v for (v,) in once])
             case "sum_distinct":
                 exact = sum((Fraction(Decimal(str(v)) if isinstance(v, str) else v) for (v,) in once), Fraction())  # type: ignore[arg-type]
                 return self.fitting(exact, result) if once else None

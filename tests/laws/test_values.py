@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier, split_keys
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, load_layout
 from cdc.stored.values import datetime_of, decoder, encoder, micros_of
-from cdc.words.types import Canonical, LogicalType, from_mysql, list_of, parse_type
+from cdc.words.types import Canonical, LogicalType, float_of, from_mysql, list_of, parse_type
 
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
@@ -42,9 +42,9 @@ def canonical(column_type: str) -> st.SearchStrategy[Canonical]:
             limit = 10**kind.precision - 1
             return st.integers(-limit, limit).map(lambda n: f"{Decimal(n).scaleb(-kind.scale):.{kind.scale}f}")
         case "float32":
-            return st.floats(width=32, allow_nan=False, allow_infinity=False)
+            return st.floats(width=32).map(float_of)
         case "float64":
-            return st.floats(allow_nan=False, allow_infinity=False)
+            return st.floats().map(float_of)
         case "bool":
             return st.booleans()
         case "date":

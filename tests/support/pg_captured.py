@@ -95,7 +95,8 @@ class PgCaptured:
             while not self._stop.is_set():
                 session = Session(
                     source=server_of(self.name, source), log=DyingLog(self, dies_at),
-                    recorder=Recorder(self.name, source.type), tables=tables_of(source), mode=source.snapshot_mode,
+                    recorder=Recorder(self.name, source.type, unrepresentable=source.unrepresentable),
+                    tables=tables_of(source), mode=source.snapshot_mode,
                     clock=time.time, stopped=self._stop.is_set, observer=self.phases, cascades="ignore",
                     limits=limits or Limits(), position_lost=source.position_lost,
                 )  # fmt: skip

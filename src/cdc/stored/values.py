@@ -12,7 +12,7 @@ import datetime as dt
 import struct
 from collections.abc import Callable
 
-from cdc.words.types import Canonical, Kind, LogicalType
+from cdc.words.types import NOT_FINITE, Canonical, Kind, LogicalType, float_of
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.toordinal()
@@ -77,9 +77,16 @@ def _integer(value: Canonical) -> int:
 
 
 def _float(value: Canonical) -> float:
+    if value in NOT_FINITE and isinstance(value, str):
+        return float(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"{value!r} is not a number")
     return float(value)
+
+
+def _floats(form: str) -> tuple[Encoder, Decoder]:
+    packer = struct.Struct(form)
+    return (lambda value: packer.pack(_float(value))), (lambda stored: float_of(packer.unpack(stored)[0]))
 
 
 def _text(value: Canonical) -> str:
@@ -95,8 +102,8 @@ _CODECS: dict[Kind, tuple[Encoder, Decoder]] = {
     "int32": _packed(">i", _integer),
     "int64": _packed(">q", _integer),
     "uint64": _packed(">Q", _integer),
-    "float32": _packed(">f", _float),
-    "float64": _packed(">d", _float),
+    "float32": _floats(">f"),
+    "float64": _floats(">d"),
     "date": (
         lambda value: struct.pack(">i", _day_of(_text(value))),
         lambda stored: _date_of(struct.unpack(">i", stored)[0]),

@@ -1,6 +1,6 @@
 """How it is said that dead letters wait no longer: a record in their own topic, behind them. Pure.
 
-Key `settled`, value JSON `format, stage: "settled", how`, and either `ids`: letter → the
+Key `settled` (of a capture the table's name), value JSON `format, stage: "settled", how`, and `ids`: letter → the
 partition and offset up to which it is meant; or `of`: the stage and the name of a table, all of whose letters before it
 are meant; or `row`: the stage, the name of a table and the key of a row, whose records before it are meant. What is
 refused again behind that waits again.

@@ -6,7 +6,7 @@ A *canonical value* is what the envelope's JSON carries, and every stage compare
     bool                          True / False                  (BIT(1))
     int8 … int64, uint64, year    int
     decimal(p,s)                  str with exactly s fractional digits: "12.30"
-    float32, float64              float
+    float32, float64              float, or "NaN", "Infinity", "-Infinity"  (Debezium's JSON has these as strings, too)
     date                          "2017-09-15Z"                 (Debezium IsoDate)
     datetime, timestamp           "2017-09-15T10:12:00.5Z"      (Debezium IsoTimestamp, UTC, trailing zeros dropped)
     time                          "-12:30:00.25"                (no zone: a MySQL TIME is a duration)
@@ -20,6 +20,7 @@ SQL NULL is None in every kind. Sources: Debezium MySQL connector with `decimal.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -30,6 +31,8 @@ Kind = Literal[
     "list",
 ]  # fmt: skip
 Member = bool | int | float | str
+# The values of a floating-point type that JSON has no number for, in their canonical form.
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 Canonical = Member | list[Member] | None
 
 
@@ -134,3 +137,10 @@ def parse_type(text: str) -> LogicalType:
     if text not in Kind.__args__ or text in ("decimal", "list"):  # type: ignore[attr-defined]  # Literal's members
         raise ValueError(f"not a logical type: {text!r}")
     return LogicalType(kind=text)  # type: ignore[arg-type]  # checked on the line above
+
+
+def float_of(value: float) -> float | str:
+    """Canonical value of a floating-point number: one that JSON cannot hold is a string."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

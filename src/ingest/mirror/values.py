@@ -10,14 +10,13 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from cdc.words.types import Canonical, from_mysql
+from cdc.words.types import Canonical, float_of, from_mysql
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[Any], Canonical]
@@ -69,11 +68,11 @@ def flag(value: Any) -> bool:
     raise Unrepresentable(f"{value!r} is no truth value")
 
 
-def number(value: Any) -> float:
-    """A finite floating-point number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str) or not math.isfinite(float(value)):
+def number(value: Any) -> float | str:
+    """A floating-point number; of those that JSON cannot hold, Debezium's strings."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unrepresentable(f"{value!r} is no number")
-    return float(value)
+    return float_of(float(value))
 
 
 def text(value: Any) -> str:

@@ -21,9 +21,9 @@ from cdc.merkle.canonical import Covered, Form
 from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
 from cdc.merkle.tree import Digest
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal
 from cdc.words.schema import Column, TableSchema
 from ingest.facts.facts import Image, Row
+from ingest.facts.stand_in import stand_in
 from ingest.facts.values import from_text
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.mysql.mysql_snapshot import KEYS, image_of
@@ -35,12 +35,16 @@ _MASK = 2**64 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestSql:
-    """Makes the statements of one table for one server; `schema` has the columns' types as the server has them now."""
+    """Makes the statements of one table for one server; `schema` has the columns' types as the server has them now.
+
+    `stands_in`: days that are none (0000-00-00, the 31st of February) were published as NULL, and are NULL here.
+    """
 
     schema: TableSchema
     covered: Covered
     grid: Grid
     wide: bool
+    stands_in: bool = False
 
     def text(self) -> str:
         """The expression of a row's text."""
@@ -88,6 +92,8 @@ class DigestSql:
             return f" WHERE {self.leaf()} BETWEEN {first} AND {last}"
         column = chunks.quoted(self.grid.column)
         parts = [f"{column} {sign} {edge}" for sign, edge in zip((">=", "<"), edges, strict=True) if edge]
+        if self.grid.kind in ("day", "second") and (key := self.schema.column(self.grid.column)) is not None:
+            parts.append(_is_day(key))  # a row whose key is no day was not published, and lies in no leaf
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _joined(self, forms: Sequence[Form]) -> str:
@@ -95,8 +101,10 @@ class DigestSql:
         for form in forms:
             column = self.schema.column(form.name)
             assert column is not None, "what is covered is a column"
-            part = _part(form, column)
-            parts.append(f"IFNULL({part}, '')" if column.nullable else part)
+            part, nullable = _part(form, column), column.nullable
+            if self.stands_in and form.kind in ("day", "moment"):
+                part, nullable = f"IF({_is_day(column)}, {part}, NULL)", True
+            parts.append(f"IFNULL({part}, '')" if nullable else part)
         return f"CONCAT_WS(',', {', '.join(parts)})"
 
     def _digest(self) -> str:
@@ -111,19 +119,21 @@ class DigestSql:
         return f"{chunks.quoted(self.schema.table_id.database)}.{chunks.quoted(self.schema.table_id.table)}"
 
 
-def digest_sql(connection: Connection, schema: TableSchema, covered: Covered, grid: Grid) -> DigestSql:
+def digest_sql(
+    connection: Connection, schema: TableSchema, covered: Covered, grid: Grid, *, stands_in: bool = False
+) -> DigestSql:
     """The statements for the server that a connection leads to."""
     version = str(query(connection, "SELECT VERSION()")[0][0])
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     wide = "mariadb" not in version.lower() and numbers >= _WIDE_XOR
-    return DigestSql(schema=schema, covered=covered, grid=grid, wide=wide)
+    return DigestSql(schema=schema, covered=covered, grid=grid, wide=wide, stands_in=stands_in)
 
 
 def leaf_digests(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> dict[int, Digest]:
     """The digest of each leaf from `first` to `last` that has rows, as the connection's transaction sees them."""
     with translated(source, f"compute digests of {sql.schema.table_id}"), _in_bytes(connection):
         found = query(connection, sql.of_leaves(first, last).replace("%", "%%"))
-    return {_leaf(row[0], sql): _digest(row[1:]) for row in found}
+    return {int(row[0]): _digest(row[1:]) for row in found if row[0] is not None}
 
 
 def range_digest(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> Digest:
@@ -152,14 +162,8 @@ def _images(connection: Connection, source: Source, schema: TableSchema, stateme
         cursor.execute(statement)
         while rows := cursor.fetchmany(1000):
             for row in rows:
-                yield image_of(readers, row)
+                yield stand_in(image_of(readers, row), schema, source.unrepresentable)
         cursor.close()
-
-
-def _leaf(value: Any, sql: DigestSql) -> int:
-    if value is None:
-        raise Fatal(f"table {sql.schema.table_id}: the key of a row is no date: it has no leaf", "correct it")
-    return int(value)
 
 
 def _digest(row: Sequence[Any]) -> Digest:
@@ -179,6 +183,13 @@ def _in_bytes(connection: Connection) -> Iterator[None]:
         yield
     finally:
         query(connection, "SET NAMES utf8mb4")
+
+
+def _is_day(column: Column) -> str:
+    """The condition that a date or a moment lies on a day that exists, of the years 1 to 9999: the server's own way to
+    count days leads back to no other."""
+    name = chunks.quoted(column.name)
+    return f"FROM_DAYS(TO_DAYS({name})) = {name if column.type.kind == 'date' else f'DATE({name})'}"
 
 
 def _part(form: Form, column: Column) -> str:

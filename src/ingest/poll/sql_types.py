@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mssql
 from sqlalchemy.types import TypeEngine
 
 from cdc.words.schema import Column
-from cdc.words.types import Canonical, LogicalType
+from cdc.words.types import Canonical, LogicalType, float_of
 
 _LONGEST_VARCHAR = 16_383
 _MOST_DIGITS = 65  # MySQL's, which every later stage keeps exactly
@@ -144,7 +144,7 @@ def _fraction(text: str) -> str:
 
 _READERS: dict[str, Callable[[Any], Canonical]] = {
     "bool": bool,
-    "float64": float,
+    "float64": lambda value: float_of(float(value)),
     "date": _date,
     "datetime": _moment,
     "timestamp": _moment,

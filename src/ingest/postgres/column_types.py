@@ -2,13 +2,13 @@
 
 The session is in ISO dates, UTC, ISO 8601 intervals, hexadecimal bytea and shortest floating-point numbers, so the text
 of a value tells it whole; the log and a SELECT print it alike. What has no type of its own here keeps that text, so no
-column is left out. A value without canonical form (infinity, NaN in a number, a year BC) raises Unrepresentable.
+column is left out. A value without canonical form (an infinite date, NaN of a decimal, a year BC) raises
+Unrepresentable.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from cdc.words.types import Canonical
+from cdc.words.types import Canonical, float_of
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[bytes], Canonical]
@@ -53,17 +53,13 @@ def _flag(value: bytes) -> bool:
     return value in (b"t", b"1")
 
 
-def _single(value: bytes) -> float:
+def _single(value: bytes) -> float | str:
     # the very number that four bytes hold, as the binlog tells it
-    found: float = struct.unpack("f", struct.pack("f", _double(value)))[0]
-    return found
+    return float_of(struct.unpack("f", struct.pack("f", float(value)))[0])
 
 
-def _double(value: bytes) -> float:
-    found = float(value)
-    if not math.isfinite(found):
-        raise Unrepresentable(f"{value.decode()} is no number")
-    return found
+def _double(value: bytes) -> float | str:
+    return float_of(float(value))
 
 
 def _decimal(value: bytes) -> str:

@@ -10,6 +10,7 @@ from cdc.merkle.tree import Digest
 from cdc.topology.topology import Source
 from cdc.words.schema import TableId, TableSchema
 from ingest.facts.facts import Image, Row
+from ingest.facts.stand_in import stand_in
 from ingest.facts.tables import Tables
 from ingest.postgres import pg_schema, selects
 from ingest.postgres.digest_sql import PgDigestSql
@@ -54,7 +55,7 @@ class PgDigests:
 
     def _images(self, rows: Rows) -> Iterator[Image]:
         for row in rows:
-            yield image_of(self._reads, iter(row))
+            yield stand_in(image_of(self._reads, iter(row)), self.sql.schema, self._source.unrepresentable)
 
 
 def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[TableSchema, TableShown]]:

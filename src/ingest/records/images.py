@@ -10,9 +10,8 @@ import orjson
 
 from cdc.formats.debezium_bytes import NULL
 from cdc.words.event import Position
-from cdc.words.schema import Column
-from cdc.words.types import Canonical
 from ingest.facts.facts import Image, RefusedImage, Row, RowsLogged
+from ingest.facts.stand_in import replaced
 from ingest.records.records import Recorder, TableWriter, image_size
 from ingest.records.seams import Record
 
@@ -65,21 +64,11 @@ def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> I
         return told
     if writer.unrepresentable == "dead_letter" or not columns.keys().isdisjoint(writer.schema.primary_key):
         return RefusedImage(values=told, columns=columns)
-    values = dict(told)
-    table = writer.schema.table_id
-    for name in columns:
-        column = writer.schema.column(name)
-        values[name] = _stand_in(column, told[name]) if writer.unrepresentable == "text" else None
-        if counted:
+    if counted:
+        table = writer.schema.table_id
+        for name in columns:
             writer.refused.count(f"{table.database}.{table.table}", name)
-    return values
-
-
-def _stand_in(column: Column | None, shown: object) -> Canonical:
-    """A value's text, where the column's type in the envelope is one of texts; else NULL."""
-    if column is not None and column.type.kind == "json":
-        return _dumps(str(shown)).decode()
-    return str(shown) if column is not None and column.type.kind == "string" else None
+    return replaced(told, columns, writer.schema, writer.unrepresentable)
 
 
 def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from cdc.words.settlement import KEY, settled_row
+from cdc.words.settlement import settled_row
 from ingest.records.seams import Record
 
 # Keys of a source that are remembered, the newest; each takes 15 bytes in every position that is committed. Of more,
@@ -97,7 +97,9 @@ class Refused:
         if table is None:
             return []
         self._topics = {one for one, _ in self._open}
-        return [Record(self._dead_letters, KEY, settled_row("capture", table, key.decode(), "a later change"))]
+        return [
+            Record(self._dead_letters, table.encode(), settled_row("capture", table, key.decode(), "a later change"))
+        ]
 
     def forget(self, topic: str) -> None:
         """All rows of a table are settled otherwise."""

@@ -67,8 +67,9 @@ def canonical(sql: str, type_: LogicalType) -> str:
         case "number" if type_.kind in ("decimal", "uint64"):
             text = f"concat('\"', CAST({sql} AS STRING), '\"')" if type_.kind == "decimal" else f"CAST({sql} AS STRING)"
         case "number" if type_.kind.startswith("float"):
-            # NaN and infinity have no canonical form
-            text = f"CASE WHEN abs({sql}) < CAST('Infinity' AS DOUBLE) THEN CAST({sql} AS STRING) END"
+            # NaN and infinities, of which JSON has no numbers, are strings
+            finite = f"abs({sql}) < CAST('Infinity' AS DOUBLE)"
+            text = f"IF({finite}, CAST({sql} AS STRING), concat('\"', CAST({sql} AS STRING), '\"'))"
         case "number":
             text = f"CAST({sql} AS STRING)"
         case "date":

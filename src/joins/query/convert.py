@@ -12,7 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 
-from cdc.words.types import Canonical, LogicalType
+from cdc.words.types import NOT_FINITE, Canonical, LogicalType
 
 Fit = Callable[[object], Canonical]
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
@@ -98,6 +98,8 @@ def _decimal(precision: int, scale: int, value: object) -> str:
 
 def _float(value: object) -> Canonical:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    if value in NOT_FINITE and isinstance(value, str):
         return value
     if not isinstance(value, str) or not _NUMBER.fullmatch(value):
         raise Unfit

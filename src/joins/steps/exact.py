@@ -6,14 +6,33 @@ sum depends on what is in it alone, not on the order in which it came and what h
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from cdc.words.types import Canonical, LogicalType
+from cdc.words.types import NOT_FINITE, Canonical, LogicalType, float_of
 from joins.query.value_types import family
 
-Exact = int | Decimal
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A sum of doubles, some of them no finite numbers: these are counted, so it is `finite` again without them."""
+
+    finite: Decimal
+    nan: int = 0
+    infinite: int = 0
+    negative: int = 0
+
+    def value(self) -> str:
+        """The sum's canonical value."""
+        if self.nan or (self.infinite and self.negative):
+            return "NaN"
+        return "Infinity" if self.infinite else "-Infinity"
+
+
+Exact = int | Decimal | Limit
 # a sum of doubles has 1,400 digits at most and a few for their number; a digit that is missed would raise
 _EXACT = Context(prec=4000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
 _SHORT = [Context(prec=digits, rounding=ROUND_HALF_EVEN) for digits in (15, 16, 17)]
@@ -31,6 +50,9 @@ def exact(value: Canonical, type_: LogicalType) -> Exact:
     if type_.kind == "decimal":
         return Decimal(str(value))
     number: Any = value
+    if number in NOT_FINITE and isinstance(number, str):
+        counts = {"NaN": "nan", "Infinity": "infinite", "-Infinity": "negative"}
+        return Limit(finite=Decimal(0), **{counts[number]: 1})
     return Decimal(float(number)) if type_.kind.startswith("float") else int(number)
 
 
@@ -41,23 +63,50 @@ def zero(type_: LogicalType) -> Exact:
 
 def added(one: Exact, other: Exact, times: int = 1) -> Exact:
     """`one + other * times`, of two numbers of one type."""
+    if isinstance(one, Limit) or isinstance(other, Limit):
+        return _limited(one, other, times)
     if isinstance(one, int) and isinstance(other, int):
         return one + other * times
     return _EXACT.fma(Decimal(other), Decimal(times), Decimal(one))
 
 
+def _limited(one: Exact, other: Exact, times: int) -> Exact:
+    left, right = (x if isinstance(x, Limit) else Limit(finite=Decimal(x)) for x in (one, other))
+    finite = _EXACT.fma(right.finite, Decimal(times), left.finite)
+    found = Limit(
+        finite=finite,
+        nan=left.nan + right.nan * times,
+        infinite=left.infinite + right.infinite * times,
+        negative=left.negative + right.negative * times,
+    )
+    return found if found.nan or found.infinite or found.negative else finite
+
+
 def dumped(number: Exact) -> str:
     """As it is stored; inverse of `loaded`."""
+    if isinstance(number, Limit):
+        return ";".join((dumped(number.finite), str(number.nan), str(number.infinite), str(number.negative)))
     return str(number) if isinstance(number, int) else str(_EXACT.normalize(number))
 
 
 def loaded(text: str, type_: LogicalType) -> Exact:
     """Read what `dumped` wrote."""
+    if ";" in text:
+        finite, *counts = text.split(";")
+        nan, infinite, negative = map(int, counts)
+        return Limit(finite=Decimal(finite), nan=nan, infinite=infinite, negative=negative)
     return Decimal(text) if _inexact(type_) else int(text)
 
 
 def _inexact(type_: LogicalType) -> bool:
     return type_.kind == "decimal" or type_.kind.startswith("float")
+
+
+def part_of(number: Exact, count: int, type_: LogicalType) -> bytes | None:
+    """JSON text of the `count`-th part of a sum as a value of `type_`; None if it does not fit."""
+    if isinstance(number, Limit):
+        return f'"{number.value()}"'.encode()
+    return fitting(Fraction(number) / count, type_)
 
 
 def fitting(number: Fraction, type_: LogicalType) -> bytes | None:
@@ -93,6 +142,8 @@ def double_text(value: float) -> bytes:
     """
     if not value:
         return b"0"  # also of -0.0
+    if not math.isfinite(value):
+        return f'"{float_of(value)}"'.encode()
     there = Decimal(value)
     short = next(text for context in _SHORT if float(text := context.plus(there)) == value).normalize()
     plain = int(short.as_tuple().exponent) > 0 and short.adjusted() < _PLAIN

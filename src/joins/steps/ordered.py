@@ -7,6 +7,7 @@ false before true. NULL comes first. `descending` turns a value's order, that of
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import total_ordering
@@ -57,6 +58,8 @@ def _key(type_: LogicalType) -> Callable[[Any], Any]:
         return Decimal
     if type_.kind == "time":
         return _duration
+    if type_.kind.startswith("float"):
+        return _double
     if type_.kind == "list":  # no order of theirs is asked for: any will do
         return orjson.dumps
     match family(type_):
@@ -67,6 +70,12 @@ def _key(type_: LogicalType) -> Callable[[Any], Any]:
         case "bytes":
             return base64.b64decode
     return _same
+
+
+def _double(value: float | str) -> tuple[bool, float]:
+    """Numbers by value, infinities at both ends, and NaN behind them all, as Spark orders them."""
+    number = float(value)
+    return (True, 0.0) if math.isnan(number) else (False, number)
 
 
 def _duration(text: str) -> int:

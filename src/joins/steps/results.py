@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import orjson
 
 from cdc.words.types import Canonical
 from joins.query.group import Grouping, Result
 from joins.steps.bags import Tuples
-from joins.steps.exact import Exact, fitting
+from joins.steps.exact import Exact, part_of
 
 LONGEST = 1_000_000  # bytes of a list's text
 _NULL = b"null"
@@ -50,12 +49,12 @@ def _text(result: Result, kept: Contents) -> bytes | None:
         case "count_distinct":
             return str(kept.bags[of].distinct).encode()
         case "sum":
-            return fitting(Fraction(kept.sums[of]), result.type) if kept.counts[of] else _NULL
+            return part_of(kept.sums[of], 1, result.type) if kept.counts[of] else _NULL
         case "avg":
             count = kept.counts[of]
-            return fitting(Fraction(kept.sums[of]) / count, result.type) if count else _NULL
+            return part_of(kept.sums[of], count, result.type) if count else _NULL
         case "sum_distinct":
-            return fitting(Fraction(kept.bags[of].sum), result.type) if kept.bags[of].distinct else _NULL
+            return part_of(kept.bags[of].sum, 1, result.type) if kept.bags[of].distinct else _NULL
         case "min" | "min_by":
             return _value(kept.bags[of].first())
         case "max" | "max_by":

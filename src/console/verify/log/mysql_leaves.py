@@ -60,7 +60,7 @@ class MySqlLeaves:
         found = compared_schema(book, schema)
         if found is None:
             return OTHER_COLUMNS
-        sql = digest_sql(self._connection, found[0], found[1], book.grid)
+        sql = digest_sql(self._connection, *found, book.grid, stands_in=self._source.unrepresentable != "dead_letter")
         first, *beside = (
             _Leaves(self._source, connection, sql, load, maria=self._maria, gtids=self._gtids)
             for connection, load in self._connections

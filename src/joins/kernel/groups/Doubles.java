@@ -40,9 +40,9 @@ final class Doubles {
     return new BigDecimal(value.multiply(BigInteger.valueOf(5).pow(-exponent)), -exponent);
   }
 
-  /** The shortest of 15, 16 and 17 digits that reads as the same double; null for what is no number. */
+  /** The shortest of 15, 16 and 17 digits that reads as the same double; a string for what JSON has no number for. */
   static byte[] text(double value) {
-    if (Double.isNaN(value) || Double.isInfinite(value)) return null;
+    if (Double.isNaN(value) || Double.isInfinite(value)) return Texts.ascii('"' + Double.toString(value) + '"');
     if (value == 0) return new byte[] {'0'};
     BigDecimal exact = new BigDecimal(value), rounded = exact;
     for (int digits = SHORTEST; digits <= LONGEST; digits++) {

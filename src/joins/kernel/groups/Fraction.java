@@ -27,8 +27,9 @@ final class Fraction {
     BigInteger above = sum.number(), below = sum.unit().multiply(BigInteger.valueOf(count));
     int exponent = sum.exponent();
     if (binary) {
-      byte[] text = Doubles.text(Doubles.quotient(above, exponent, below));
-      return text == null ? Result.REFUSED : text;
+      if (sum.isLimit()) return Doubles.text(sum.limit());
+      double found = Doubles.quotient(above, exponent, below);
+      return Double.isInfinite(found) ? Result.REFUSED : Doubles.text(found);
     }
     if (exponent > 0) above = above.shiftLeft(exponent);
     else below = below.shiftLeft(-exponent);

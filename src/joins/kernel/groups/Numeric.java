@@ -49,6 +49,7 @@ final class Numeric {
   }
 
   static double binary(byte[] text, int start, int end) {
+    if (text[start] == '"') return binary(text, start + 1, end - 1); // NaN, Infinity, -Infinity
     return Double.parseDouble(new String(text, start, end - start, StandardCharsets.ISO_8859_1)) + 0.0; // no -0
   }
 

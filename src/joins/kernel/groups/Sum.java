@@ -5,7 +5,8 @@ import java.nio.ByteBuffer;
 
 /**
  * How many values of an argument are not NULL and, of numbers, their exact sum: `n * 2^exponent` last digits, n a long
- * while it is one. Only doubles have an exponent other than 0.
+ * while it is one. Only doubles have an exponent other than 0, and values that are no finite numbers: these are counted,
+ * so that a sum is finite again once they have left.
  */
 final class Sum {
   private static final byte[] NOTHING = new byte[0];
@@ -14,6 +15,8 @@ final class Sum {
   private long small;
   private BigInteger big; // in place of `small` where it is too small
   private int exponent;
+  private long notNumbers, infinite, negative; // how many values are NaN, Infinity, -Infinity
+  private static final int COUNTED = 1 << 20; // stands for an exponent where such counts follow
 
   Sum(Numeric type) {
     this.type = type;
@@ -26,7 +29,10 @@ final class Sum {
     if (!type.there) return;
     if (type.binary) {
       double value = Numeric.binary(text, start, end);
-      add(sign * Doubles.mantissa(value), Doubles.exponent(value));
+      if (Double.isNaN(value)) notNumbers += sign;
+      else if (value == Double.POSITIVE_INFINITY) infinite += sign;
+      else if (value == Double.NEGATIVE_INFINITY) negative += sign;
+      else add(sign * Doubles.mantissa(value), Doubles.exponent(value));
       return;
     }
     long value = type.small(text, start, end);
@@ -39,6 +45,9 @@ final class Sum {
 
   void add(Sum other) {
     count += other.count;
+    notNumbers += other.notNumbers;
+    infinite += other.infinite;
+    negative += other.negative;
     if (other.big == null) add(other.small, other.exponent);
     else add(other.big, other.exponent);
   }
@@ -67,6 +76,16 @@ final class Sum {
     if (big == null && small == 0) exponent = 0;
   }
 
+  /** Whether a value is no finite number, so that the sum is `limit` and not `number`. */
+  boolean isLimit() {
+    return notNumbers != 0 || infinite != 0 || negative != 0;
+  }
+
+  double limit() {
+    if (notNumbers != 0 || infinite != 0 && negative != 0) return Double.NaN;
+    return infinite != 0 ? Double.POSITIVE_INFINITY : Double.NEGATIVE_INFINITY;
+  }
+
   BigInteger number() {
     return big == null ? BigInteger.valueOf(small) : big;
   }
@@ -89,6 +108,7 @@ final class Sum {
       exponent += zeros;
       set(number().shiftRight(zeros));
     }
+    if (isLimit()) out.putSigned(COUNTED).putSigned(notNumbers).putSigned(infinite).putSigned(negative);
     if (type.binary) out.putSigned(exponent);
     out.putBlock(big == null && small == 0 ? NOTHING : number().toByteArray());
   }
@@ -98,6 +118,12 @@ final class Sum {
     count += Bytes.signed(from);
     if (!type.there) return;
     int at = type.binary ? (int) Bytes.signed(from) : 0;
+    if (at == COUNTED) {
+      notNumbers += Bytes.signed(from);
+      infinite += Bytes.signed(from);
+      negative += Bytes.signed(from);
+      at = (int) Bytes.signed(from);
+    }
     byte[] number = Bytes.block(from);
     if (number.length > 8) add(new BigInteger(number), at);
     else if (number.length > 0) add(longOf(number), at);

@@ -48,6 +48,7 @@ final class Fit {
     if (token == JsonToken.VALUE_STRING) {
       String text = json.getText();
       if (kind == TEXT || kind == OPAQUE) return Envelope.quoted(text);
+      if (kind == FLOAT && isBeyondJson(text)) return ascii('"' + text + '"');
       boolean fits = kind == DECIMAL && isDecimal(text) || kind == DATE && text.length() == 11 && formed(text, DAY);
       return fits || kind == MOMENT && isMoment(text) ? ascii('"' + text + '"') : converted(token, text);
     }
@@ -63,6 +64,11 @@ final class Fit {
     if (token.isNumeric() && kind == FLOAT) return ascii(json.getText());
     if (token.isBoolean() && kind == BOOL) return ascii(json.getText());
     return converted(token, json.getText());
+  }
+
+  /** A double that JSON has no number for. */
+  private static boolean isBeyondJson(String text) {
+    return text.equals("NaN") || text.equals("Infinity") || text.equals("-Infinity");
   }
 
   private boolean isDecimal(String text) {
