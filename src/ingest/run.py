@@ -92,7 +92,9 @@ def tables_of(source: Source) -> Callable[[Seen], Tables]:
 
     def make(seen: Seen) -> Tables:
         charset = seen.catalog.default_charset
-        return Tables(source.name, source.databases, captured, seen.dialect, charset, source.rules)
+        return Tables(
+            source.name, source.databases, captured, seen.dialect, charset, source.rules, source.tables, seen.kinds
+        )
 
     return make
 

@@ -31,11 +31,11 @@ from ingest.facts.facts import (
 from ingest.facts.tables import Tables
 from ingest.mend.mending import MendingTransactions
 from ingest.mend.rounds import Rounds
+from ingest.records.altered import AlteringTransactions as Transactions
 from ingest.records.images import MAX_IMAGE, snapshot_records
 from ingest.records.records import Recorder, checkpoint_value, read_checkpoint
 from ingest.records.seams import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.snapshots import Snapshots
-from ingest.records.transactions import Transactions
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")

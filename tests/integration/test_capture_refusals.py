@@ -19,26 +19,6 @@ from ingest.records.seams import Checkpoint
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(120)]
 
 
-@pytest.mark.parametrize(
-    ("create", "names", "code", "said"),
-    [
-        ("CREATE TABLE other (id INT PRIMARY KEY)", ("t",), 2, "GRANT SELECT"),
-        ("CREATE TABLE t (id INT, v INT)", ("t",), 2, "ADD PRIMARY KEY"),
-        ("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=MyISAM", ("t",), 2, "InnoDB"),
-    ],
-    ids=["no table", "no key", "engine"],
-)
-def test_tables_that_cannot_be_captured(
-    capture: Callable[..., Any], create: str, names: tuple[str, ...], code: int, said: str
-) -> None:
-    """A table that cannot be captured whole is refused at the start, in one line with the remedy."""
-    captured = capture(*names)
-    captured.sql(create)
-    ended, line = captured.end_of(captured.start())
-    assert (ended, said in line) == (code, True), line
-    assert captured.position() is None
-
-
 def test_columns_of_other_types_are_left_out_and_told_once(capture: Callable[..., Any]) -> None:
     """A geometry column, there from the start or added, costs nothing but itself: snapshot and stream go on."""
     captured = capture("t")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.facts.kept import Kept
+from ingest.facts.left_out import LeftOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +16,9 @@ class CapturedPosition:
 
     `snapshots` is the progress of those under way, by `database.table`: rows, total (an estimate), began_ms; `mending`
     the tables some rows of which are held back until they are mended; `quarantine` those whose rows are kept as raw
-    events, by `database.table`. `file` and `pos` are its place in the source's log, `offset` its own in the positions
-    topic; `signals` the offset behind the last signal that was obeyed. Not `whole` while rows are read again or held
-    back: the log does not hold yet what the source does.
+    events, `left_out` those that are not captured though they are wanted, by `database.table`. `file` and `pos` are its
+    place in the source's log, `offset` its own in the positions topic; `signals` the offset behind the last signal that
+    was obeyed. Not `whole` while rows are read again or held back: the log does not hold yet what the source does.
     """
 
     gtid_set: str
@@ -26,6 +27,7 @@ class CapturedPosition:
     snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     mending: tuple[str, ...] = ()
     quarantine: Mapping[str, Kept] = field(default_factory=dict)
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     file: str = ""
     pos: int = 0
     offset: int = 0

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from cdc.words.settlement import STAGE as SETTLED
 
+LEFT_OUT = "left out"  # the stage of tables that captures leave out until what keeps them out is gone
 QUARANTINE = "quarantine"  # the stage of what captures can not decode (console.status.quarantine)
 
 
@@ -293,13 +294,13 @@ def affected(found: Iterable[Waiting], tables: Mapping[str, frozenset[str]], nam
     """
     reads = tables.get(name, frozenset())
     wanted = {("join", name), ("indexer", index), *(("capture", table) for table in reads)}
-    wanted |= {(QUARANTINE, table) for table in reads}
+    wanted |= {(stage, table) for table in reads for stage in (QUARANTINE, LEFT_OUT)}
     return sum(one.letters for one in found if (one.stage, one.of) in wanted)
 
 
 def readers_of(one: Waiting, tables: Mapping[str, frozenset[str]]) -> list[str]:
     """The joined tables that lack rows, or a part of them."""
-    if one.stage in ("capture", QUARANTINE):
+    if one.stage in ("capture", QUARANTINE, LEFT_OUT):
         return [name for name, reads in tables.items() if one.of in reads]
     return [one.of] if one.stage == "join" else []
 
@@ -308,6 +309,8 @@ def waits(one: Waiting) -> str:
     """How many of them wait, and where."""
     if one.stage == QUARANTINE:
         return f"in quarantine, {one.letters} events wait"
+    if one.stage == LEFT_OUT:
+        return "left out"
     return "1 dead letter waits" if one.letters == 1 else f"{one.letters} dead letters wait"
 
 
@@ -318,7 +321,8 @@ def incomplete_lines(found: Iterable[Waiting], tables: Mapping[str, frozenset[st
         readers = readers_of(one, tables) if one.stage != "join" else []
         more = f" (so do {', '.join(readers)})" if readers else ""
         lines.append(
-            f"INCOMPLETE {_NAMES.get(one.stage, one.stage)} {one.of}{more}: {waits(one)}; the last: {one.reason}"
+            f"INCOMPLETE {_NAMES.get(one.stage, one.stage)} {one.of}{more}: {waits(one)}"
+            f"{': ' if one.stage == LEFT_OUT else '; the last: '}{one.reason}"
         )
     return [*lines, f"           tailorbird dead-letters list {file}"] if lines else []
 
@@ -326,6 +330,7 @@ def incomplete_lines(found: Iterable[Waiting], tables: Mapping[str, frozenset[st
 _NAMES = {
     "capture": "table",
     QUARANTINE: "table",
+    LEFT_OUT: "table",
     "join": "joined table",
     "indexer": "index",
     "unknown": "dead letters",

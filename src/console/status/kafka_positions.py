@@ -16,6 +16,7 @@ from cdc.words.naming import positions_topic, transactional_id
 from console.status.captured_position import CapturedPosition
 from console.status.proc_watch import Watch
 from ingest.facts.kept import kept_of
+from ingest.facts.left_out import left_out_of
 
 # whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
 _PATIENCE_MS = 3_000
@@ -109,6 +110,7 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         snapshots=state.get("snapshots", {}),
         mending=tuple(mending),
         quarantine=kept_of(state),
+        left_out=left_out_of(state),
         file=position["file"],
         pos=position["pos"],
         offset=offset,

@@ -1,7 +1,7 @@
 """Tables in quarantine, told beside the dead letters: all rows of each wait until its columns are known. Pure.
 
-Captures say so with each position, as long as it is so: nothing is counted or read again for it, and it does not expire
-with the raw events.
+Tables that are left out are told with them: they are read when what keeps them out is gone. Captures say so with each
+position, as long as it is so: nothing is counted or read again for it, and it does not expire with the raw events.
 """
 
 from __future__ import annotations
@@ -10,15 +10,26 @@ import hashlib
 from collections.abc import Mapping
 
 from console.status.captured_position import CapturedPosition
-from console.status.dead_letters import QUARANTINE, Letter, Waiting
+from console.status.dead_letters import LEFT_OUT, QUARANTINE, Letter, Waiting
+from ingest.facts.left_out import LeftOut
 
 
 def quarantined(positions: Mapping[str, CapturedPosition]) -> list[Waiting]:
-    """How many events wait, by captured table."""
-    return [
+    """How many events wait, by captured table; then the tables that are left out, with the rows passed over."""
+    kept = [
         Waiting(stage=QUARANTINE, of=one.of, letters=one.count, reason=one.reason)
         for one in quarantine_letters(positions)
     ]
+    left_out = [
+        Waiting(stage=LEFT_OUT, of=f"{source}.{name}", letters=max(1, left["rows"]), reason=_reason(left))
+        for source, position in sorted(positions.items())
+        for name, left in sorted(position.left_out.items())
+    ]
+    return kept + left_out
+
+
+def _reason(left: LeftOut) -> str:
+    return f"{left['why']}; {left['remedy']}"
 
 
 def quarantine_letters(positions: Mapping[str, CapturedPosition]) -> list[Letter]:

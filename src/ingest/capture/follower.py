@@ -9,7 +9,9 @@ from typing import Protocol
 from cdc.words.errors import Fatal, Skippable
 from cdc.words.event import Position
 from cdc.words.history import Record as HistoryRecord
+from cdc.words.schema import TableId
 from ingest.capture.groups import Limits
+from ingest.capture.leaving import settled, tells_more
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
 from ingest.capture.observer import Observer
 from ingest.capture.pace import Moment, Pace, Stand
@@ -17,6 +19,7 @@ from ingest.capture.signals import ONLY_TOLD, READS, Signals
 from ingest.facts.facts import (
     CaughtUp,
     StatementLogged,
+    TableAltered,
     TableDescribed,
     TransactionBegan,
     TransactionEnded,
@@ -25,8 +28,10 @@ from ingest.facts.facts import (
 from ingest.facts.redecode import waiting
 from ingest.facts.tables import Tables
 from ingest.mend.mending import MendingTransactions
+from ingest.mend.mends import name_of
 from ingest.mend.rounds import Rounds, Shared
-from ingest.records.seams import ChangeLog, Checkpoint, Record, SourceServer, Stream
+from ingest.records.records import Recorder
+from ingest.records.seams import ChangeLog, Checkpoint, Record, Seen, SourceServer, Stream
 
 # What a fact leaves a stream at; any other leaves it inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
@@ -39,6 +44,8 @@ class Following(Protocol):
     def source(self) -> SourceServer: ...
     @property
     def log(self) -> ChangeLog: ...
+    @property
+    def recorder(self) -> Recorder: ...
     @property
     def clock(self) -> Callable[[], float]: ...
     @property
@@ -71,6 +78,7 @@ class Follower:
         self._pace = Pace(session.limits, session.clock(), busy=busy, mends=bool(mends))
         self._signals: int | None = None
         self._asked = self._learned = 0.0
+        self._patience = session.limits.ask
         self._replayed: Position | None = None
 
     def follow(self, chunks: Shared, checkpoint: Checkpoint) -> Checkpoint | None:
@@ -145,6 +153,7 @@ class Follower:
             self._transactions.rest(self._stream)
             self._ask_the_server(now)
         self._learn(now, caught_up=caught_up)
+        self._settle(now)
         if not snapshots and not self._mends:
             return
         stream, place = self._stream, self._transactions.place
@@ -159,6 +168,18 @@ class Follower:
             session.observer.snapshot(snapshots.progress())
         if self._mends.take_moved():
             self._pace.progressed()
+
+    def _settle(self, now: float) -> None:
+        """Look after the tables that are left out."""
+        session, transactions = self._session, self._transactions
+        if transactions.tables.unsettled:
+            self._patience = session.limits.ask
+        records = settled(
+            transactions.tables, self._mends, session.recorder, session.observer, transactions.number, int(now * 1000)
+        )
+        if records:
+            session.log.extend(records)
+            self._pace.group.add(len(records), now)
 
     def _learn(self, now: float, *, caught_up: bool) -> None:
         """Ask for the foreign keys: at once where the log makes or drops some, and again where no older log is left."""
@@ -213,21 +234,50 @@ class Follower:
         self._pace.group.add(len(records), now)
 
     def _ask_the_server(self, now: float) -> None:
-        """Nothing waits in the log: what the server shows of tables in quarantine are the columns of what was kept."""
+        """Nothing waits in the log: what the server shows holds, of tables that the log does not tell whole.
+
+        The columns of tables in quarantine are those of what was kept; a table that is left out may be captured now.
+        Seldom where only these wait: a person must do something.
+        """
         kept, transactions = self._transactions.kept, self._transactions
-        if not kept or now - self._asked < self._session.limits.ask:
+        tables = transactions.tables
+        if not (kept or tables.passed or tables.asks) or now - self._asked < self._patience:
             return
         self._asked = now
         seen, head = self._session.source.seen(), self._session.source.head()
         if not self._stream.reached(head):
             return
-        for name in list(kept):
-            table = transactions.tables.named(name)
-            found = seen.catalog.tables.get((table.database, table.table))
-            if found is not None:
-                shown = found.schema(table, 0)
-                why = self._describe(TableDescribed(shown.table_id, shown.columns, shown.primary_key))
-                self._session.observer.phase("quarantine", table=name, still=why)
+        waiting = {*map(tables.named, kept), *tables.asks}
+        tables.show_kinds(seen.kinds)
+        news = [self._ask_of(table, seen) for table in sorted(waiting, key=str)]
+        ask = self._session.limits.ask
+        self._patience = ask if kept or any(news) else min(2 * self._patience, 12 * ask)
+
+    def _ask_of(self, table: TableId, seen: Seen) -> bool:
+        """Take what the server shows of a table that its log did not tell; whether there is news."""
+        transactions, name = self._transactions, (table.database, table.table)
+        tables, found = transactions.tables, seen.catalog.tables.get(name)
+        if found is None or not tables.captured(*name):
+            return False
+        if name in tables.catalog.unknown or name_of(table) in transactions.kept:
+            shown = found.schema(table, 0)
+            why = self._describe(TableDescribed(shown.table_id, shown.columns, shown.primary_key))
+            self._session.observer.phase("quarantine", table=name_of(table), still=why)
+            if tables.why_left_out(table) is not None:
+                transactions.kept.pop(name_of(table), None)
+            elif why:  # what was kept is of other columns
+                transactions.kept.pop(name_of(table), None)
+                self._mends.dissolve(table)
+                self._snapshots.start(table, where=tables.where(table), marker=transactions.number())
+            return True
+        if not tells_more(tables.catalog.tables.get(name), found, table):
+            return False
+        records = transactions.tell(TableAltered(table, found))
+        self._session.log.extend(records)
+        self._pace.group.add(len(records), now := self._session.clock())
+        transactions.moved, self._asked = True, now
+        self._pace.reopen()
+        return True
 
     def _commit(self) -> Checkpoint:
         session, transactions = self._session, self._transactions

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from cdc.topology.topology import SnapshotMode
-from cdc.words.errors import Retriable, UsageError
+from cdc.words.errors import Retriable
 from cdc.words.event import Position
 from cdc.words.history import Record as HistoryRecord
 from cdc.words.naming import change_topic
@@ -21,6 +21,7 @@ from ingest.capture.groups import Limits
 from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, restated
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
+from ingest.facts.left_out import left_out_of
 from ingest.facts.prepared import STATE as PREPARED
 from ingest.facts.tables import Tables
 from ingest.mend.mending import MendingTransactions
@@ -77,6 +78,7 @@ class Session:
         checkpoint = recovered.checkpoint
         seen, head = self._look() if checkpoint is None else (self.source.seen(), None)
         tables = self.tables(seen)
+        tables.passed = left_out_of(checkpoint.state) if checkpoint else {}
         self.marks.restore(tables.source, recovered.history)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
         partial = checkpoint.state.get("partial", ()) if checkpoint else ()
@@ -129,8 +131,6 @@ class Session:
     ) -> Checkpoint:
         """Begin the history with what the server shows, and a snapshot of every table."""
         change = tables.begin(seen.catalog)
-        for why in (change.refused or {}).values():
-            raise UsageError(why)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(s) for s in change.schemas if recovered.schemas.get(s.table_id) != s)
         if checkpoint is None:
@@ -159,8 +159,6 @@ class Session:
         for name in names:
             catalog = catalog.with_table(name, shown[name])
         change = tables.adopt(catalog, checkpoint.position)
-        for why in (change.refused or {}).values():
-            raise UsageError(why)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
         for name in anew:
@@ -179,6 +177,8 @@ class Session:
         number = checkpoint.position.sequence + (REPLAYED not in checkpoint.state)
         for schema in tables.schemas():
             table, where = schema.table_id, tables.where(schema.table_id)
+            if f"{table.database}.{table.table}" in tables.passed:
+                continue  # it is read where tables are looked after that were left out
             if table not in recovered.schemas:
                 self.log.append(self.recorder.schema(schema))
                 if self.dumps:
@@ -234,6 +234,9 @@ class Session:
         partial = sorted(f"{table.database}.{table.table}" for table in mends.snapshots.partial)
         state: dict[str, Any] = {**checkpoint.state, "snapshots": mends.snapshots.state, "partial": partial}
         state.pop("mends", None)
+        state.pop("left_out", None)
+        if mends.tables.passed:
+            state["left_out"] = dict(mends.tables.passed)
         if mends.state:
             state["mends"] = mends.state
         if signals is not None:

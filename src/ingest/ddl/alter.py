@@ -6,7 +6,7 @@ from ingest.ddl.alteration import Alteration, Place
 from ingest.ddl.columns import read_column, shown_default, skip_expression
 from ingest.ddl.cursor import Cursor
 from ingest.ddl.elements import read_elements, read_key, sees_key
-from ingest.ddl.options import read_charset_option, read_table_option, skip_partitioning
+from ingest.ddl.options import read_charset_option, read_engine, read_table_option, skip_partitioning
 
 # Actions on partitions: they stand alone and end the statement. After ADD and DROP, PARTITION must follow.
 _PARTITIONS = frozenset(
@@ -46,7 +46,7 @@ def _wait(cursor: Cursor) -> None:
 def _sees_option(cursor: Cursor) -> bool:
     """Whether a table option is next: they may follow one another without commas."""
     start = cursor.at
-    option = read_charset_option(cursor) is not None or read_table_option(cursor)
+    option = read_charset_option(cursor) is not None or bool(read_engine(cursor)) or read_table_option(cursor)
     cursor.at = start
     return option
 
@@ -99,6 +99,8 @@ def _action(cursor: Cursor, found: Alteration, database: str, charset: str | Non
     elif (option := read_charset_option(cursor)) is not None:
         found.collation = option.collated(found.collation, cursor.dialect)
         found.charset = option.applied(found.charset, charset)
+    elif engine := read_engine(cursor):
+        found.engine = engine
     elif not (_plain(cursor) or read_table_option(cursor)):
         raise cursor.error("expected an action of ALTER TABLE")
 
@@ -136,6 +138,7 @@ def _place(cursor: Cursor) -> Place:
 
 def _add(cursor: Cursor, found: Alteration) -> None:
     if cursor.accept("SYSTEM", "VERSIONING"):
+        found.versioned = True
         return
     if sees_key(cursor):
         key = read_key(cursor)
@@ -157,7 +160,7 @@ def _drop(cursor: Cursor, found: Alteration) -> None:
     if cursor.accept("PRIMARY", "KEY"):
         found.dropped_keys.add("primary")
     elif cursor.accept("SYSTEM", "VERSIONING"):
-        return
+        found.versioned = False
     elif cursor.accept("PERIOD", "FOR") or cursor.accept("FOREIGN", "KEY") or cursor.accept("CHECK"):
         cursor.accept("IF", "EXISTS")
         cursor.name()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition, TableName, with_keys_applied
 from ingest.ddl.column_types import converted
-from ingest.ddl.columns import ColumnWords
+from ingest.ddl.columns import ColumnWords, period
 from ingest.ddl.defaults import converted_initial
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.elements import named
@@ -45,6 +45,8 @@ class Alteration:
     convert_to: str | None = None
     converts: bool = False
     rename_to: TableName | None = None
+    engine: str = ""
+    versioned: bool | None = None
 
     def add(self, column: ColumnWords, place: Place, *, if_not_exists: bool) -> None:
         """ADD COLUMN."""
@@ -100,9 +102,13 @@ class Alteration:
         if not columns:
             raise DdlNotUnderstood("no column would be left")
         keys = self._keys(table, names, self.keys)
+        versioned = (table.versioned is not None) if self.versioned is None else self.versioned
         return with_keys_applied(
-            TableDefinition(columns=tuple(columns), keys=keys, charset=charset, collation=collation)
-        )
+            replace(
+                table, columns=tuple(columns), keys=keys, charset=charset, collation=collation,
+                engine=self.engine or table.engine, versioned=period(columns) if versioned else None,
+            )
+        )  # fmt: skip
 
     def origins(self, table: TableDefinition) -> dict[str, str]:
         """The column that each column was before, by its name now; both in lower case. An added column has none."""

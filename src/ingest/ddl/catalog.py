@@ -72,7 +72,9 @@ class Key:
 class TableDefinition:
     """A table's columns in order, its keys, and the character set and collation of new columns (None: not known).
 
-    `identity` tells it from a table of its name that was there before it, where the server has such a number.
+    `identity` tells it from a table of its name that was there before it, where the server has such a number. `engine`
+    is empty where nobody told it, `sequence` says that it is one of MariaDB's sequences, `versioned` that MariaDB keeps
+    its rows' history, by the two columns named: it hides those that are none of the table's columns.
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -80,6 +82,9 @@ class TableDefinition:
     charset: str | None = None
     collation: str | None = None
     identity: str = ""
+    engine: str = ""
+    sequence: bool = False
+    versioned: tuple[str, str] | None = None
 
     def column(self, name: str) -> ColumnDefinition | None:
         """The column of that name in any case, or None."""
@@ -116,6 +121,9 @@ class TableDefinition:
             "charset": self.charset,
             "collation": self.collation,
             **({"identity": self.identity} if self.identity else {}),
+            **({"engine": self.engine} if self.engine else {}),
+            **({"sequence": True} if self.sequence else {}),
+            **({"versioned": list(self.versioned)} if self.versioned else {}),
         }
 
 
@@ -127,6 +135,9 @@ def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
         charset=value["charset"],
         collation=value.get("collation"),
         identity=value.get("identity", ""),
+        engine=value.get("engine", ""),
+        sequence=value.get("sequence", False),
+        versioned=tuple(value["versioned"]) if value.get("versioned") else None,
     )
 
 

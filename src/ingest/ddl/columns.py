@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cdc.words.types import Canonical
@@ -12,6 +13,8 @@ from ingest.ddl.cursor import Cursor
 from ingest.ddl.defaults import Literal, initial_of, literal_of
 from ingest.ddl.dialect import Dialect
 
+ROW_START, ROW_END = "GENERATED ALWAYS AS ROW START", "GENERATED ALWAYS AS ROW END"
+VERSIONING = "WITH SYSTEM VERSIONING"
 _CLAUSE_ENDS = frozenset({",", ")", "FIRST", "AFTER", ";"})
 _OPERATORS = frozenset("+ - * / % | & ^ < > = ! DIV MOD AND OR XOR".split())
 
@@ -63,7 +66,7 @@ class ColumnWords:
             return None, False  # the first of a table is CURRENT_TIMESTAMP by nature
         if self.default and self.literal is None:
             return None, False
-        computed = any(word in self.rest for word in ("AUTO_INCREMENT", "AS (")) or self.type.serial
+        computed = any(word in self.rest for word in ("AUTO_INCREMENT", "AS (", ROW_START, ROW_END)) or self.type.serial
         return (None, False) if computed else initial_of(self.literal, column_type, nullable=nullable)
 
 
@@ -85,6 +88,7 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
             nullable = False
             if not cursor.accept("START"):
                 cursor.expect("END")
+            rest.append(cursor.since(start))
         elif cursor.accept("AUTO_INCREMENT"):
             nullable = False
             rest.append("AUTO_INCREMENT")
@@ -125,6 +129,13 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
         rest=" ".join(rest),
         suffix=suffix,
     )
+
+
+def period(columns: Iterable[ColumnDefinition]) -> tuple[str, str]:
+    """The columns that tell since and until when a row of a system-versioned table holds."""
+    columns = list(columns)
+    start = next((column.name for column in columns if ROW_START in column.rest), "row_start")
+    return start, next((column.name for column in columns if ROW_END in column.rest), "row_end")
 
 
 def collated(words: TypeWords, charset: str, inherited: str | None, dialect: Dialect) -> str | None:

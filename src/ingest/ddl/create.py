@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition, TableName, with_keys_applied
-from ingest.ddl.columns import ColumnWords
+from ingest.ddl.columns import VERSIONING, ColumnWords, period
 from ingest.ddl.cursor import Cursor
 from ingest.ddl.elements import named, read_elements
 from ingest.ddl.errors import DdlNotUnderstood
-from ingest.ddl.options import read_charset_option, read_table_option, skip_partitioning
+from ingest.ddl.options import read_charset_option, read_engine, read_table_option, skip_partitioning
 
 _SELECTS = frozenset("SELECT AS IGNORE REPLACE WITH VALUES TABLE (".split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """The options of a table that matter: the default character set and collation of its columns, and what it is."""
+
+    charset: str | None
+    collation: str | None
+    engine: str = ""
+    sequence: bool = False
+    versioned: bool = False
 
 
 def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str) -> TableDefinition:
@@ -28,31 +41,31 @@ def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str
     if cursor.sees("(") and not _sees_select(cursor):
         cursor.expect("(")
         columns, keys = read_elements(cursor)
-    charset, collation = _options(cursor, catalog.databases.get(name[0]), catalog.collations.get(name[0]))
+    options = _options(cursor, catalog.databases.get(name[0]), catalog.collations.get(name[0]))
     if cursor.accept("PARTITION", "BY"):
         skip_partitioning(cursor)
     if not cursor.done():
         if not cursor.sees_any(_SELECTS):
             raise cursor.error("expected a table option")
         chosen = _selected(cursor, catalog, database)
-        return table_of(columns, keys, charset, collation, cursor, chosen)
+        return table_of(columns, keys, options, cursor, chosen)
     if not columns:
         raise cursor.error("a table without columns")
-    return table_of(columns, keys, charset, collation, cursor)
+    return table_of(columns, keys, options, cursor)
 
 
 def table_of(
     columns: list[ColumnWords],
     keys: list[Key],
-    charset: str | None,
-    collation: str | None,
+    options: TableOptions,
     cursor: Cursor,
     chosen: tuple[ColumnDefinition, ...] = (),
 ) -> TableDefinition:
-    """The table of these columns and keys, with the character set and collation that it gives to columns without.
+    """The table of these columns and keys, with the options that it gives to columns without.
 
     `chosen` are those of a SELECT: they come last, as they were declared if they were.
     """
+    charset, collation = options.charset, options.collation
     made = [column.definition(charset, collation, cursor.dialect) for column in columns]
     declared = {column.name.lower(): column for column in made}
     selected = {column.name.lower() for column in chosen}
@@ -60,22 +73,40 @@ def table_of(
     all_columns += [declared.get(column.name.lower(), column) for column in chosen]
     if len(declared) != len(made) or len(selected) != len(chosen):
         raise DdlNotUnderstood("two columns have the same name")
+    kept_history = options.versioned or any(VERSIONING in column.rest for column in columns)
     return with_keys_applied(
-        TableDefinition(columns=tuple(all_columns), keys=named(keys), charset=charset, collation=collation)
+        TableDefinition(
+            columns=tuple(all_columns),
+            keys=named(keys),
+            charset=charset,
+            collation=collation,
+            engine=options.engine,
+            sequence=options.sequence,
+            versioned=period(all_columns) if kept_history else None,
+        )
     )
 
 
-def _options(cursor: Cursor, default: str | None, collated: str | None) -> tuple[str | None, str | None]:
-    """The default character set and collation that a table's options leave it with, given those of its database."""
+def _options(cursor: Cursor, default: str | None, collated: str | None) -> TableOptions:
+    """What a table's options leave it with, given the default character set and collation of its database."""
     charset, collation, inherited = default, None, True
+    engine, sequence, versioned = "", False, False
     while True:
         cursor.accept(",")
         option = read_charset_option(cursor)
         if option is not None:
             collation, inherited = option.collated(collation, cursor.dialect), option.inherited
             charset = option.applied(charset, default)
+            continue
+        sequence = sequence or cursor.sees("SEQUENCE", "=", "1") or cursor.sees("SEQUENCE", "1")
+        versioned = versioned or cursor.sees("WITH", "SYSTEM", "VERSIONING")
+        if found := read_engine(cursor):
+            engine = found
         elif not read_table_option(cursor):
-            return charset, collated if inherited else collation
+            return TableOptions(
+                charset=charset, collation=collated if inherited else collation, engine=engine,
+                sequence=sequence, versioned=versioned,
+            )  # fmt: skip
 
 
 def _like(cursor: Cursor, catalog: Catalog, database: str) -> TableDefinition:

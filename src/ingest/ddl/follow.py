@@ -17,6 +17,7 @@ from ingest.ddl.catalog import (
     definition_of,
     table_from_json,
 )
+from ingest.ddl.columns import ROW_END, ROW_START, period
 from ingest.ddl.defaults import converted_initial, shown_initial
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.statements import apply
@@ -148,7 +149,10 @@ def told(
     primary = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
     charset = known.charset if known else catalog.databases.get(name[0])
     collation = known.collation if known else catalog.collations.get(name[0])
-    table = TableDefinition(columns=definitions, keys=(*primary, *others), charset=charset, collation=collation)
+    keys = (*primary, *others)
+    table = TableDefinition(columns=definitions, keys=keys, charset=charset, collation=collation)
+    if known is not None:
+        table = replace(known, columns=definitions, keys=keys)
     if known and known.schema(table_id, 0) == table.schema(table_id, 0):
         return Followed(history=history, catalog=catalog, change=None, database=name[0])
     last = history.last_state(table_id)
@@ -214,6 +218,7 @@ def _from_schema(schema: TableSchema) -> TableDefinition:
 
 
 Row = Mapping[str, object]
+_PERIODS = {"ROW START": ROW_START, "ROW END": ROW_END}
 
 
 def catalog_of(
@@ -223,26 +228,14 @@ def catalog_of(
     """The catalog that a server's information_schema shows: where a first start begins.
 
     Rows have lower-case names and come ordered: COLUMNS by ordinal_position, STATISTICS by seq_in_index; TABLES gives
-    the default character set as `character_set_name` (joined by collation), SCHEMATA as `default_character_set_name`.
-    Defaults are read where COLUMNS has `column_default` and `extra`, and the dialect tells how they are printed.
+    the default character set as `character_set_name` (joined by collation), `table_type` and `engine`, SCHEMATA
+    as `default_character_set_name`. Defaults are read where COLUMNS has `column_default` and `extra`, and the dialect
+    tells how they are printed; what `generation_expression` says of a row's period is kept.
     """
     parts: dict[TableName, list[ColumnDefinition]] = {}
     for row in columns:
         name = (str(row["table_schema"]), str(row["table_name"]))
-        charset = row["character_set_name"]
-        initial, known = shown_initial(row, dialect) if dialect and "column_default" in row else (None, False)
-        parts.setdefault(name, []).append(
-            ColumnDefinition(
-                name=str(row["column_name"]),
-                column_type=str(row["column_type"]),
-                nullable=row["is_nullable"] == "YES",
-                charset=None if charset is None else str(charset),
-                collation=_text(row.get("collation_name")),
-                rest=_rest(str(row.get("extra") or "").upper()),
-                initial=initial,
-                initial_known=known,
-            )
-        )
+        parts.setdefault(name, []).append(_shown(row, dialect))
     keys: dict[TableName, dict[str, list[str]]] = {}
     unique: set[tuple[TableName, str]] = set()
     for row in statistics:
@@ -266,6 +259,9 @@ def catalog_of(
             ),
             charset=None if charset is None else str(charset),
             collation=_text(row.get("table_collation")),
+            engine=str(row.get("engine") or ""),
+            sequence=row.get("table_type") == "SEQUENCE",
+            versioned=period(parts.get(name, ())) if row.get("table_type") == "SYSTEM VERSIONED" else None,
         )
     schemata = list(schemata)
     databases = {str(row["schema_name"]): str(row["default_character_set_name"]) for row in schemata}
@@ -275,6 +271,23 @@ def catalog_of(
         if row.get("default_collation_name")
     }
     return Catalog(default_charset=default_charset, databases=databases, collations=collations, tables=found)
+
+
+def _shown(row: Row, dialect: Dialect | None) -> ColumnDefinition:
+    """A column as a row of COLUMNS shows it."""
+    charset = row["character_set_name"]
+    initial, known = shown_initial(row, dialect) if dialect and "column_default" in row else (None, False)
+    return ColumnDefinition(
+        name=str(row["column_name"]),
+        column_type=str(row["column_type"]),
+        nullable=row["is_nullable"] == "YES",
+        charset=None if charset is None else str(charset),
+        collation=_text(row.get("collation_name")),
+        rest=_PERIODS.get(str(row.get("generation_expression") or "").upper())
+        or _rest(str(row.get("extra") or "").upper()),
+        initial=initial,
+        initial_known=known,
+    )
 
 
 def _rest(extra: str) -> str:

@@ -11,7 +11,7 @@ from ingest.ddl.dialect import Dialect
 # Options with a value, an equals sign may stand between.
 _VALUED = frozenset(
     """AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHECKSUM TABLE_CHECKSUM COMMENT COMPRESSION CONNECTION
-    DELAY_KEY_WRITE ENCRYPTION ENCRYPTED ENCRYPTION_KEY_ID ENGINE TYPE ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE
+    DELAY_KEY_WRITE ENCRYPTION ENCRYPTED ENCRYPTION_KEY_ID ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE
     SECONDARY_ENGINE IETF_QUOTES INSERT_METHOD KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS PACK_KEYS PAGE_CHECKSUM
     PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PASSWORD ROW_FORMAT SEQUENCE STATS_AUTO_RECALC STATS_PERSISTENT
     STATS_SAMPLE_PAGES TABLESPACE TRANSACTIONAL UNION STORAGE NODEGROUP MAXVALUE START_LSN""".split()
@@ -59,6 +59,14 @@ def read_charset_option(cursor: Cursor) -> CharsetOption | None:
         return CharsetOption(charset=charset_of_collation(collation, cursor.dialect), collation=collation)
     cursor.at = start
     return None
+
+
+def read_engine(cursor: Cursor) -> str:
+    """Read `ENGINE [=] name` if it is next: the engine, or an empty text."""
+    if not (cursor.accept("ENGINE") or cursor.accept("TYPE")):
+        return ""
+    cursor.accept("=")
+    return cursor.label()
 
 
 def read_table_option(cursor: Cursor) -> bool:

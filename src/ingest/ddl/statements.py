@@ -66,11 +66,16 @@ def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, sessio
     changed = {
         name: table
         for name, table in after.tables.items()
-        if name == reader.made
-        or ((before := catalog.tables.get(name)) is not table and (before is None or before.shown() != table.shown()))
+        if (name == reader.made and not table.sequence)
+        or (
+            not table.sequence
+            and (before := catalog.tables.get(name)) is not table
+            and (before is None or before.shown() != table.shown())
+        )
     }
     still = {*after.tables, *after.unknown}
-    gone = tuple(sorted(name for name in {*catalog.tables, *catalog.unknown} if name not in still))
+    held = {name for name, table in catalog.tables.items() if not table.sequence}
+    gone = tuple(sorted(name for name in {*held, *catalog.unknown} if name not in still))
     return Applied(catalog=after, database=reader.database, changed=changed, gone=gone, rewritten=reader.rewritten)
 
 
@@ -157,6 +162,8 @@ class _Reader:
                 raise cursor.error("expected the end of CREATE TABLE")
             self.made = name
             return self.catalog.with_table(name, table)
+        if cursor.dialect.maria and cursor.accept("SEQUENCE"):
+            return self._create_sequence(cursor, replacing=replacing, temporary=temporary)
         if not temporary and (cursor.accept("DATABASE") or cursor.accept("SCHEMA")):
             lenient = cursor.accept("IF", "NOT", "EXISTS")
             name_only = cursor.dialect.table_name(cursor.name())
@@ -172,6 +179,15 @@ class _Reader:
             return self._create_index(cursor)
         cursor.at = start
         return self._other(cursor)
+
+    def _create_sequence(self, cursor: Cursor, *, replacing: bool, temporary: bool) -> Catalog:
+        lenient = cursor.accept("IF", "NOT", "EXISTS")
+        name = self._target(cursor)
+        if temporary:
+            return replace(self.catalog, temporary=self.catalog.temporary | {(self.session, *name)})
+        if lenient and not replacing and name in self.catalog.tables:
+            return self.catalog
+        return self.catalog.with_table(name, TableDefinition(columns=(), sequence=True))
 
     def _database_options(
         self, cursor: Cursor, charset: str | None, collation: str | None
@@ -298,7 +314,7 @@ class _Reader:
     def _drop(self, cursor: Cursor) -> Catalog:
         start = cursor.at
         temporary = cursor.accept("TEMPORARY")
-        if cursor.accept("TABLE") or cursor.accept("TABLES"):
+        if cursor.accept("TABLE") or cursor.accept("TABLES") or (cursor.dialect.maria and cursor.accept("SEQUENCE")):
             cursor.accept("IF", "EXISTS")
             return self._drop_tables(cursor, temporary=temporary)
         if not temporary and (cursor.accept("DATABASE") or cursor.accept("SCHEMA")):

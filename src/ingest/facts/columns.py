@@ -12,6 +12,7 @@ from cdc.words.schema import Column
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.tablemap import TableMap
+from ingest.facts.hidden import Trim
 
 # Names of the columns that MySQL adds for functional indexes; no statement can see them. Before 8.0.16 an MD5.
 _HIDDEN, _HIDDEN_OLD = "!hidden!", re.compile(r"[0-9a-f]{32}")
@@ -28,8 +29,12 @@ _WIDTHS = {
     "big5": 2, "sjis": 2, "cp932": 2, "ujis": 3, "eucjpms": 3, "euckr": 2, "gb2312": 2,
 }  # fmt: skip
 _DISPLAY = re.compile(r"^(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
+_COMPRESSED = re.compile(r" /\*m!\d+ compressed\*/", re.IGNORECASE)
 _FLOATING = re.compile(r"^(float|double)\([^)]*\)")
-_CHARACTER = {T.STRING, T.VAR_STRING, T.VARCHAR, T.BLOB, T.ENUM, T.SET, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB}
+_CHARACTER = {
+    T.STRING, T.VAR_STRING, T.VARCHAR, T.BLOB, T.ENUM, T.SET, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB,
+    T.MARIA_VARCHAR_COMPRESSED, T.MARIA_BLOB_COMPRESSED,
+}  # fmt: skip
 
 
 def is_hidden(name: str) -> bool:
@@ -37,10 +42,13 @@ def is_hidden(name: str) -> bool:
     return name.startswith(_HIDDEN) or bool(_HIDDEN_OLD.fullmatch(name))
 
 
-def described(table: TableMap) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Columns and primary key of a TABLE_MAP with full metadata."""
-    columns = tuple(_column(column) for column in table.columns if not is_hidden(column.name))
-    return columns, tuple(table.columns[index].name for index, _ in table.primary_key)
+def described(table: TableMap, trim: Trim | None = None) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Columns and primary key of a TABLE_MAP with full metadata, without what the server hides: MariaDB keeps the end
+    of a row's time in its primary key."""
+    hidden, end = (trim.hidden, trim.end) if trim else (frozenset[str](), "")
+    shown = [column for column in table.columns if not is_hidden(column.name) and column.name not in hidden]
+    key = [table.columns[index].name for index, _ in table.primary_key]
+    return tuple(map(_column, shown)), tuple(name for name in key if name not in hidden and name != end)
 
 
 def same_columns(left: tuple[Column, ...], right: tuple[Column, ...]) -> bool:
@@ -56,7 +64,7 @@ def _meaning(column: Column) -> tuple[str, str, bool, str | None]:
 def _normal(column_type: str) -> str:
     """A column type without what the log does not carry: display widths and zerofill."""
     text = column_type.lower() if "'" not in column_type else column_type
-    text = text.replace(" zerofill", "")
+    text = _COMPRESSED.sub("", text.replace(" zerofill", ""))
     return _FLOATING.sub(r"\1", _DISPLAY.sub(r"\1", text))
 
 
@@ -82,10 +90,11 @@ def _type(column: LoggedColumn) -> str:
         labels = ",".join("'" + label.replace("'", "''") + "'" for label in column.labels or ())
         return f"{'enum' if kind == T.ENUM else 'set'}({labels})"
     binary = column.charset == "binary"
-    if kind in (T.BLOB, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB):
+    if kind in (T.BLOB, T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.MARIA_BLOB_COMPRESSED):
         return _BLOBS[column.size] + ("blob" if binary else "text")
-    if kind in (T.STRING, T.VAR_STRING, T.VARCHAR):
+    if kind in (T.STRING, T.VAR_STRING, T.VARCHAR, T.MARIA_VARCHAR_COMPRESSED):
         base = "binary" if binary else "char"
-        width = column.width // _WIDTHS.get(column.charset or "", 1)
+        # a compressed one has a byte more: how it is compressed
+        width = (column.width - (kind == T.MARIA_VARCHAR_COMPRESSED)) // _WIDTHS.get(column.charset or "", 1)
         return f"{'' if kind == T.STRING else 'var'}{base}({width})"
     return column.type.name.lower()

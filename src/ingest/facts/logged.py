@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from itertools import chain
 from struct import error as StructError
 from typing import Any
 
@@ -110,7 +111,7 @@ class LoggedFacts:
                 if code in ROWS_EVENTS:
                     event = self._rows.event(raw)
                     if event is not None and self._withhold(event):
-                        yield from map(self._rows.fact, self._withheld.take())
+                        yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
                     continue
                 if code == 19:  # TABLE_MAP
                     found = self._rows.map(raw)
@@ -170,7 +171,7 @@ class LoggedFacts:
     def _committed(self) -> Iterator[Fact]:
         """The rows of the open transaction, which is committed."""
         self._releasing = True
-        yield from map(self._rows.fact, self._withheld.take())
+        yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
         self._releasing = False
 
     def _rolled_back(self) -> Iterator[Fact]:
@@ -284,7 +285,8 @@ class LoggedFacts:
         """The rows of an XA transaction, placed where it is committed: from memory, or from the log once more."""
         if transaction.events is not None:
             for event in transaction.events:
-                yield self._rows.fact(event)._replace(file=raw.file, pos=raw.offset)
+                for fact in self._rows.facts(event):
+                    yield fact._replace(file=raw.file, pos=raw.offset)
             return
         why = f"an XA transaction committed at {raw.where}, whose rows the log no longer holds at "
         where = f"{transaction.file}:{transaction.pos}"
@@ -305,7 +307,7 @@ class LoggedFacts:
             if code in ROWS_EVENTS:
                 event = self._rows.event(raw)
                 if event is not None and self._withhold(event):
-                    yield from map(self._rows.fact, self._withheld.take())
+                    yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
             elif code == 19:  # TABLE_MAP
                 self._rows.map(raw)
             elif code in GTID_EVENTS:
@@ -324,7 +326,7 @@ class LoggedFacts:
             elif code == 38:  # XA_PREPARE
                 if xid_of_event(raw.data)[1] != transaction.xid:
                     raise BinlogError("another XA transaction stands there")
-                yield from map(self._rows.fact, self._withheld.take())
+                yield from chain.from_iterable(map(self._rows.facts, self._withheld.take()))
                 return
         raise BinlogError("the log ends there")
 

@@ -6,6 +6,7 @@ bytes that were logged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cdc.words.schema import TableId
@@ -18,6 +19,7 @@ from ingest.binlog.reading.stream import EventStream
 from ingest.binlog.rows.rows import TableDecoder
 from ingest.facts.columns import described, is_hidden
 from ingest.facts.facts import Image, Operation, RefusedImage, RowsKept, RowsLogged, RowsPartial, TableDescribed
+from ingest.facts.hidden import Trim
 from ingest.facts.tables import Tables
 from ingest.facts.values import judged
 
@@ -51,6 +53,7 @@ class RowEvents:
         self._described: dict[tuple[str, str], TableDecoder] = {}
         # Of the decoders that serve captured tables: whose rows they read, and how many columns a whole row has.
         self.known: dict[TableDecoder, tuple[TableId, int]] = {}
+        self._trims: dict[TableDecoder, Trim] = {}
         self._kept: dict[bytes, tuple[TableId, str]] = {}
         self._maps: dict[bytes, bytes] = {}
 
@@ -73,7 +76,9 @@ class RowEvents:
         if before is decoder:
             self._kept.pop(key, None)
             return None
-        columns = [column for column in decoder.table.columns if not is_hidden(column.name)]
+        trim = self._tables.trim(self._id(table), decoder.table.columns)
+        gone = trim.hidden if trim else frozenset[str]()
+        columns = [c for c in decoder.table.columns if not is_hidden(c.name) and c.name not in gone]
         if not all(column.named for column in columns):
             decoder.whole = False
             self._kept[key] = (self._id(table), "the log does not name its columns, and no statement told them")
@@ -83,10 +88,12 @@ class RowEvents:
             # Each change from one to the other is told.
             before.whole = False
             self.known.pop(before, None)
-        decoder.whole = True
+        decoder.whole = trim is None
+        if trim is not None:
+            self._trims[decoder] = trim
         self._described[table], self.known[decoder] = decoder, (self._id(table), len(columns))
         if decoder.table.described:
-            return TableDescribed(self._id(table), *described(decoder.table))
+            return TableDescribed(self._id(table), *described(decoder.table, trim))
         return None
 
     def _id(self, table: tuple[str, str]) -> TableId:
@@ -104,23 +111,27 @@ class RowEvents:
         table, width = self.known[decoder]
         return RowsEvent(raw, table, decoder, width, "", self._maps[key])
 
-    def fact(self, event: RowsEvent) -> RowsLogged | RowsPartial | RowsKept:
-        """The fact of an event: its rows where they can be decoded, else its bytes."""
+    def facts(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsKept]:
+        """The facts of an event: its rows where they can be decoded, else its bytes."""
         raw, table, decoder, width, why, _ = event
         if decoder is None:
-            return self._keep(event, why)
+            yield self._keep(event, why)
+            return
         data, code, size, plain = raw.data, raw.code, self._stream.id_size, True
         try:
             rows = decoder.decode(code, data, size)
         except Unrepresentable:
             rows, plain = judged_rows(decoder, data, size), False
         except BinlogError as error:
-            return self._keep(event, error.reason)
-        operation = OPERATION[code]
-        images = rows[0] if operation == "update" else rows[:1]
-        if code == _PARTIAL or any(len(_told(image)) < width for image in images):
-            return RowsPartial(table, operation, rows, raw.file, raw.offset)
-        return RowsLogged(table, operation, rows, plain, raw.file, raw.offset)
+            yield self._keep(event, error.reason)
+            return
+        trim = self._trims.get(decoder) if self._trims else None
+        for operation, changed in trim.rows(OPERATION[code], rows) if trim else ((OPERATION[code], rows),):
+            images = changed[0] if operation == "update" else changed[:1]
+            if code == _PARTIAL or any(len(_told(image)) < width for image in images):
+                yield RowsPartial(table, operation, changed, raw.file, raw.offset)
+            else:
+                yield RowsLogged(table, operation, changed, plain, raw.file, raw.offset)
 
     def _keep(self, event: RowsEvent, why: str) -> RowsKept:
         raw = event.raw

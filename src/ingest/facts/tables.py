@@ -17,13 +17,15 @@ from cdc.words.filters import TableRule, shape_of
 from cdc.words.history import History, SchemaChange, history_from_records, records
 from cdc.words.history import Record as HistoryRecord
 from cdc.words.schema import Column, TableId, TableSchema
-from ingest.binlog.format.columns import ColumnHint
+from ingest.binlog.format.columns import ColumnHint, LoggedColumn
 from ingest.binlog.reading.effects import TableEffect, effects
 from ingest.ddl.catalog import Catalog, Key
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.follow import Followed, adopted, begun, catalog_at, follow, told
 from ingest.facts.columns import same_columns
 from ingest.facts.facts import Row, StatementLogged, TableAltered, TableDescribed
+from ingest.facts.hidden import Trim, hints_of, trim_of
+from ingest.facts.left_out import Kind, LeftOut, absent, refused_kind
 from ingest.facts.published import not_captured, published
 
 _WORD = re.compile(r"[\w$]+")
@@ -48,7 +50,12 @@ class TablesChanged:
 
 
 class Tables:
-    """The tables of one source. `captured` says which tables' rows are wanted, `databases` are those it follows."""
+    """The tables of one source. `captured` says which tables' rows are wanted, `databases` are those it follows.
+
+    `listed` are those that the topology names, there or not; `kinds` what the server shows of each relation now, where
+    its log does not tell it. `passed` are the tables that are left out, by `database.table`, `told` those of them
+    that were told of; `unsettled` says that it may be others now.
+    """
 
     def __init__(
         self,
@@ -58,14 +65,18 @@ class Tables:
         dialect: Dialect,
         default_charset: str | None = None,
         rules: Mapping[TableId, TableRule] | None = None,
+        listed: Iterable[TableId] = (),
+        kinds: Mapping[tuple[str, str], Kind] | None = None,
     ) -> None:
         self._rules = rules or {}
+        self._listed, self._kinds = frozenset(listed), dict(kinds or {})
+        self.passed, self.told, self.unsettled = dict[str, LeftOut](), set[str](), True
         self.source, self.captured = source, captured
         self.databases = frozenset(database.lower() for database in databases)
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
         self.written = 0  # records of the history since it was last read or restated
-        self._untold, self._told = True, dict[TableId, tuple[str, ...]]()
+        self._untold, self._shown = True, dict[TableId, tuple[str, ...]]()
 
     def begin(self, catalog: Catalog) -> TablesChanged:
         """Take what the server shows now as the beginning of the history."""
@@ -77,7 +88,7 @@ class Tables:
         """Take the history that a log holds, and stand where the position is."""
         self.history = history_from_records(found, self.source)
         self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
-        self._untold = True
+        self._untold = self.unsettled = True
 
     def forget(self, position: Position) -> None:
         """Nobody returns to a place before the position any more."""
@@ -94,7 +105,11 @@ class Tables:
         known = self.catalog.tables.get(table) if self.captured(*table) else None
         if known is None:
             return None
-        return [ColumnHint(name=c.name, type=c.column_type, charset=c.charset) for c in known.columns]
+        return hints_of(known, self._dialect)
+
+    def trim(self, table: TableId, columns: Sequence[LoggedColumn]) -> Trim | None:
+        """What is to be taken from the rows of a table that are logged with these columns; None where nothing is."""
+        return trim_of(self.catalog.tables.get((table.database, table.table)), columns)
 
     def schema(self, table: TableId) -> TableSchema:
         """The schema that rows have here. Skippable, with the reason, when they cannot be published under any."""
@@ -102,7 +117,72 @@ class Tables:
         if state is None or state.schema is None:
             why = state.unknown if state and state.unknown else "it is not known"
             raise Skippable(f"the columns of table {table} are not known: {why}", "`tailorbird schema set`")
+        self._refuse_kind(table)
         return self._published(state.schema)
+
+    def why_left_out(self, table: TableId) -> Skippable | None:
+        """Why no row of a table can be published whatever the log says; None where rows are published, or kept until
+        its columns are known."""
+        name = (table.database, table.table)
+        if name not in self.catalog.tables:
+            wanted = table in self._listed and name not in self.catalog.unknown
+            return absent(table, self._kinds.get(name)) if wanted else None
+        try:
+            self.schema(table)
+        except Skippable as error:
+            return error
+        return None
+
+    def left_out(self) -> dict[TableId, Skippable]:
+        """All tables that are left out here, with the reasons; sequences only where the topology lists them."""
+        known = [
+            TableId(source=self.source, database=d, table=t) for d, t in self.catalog.tables if self.captured(d, t)
+        ]
+        found: dict[TableId, Skippable] = {}
+        for table in sorted({*known, *self._listed}, key=str):
+            why = self.why_left_out(table)
+            if why is not None and (table in self._listed or not self._is_sequence(table)):
+                found[table] = why
+        return found
+
+    def pass_over(self, table: TableId, why: Skippable, rows: int, ms: int) -> None:
+        """Rows of a table that is left out were read: the table must be read when it is captured again."""
+        if self._is_sequence(table) and table not in self._listed:
+            return
+        name = f"{table.database}.{table.table}"
+        held = self.passed.get(name)
+        since, before = (held["since_ms"], held["rows"]) if held else (ms, 0)
+        self.passed[name] = LeftOut(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
+        self.unsettled = self.unsettled or held is None
+
+    def show_kinds(self, kinds: Mapping[tuple[str, str], Kind]) -> None:
+        """What the server shows of its relations now."""
+        self.unsettled, self._kinds = self.unsettled or self._kinds != kinds, dict(kinds)
+
+    @property
+    def asks(self) -> list[TableId]:
+        """Captured tables of which the server may know more than its log told: columns that no statement told, the
+        engine of a table that was made without a word about it, the existence of a table that is listed."""
+        unknown = [name for name in self.catalog.unknown if self.captured(*name)]
+        unkind = [
+            name
+            for name, table in self.catalog.tables.items()
+            if self._kinds and not table.engine and name not in self._kinds and self.captured(*name)
+        ]
+        found = [TableId(source=self.source, database=d, table=t) for d, t in (*unknown, *unkind)]
+        return [*found, *(table for table in map(self.named, self.passed) if table not in found)]
+
+    def _is_sequence(self, table: TableId) -> bool:
+        name = (table.database, table.table)
+        known = self.catalog.tables.get(name)
+        return (known is not None and known.sequence) or self._kinds.get(name, ("", ""))[0].upper() == "SEQUENCE"
+
+    def _refuse_kind(self, table: TableId) -> None:
+        name = (table.database, table.table)
+        known = self.catalog.tables.get(name)
+        engine = (known.engine if known else "") or self._kinds.get(name, ("", ""))[1] or ""
+        if why := refused_kind(table, engine, sequence=self._is_sequence(table)):
+            raise why
 
     def read_schema(self, table: TableId) -> TableSchema:
         """The same with the types of masked columns: what a snapshot reads before it masks. Skippable as `schema`."""
@@ -188,9 +268,9 @@ class Tables:
         if not self._untold:
             return []
         self._untold = False
-        before, schemas = self._told, list(self.schemas())
-        self._told = {schema.table_id: tuple(name for name, _ in schema.left_out) for schema in schemas}
-        return [s for s in schemas if s.left_out and self._told[s.table_id] != before.get(s.table_id)]
+        before, schemas = self._shown, list(self.schemas())
+        self._shown = {schema.table_id: tuple(name for name, _ in schema.left_out) for schema in schemas}
+        return [s for s in schemas if s.left_out and self._shown[s.table_id] != before.get(s.table_id)]
 
     def statement(self, fact: StatementLogged, position: Position) -> TablesChanged:
         """Fold a statement; `position` is the one behind it, with the number it takes if it changes anything."""
@@ -236,13 +316,14 @@ class Tables:
         return self._changed(followed.change) if followed.change else TablesChanged()
 
     def _changed(self, change: SchemaChange) -> TablesChanged:
-        self._untold = True
+        self._untold = self.unsettled = True
         schemas: list[TableSchema] = []
         refused: dict[TableId, str] = {}
         for state in change.tables:
             if not self.captured(state.table_id.database, state.table_id.table):
                 continue
             if state.schema is None and not state.unknown:
+                self._kinds.pop((state.table_id.database, state.table_id.table), None)
                 continue
             try:
                 schemas.append(self.schema(state.table_id))

@@ -198,6 +198,8 @@ class Mends:
         for table in self.foreign_keys.below(tables):
             if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
                 continue
+            if self.tables.why_left_out(table):
+                continue
             self.dissolve(table)
             self.moved = True
             name = name_of(table)
@@ -244,7 +246,10 @@ class Mends:
         """Somebody says that the log may not tell these rows as they are; the reason why not, or an empty text."""
         if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
             return f"{name_of(table)} is not captured"
-        columns = self.tables.schema(table).primary_key
+        try:
+            columns = self.tables.schema(table).primary_key
+        except Skippable as error:
+            return str(error)
         named = [key_of(columns, key) for key in keys]
         if not all(named):
             return f"rows of {name_of(table)} are named by {', '.join(columns)}"
@@ -262,6 +267,8 @@ class Mends:
     def lose(self, table: TableId, wanted: Wanted) -> None:
         if not self.tables.captured(table.database, table.table):
             self._beneath(table)
+            return
+        if self.tables.why_left_out(table):
             return
         mend = self._opened(table)
         mend.behind = self.snapshots.under_way(table)

@@ -13,7 +13,7 @@ from cdc.words.schema import TableId, TableSchema
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.follow import catalog_of
 from ingest.facts.columns import same_columns
-from ingest.facts.tables import Tables
+from ingest.facts.tables import Tables, TablesChanged
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.records.seams import PositionLost, Seen
 
@@ -118,7 +118,7 @@ def holds(connection: Connection, source: Source, position: Position) -> bool:
 
 
 _COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME,
-COLLATION_NAME, COLUMN_DEFAULT, EXTRA
+COLLATION_NAME, COLUMN_DEFAULT, EXTRA, GENERATION_EXPRESSION
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN ({}) ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _STATISTICS = """SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA IN ({})
@@ -133,8 +133,10 @@ WHERE SCHEMA_NAME IN ({})"""
 
 _COLUMN_NAMES = (
     "table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name", "collation_name",
-    "column_default", "extra",
+    "column_default", "extra", "generation_expression",
 )  # fmt: skip
+# Those that have rows of their own; the others are views.
+_TABLE_TYPES = frozenset({"BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE"})
 _TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type", "engine", "table_collation")
 
 
@@ -156,15 +158,8 @@ def seen(connection: Connection, source: Source) -> Seen:
             connection,
             "SELECT VERSION(), @@character_set_server, @@lower_case_table_names, @@explicit_defaults_for_timestamp",
         )
-    kinds = {(t["table_schema"], t["table_name"]): (t["table_type"], t["engine"]) for t in tables}
-    for table in source.tables:
-        _check_table(source, table, kinds.get((table.database, table.table)))
-    if source.filter_policy == "accept":
-        for (database, name), kind in kinds.items():
-            found = TableId(source=source.name, database=database, table=name)
-            if kind[0] == "BASE TABLE" and source.captures(found):
-                _check_table(source, found, kind)
-    base = [t for t in tables if t["table_type"] == "BASE TABLE"]
+    kinds = {(t["table_schema"], t["table_name"]): (str(t["table_type"]), str(t["engine"] or "")) for t in tables}
+    base = [t for t in tables if str(t["table_type"]) in _TABLE_TYPES]
     names = {(t["table_schema"], t["table_name"]) for t in base}
     columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
     maria = "mariadb" in str(version).lower()
@@ -175,7 +170,27 @@ def seen(connection: Connection, source: Source) -> Seen:
         explicit_timestamps=str(explicit) in ("1", "ON"),
         fold_names=int(fold) > 0,
     )
-    return Seen(catalog=catalog_of(columns, statistics, base, schemata, str(charset), dialect), dialect=dialect)
+    catalog = catalog_of(columns, statistics, base, schemata, str(charset), dialect)
+    return Seen(catalog=catalog, dialect=dialect, kinds=kinds)
+
+
+def captured_schemas(connection: Connection, source: Source) -> dict[TableId, TableSchema]:
+    """Schemas of the tables that a capture of the log does not leave out, as they are now."""
+    _, change = _tables(connection, source)
+    return {schema.table_id: schema for schema in change.schemas}
+
+
+def _tables(connection: Connection, source: Source) -> tuple[Tables, TablesChanged]:
+    shown = seen(connection, source)
+
+    def captured(database: str, table: str) -> bool:
+        return source.captures(TableId(source=source.name, database=database, table=table))
+
+    tables = Tables(
+        source.name, source.databases, captured, shown.dialect, rules=source.rules, listed=source.tables,
+        kinds=shown.kinds,
+    )  # fmt: skip
+    return tables, tables.begin(shown.catalog)
 
 
 def table_schemas(
@@ -183,39 +198,15 @@ def table_schemas(
 ) -> dict[TableId, TableSchema]:
     """Schemas of the captured tables now: the known one where it holds, else one of the next version. UsageError for a
     missing table, one without key or with an unknown type."""
-    shown = seen(connection, source)
-
-    def captured(database: str, table: str) -> bool:
-        return source.captures(TableId(source=source.name, database=database, table=table))
-
-    change = Tables(source.name, source.databases, captured, shown.dialect, rules=source.rules).begin(shown.catalog)
-    for why in (change.refused or {}).values():
-        raise UsageError(why)
+    tables, change = _tables(connection, source)
+    for why in tables.left_out().values():
+        raise UsageError(why.message, why.hint)
     found: dict[TableId, TableSchema] = {}
     for schema in change.schemas:
         last = known.get(schema.table_id)
         same = last and last.primary_key == schema.primary_key and same_columns(last.columns, schema.columns)
         found[schema.table_id] = replace(schema, version=last.version + (not same) if last else 1)
     return found
-
-
-def _check_table(source: Source, table: TableId, kind: tuple[str, str] | None) -> None:
-    if kind is None:
-        raise UsageError(
-            f"source {source.name}: table {table.database}.{table.table} is not there, or {source.username} may not "
-            "SELECT from it",
-            f"correct `tables:`, or GRANT SELECT ON {table.database}.* TO '{source.username}'@'%'",
-        )
-    if "VIEW" in str(kind[0]).upper():
-        raise UsageError(
-            f"table {table} is a view: the log tells no rows of it",
-            "capture the tables that it reads, and make its SELECT a query under `tables:`",
-        )
-    if kind != ("BASE TABLE", "InnoDB"):
-        raise UsageError(
-            f"table {table} is a {kind[0].lower()} of engine {kind[1]}, which has no transactions",
-            "capture InnoDB tables only; under filter_policy accept, list the others without a word",
-        )
 
 
 def _one_line(text: object) -> str:

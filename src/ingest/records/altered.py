@@ -1,10 +1,16 @@
-"""Tables as their server tells them, where its log has no statements: altered, emptied, made anew; pure."""
+"""Tables whose columns the log's statements do not tell: as their server tells them, and in quarantine; pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cdc.words.errors import Skippable
+from cdc.words.event import Position
 from cdc.words.schema import TableId
-from ingest.facts.facts import Fact, TableAltered, TableEmptied
+from ingest.facts.facts import Fact, RowsKept, TableAltered, TableEmptied
+from ingest.facts.kept import Kept
+from ingest.facts.redecode import decoded
 from ingest.records.records import TableWriter
 from ingest.records.rewritten import rekeyed
 from ingest.records.seams import Record
@@ -23,6 +29,8 @@ class AlteringTransactions(Transactions):
             return self._altered(fact, now_ms)
         if isinstance(fact, TableEmptied):
             return self._emptied(fact, now_ms)
+        if isinstance(fact, RowsKept):
+            return self._kept(fact)
         return super()._other(fact, now_ms)
 
     def _altered(self, fact: TableAltered, now_ms: int) -> list[Record]:
@@ -46,7 +54,10 @@ class AlteringTransactions(Transactions):
             self._skip -= 1
             self._row += 1
             return []
-        records = self._truncated(fact.table, self._writer(fact.table), now_ms)
+        writer = self._writer(fact.table)
+        if isinstance(writer, Skippable):
+            return self._passed_over(fact.table, 1, writer)
+        records = self._truncated(fact.table, writer, now_ms)
         self._row += 1
         return records
 
@@ -55,3 +66,39 @@ class AlteringTransactions(Transactions):
             return self._recorder.writer(self.tables.schema(table))
         except Skippable:  # no error: nothing was published of it
             return None
+
+    def _kept(self, fact: RowsKept) -> list[Record]:
+        assert self._open is not None, "rows outside a transaction"
+        if self._skip:
+            self._skip -= 1
+            return []
+        if why := self.tables.why_left_out(fact.table):
+            return self._passed_over(fact.table, 1, why)
+        self._touched = True
+        self._sequence += 1
+        self.quarantined += 1
+        position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
+        commit_ms = self._open.commit_us // 1000
+        name = f"{fact.table.database}.{fact.table.table}"
+        before = self.kept.get(name) or Kept(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
+        self.kept[name] = {**before, "events": before["events"] + 1, "why": fact.why}
+        if self.tables.hides(fact.table):
+            self._row += 1  # ignored or masked columns may not leave: the table is read again once it can be
+            self._missing([fact.table])
+            return []
+        record = self._recorder.kept(fact, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
+        self._row += 1
+        return [record]
+
+    def replay(self, letters: list[Mapping[str, Any]], table: TableId, now_ms: int) -> list[Record]:
+        """Rows that were kept, published now that their columns are known. Skippable when these are not theirs."""
+        columns = self.tables.catalog_columns(table)
+        facts = [(decoded(letter, columns), letter["row"]) for letter in letters]
+        records: list[Record] = []
+        for (began, rows), row in facts:
+            self._begin(began)
+            self._row = row
+            records += self._changes(rows, now_ms)
+            self._open = None
+        self.kept.pop(f"{table.database}.{table.table}", None)
+        return records

@@ -15,6 +15,7 @@ from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
 from ingest.facts.facts import Fact
 from ingest.facts.foreign_keys import ForeignKeys
+from ingest.facts.left_out import Kind
 from ingest.facts.tables import Tables
 from ingest.records.findings import Search
 
@@ -69,12 +70,14 @@ class Recovered:
 class Seen:
     """What a server shows at a moment: its tables, and what its statements mean.
 
-    `decides`: its log has no statements, so what it shows holds where a session begins.
+    `decides`: its log has no statements, so what it shows holds where a session begins. `kinds` are TABLE_TYPE and
+    ENGINE of all its relations, by database and name, where it has such.
     """
 
     catalog: Catalog
     dialect: Dialect
     decides: bool = False
+    kinds: Mapping[tuple[str, str], Kind] = field(default_factory=dict)
 
 
 class PositionLost(Fatal):

@@ -8,28 +8,27 @@ stays downstream.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from cdc.formats.debezium_bytes import NULL
-from cdc.words.errors import Fatal, Skippable
+from cdc.words.errors import Skippable
 from cdc.words.event import Position, SourceInfo
 from cdc.words.schema import TableId
 from ingest.facts.facts import (
     Fact,
-    RowsKept,
     RowsLogged,
     StatementLogged,
+    TableAltered,
     TableDescribed,
     TransactionBegan,
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.facts.kept import Kept, kept_of
-from ingest.facts.redecode import decoded
+from ingest.facts.kept import kept_of
 from ingest.facts.tables import Tables, TablesChanged
 from ingest.records.images import MAX_IMAGE, events, judge, shaped
 from ingest.records.parts import name_of, orders_of, part_of
@@ -124,8 +123,6 @@ class Transactions:
                 return self._statement(fact, now_ms)
             case TableDescribed():
                 return self.tell(fact)
-            case RowsKept():
-                return self._kept(fact)
             case _:
                 return self._other(fact, now_ms)
         return []
@@ -230,6 +227,8 @@ class Transactions:
         self._touched = True
         self._sequence += 1
         if self._watcher is not None:
+            for table in change.refused or ():
+                self._watcher.void(table)
             for schema in change.schemas:
                 known = self._writers.get(schema.table_id)
                 (self._watcher.void if known and known.schema.primary_key == schema.primary_key
@@ -237,42 +236,10 @@ class Transactions:
         self._writers.clear()
         return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
 
-    def _kept(self, fact: RowsKept) -> list[Record]:
-        assert self._open is not None, "rows outside a transaction"
-        if self._skip:
-            self._skip -= 1
-            return []
-        self._touched = True
-        self._sequence += 1
-        self.quarantined += 1
-        position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
-        commit_ms = self._open.commit_us // 1000
-        name = f"{fact.table.database}.{fact.table.table}"
-        before = self.kept.get(name) or Kept(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
-        self.kept[name] = {**before, "events": before["events"] + 1, "why": fact.why}
-        if self.tables.hides(fact.table):
-            self._row += 1  # ignored or masked columns may not leave: the table is read again once it can be
-            self._missing([fact.table])
-            return []
-        record = self._recorder.kept(fact, position, self._open.gtid, commit_ms, self._open.server_id, self._row)
-        self._row += 1
-        return [record]
-
-    def replay(self, letters: list[Mapping[str, Any]], table: TableId, now_ms: int) -> list[Record]:
-        """Rows that were kept, published now that their columns are known. Skippable when these are not theirs."""
-        columns = self.tables.catalog_columns(table)
-        facts = [(decoded(letter, columns), letter["row"]) for letter in letters]
-        records: list[Record] = []
-        for (began, rows), row in facts:
-            self._begin(began)
-            self._row = row
-            records += self._changes(rows, now_ms)
-            self._open = None
-        self.kept.pop(f"{table.database}.{table.table}", None)
-        return records
-
-    def tell(self, fact: TableDescribed) -> list[Record]:
-        """What the log, the server or a person says of a table's columns."""
+    def tell(self, fact: TableDescribed | TableAltered) -> list[Record]:
+        """What the log, the server or a person says of a table."""
+        if isinstance(fact, TableAltered):
+            return self._changed(self.tables.altered(fact, self._next()))
         before = {schema.table_id: schema for schema in self.tables.publishable(fact.table)}
         doubtful = doubted(self.tables, fact)
         change = self.tables.described(fact, self._next())
@@ -280,30 +247,43 @@ class Transactions:
         self._read_again({s.table_id for s in change.schemas} if doubtful else rekeyed(before, change))
         return records
 
-    def _writer(self, table: TableId) -> TableWriter:
+    def _writer(self, table: TableId) -> TableWriter | Skippable:
+        """The writer of a table's records, or why the table is left out."""
         writer = self._writers.get(table)
         if writer is None:
             try:
                 writer = self._recorder.writer(self.tables.schema(table), self.tables.shape(table))
                 self._writers[table] = writer
-            except Skippable as error:
-                raise Fatal(error.message, error.hint) from error
+            except Skippable as error:  # told where tables that are left out are
+                return error
         return writer
+
+    def _passed_over(self, table: TableId, rows: int, why: Skippable) -> list[Record]:
+        """Rows of a table that is left out: they count in their transaction, a part of which may be published."""
+        assert self._open is not None, "rows outside a transaction"
+        self._touched, self.moved = True, True
+        self._row += rows
+        self.tables.pass_over(table, why, rows, self._open.commit_us // 1000)
+        return []
+
+    def _not_skipped(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """The rows of an event that were not published before."""
+        skipped = min(self._skip, len(rows))
+        self._skip -= skipped
+        self._row += skipped
+        return rows[skipped:]
 
     def _rows(self, fact: RowsLogged, now_ms: int) -> list[Record]:
         """The path of nearly all changes: images that are told, as bytes around the images' JSON."""
-        rows = fact.rows
-        if self._skip:
-            skipped = min(self._skip, len(rows))
-            self._skip -= skipped
-            self._row += skipped
-            rows = rows[skipped:]
-            if not rows:
-                return []
+        rows = self._not_skipped(fact.rows) if self._skip else fact.rows
+        if not rows:
+            return []
         opened = self._open
         assert opened is not None, "rows outside a transaction"
         table, operation = fact.table, fact.operation
         writer = self._writers.get(table) or self._writer(table)
+        if isinstance(writer, Skippable):
+            return self._passed_over(table, len(rows), writer)
         if writer.shape:
             shaped(writer.shape, fact)
         if not fact.plain:

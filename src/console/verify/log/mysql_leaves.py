@@ -181,8 +181,8 @@ def leaves_of(
     threads: int = 1,
 ) -> Iterator[MySqlLeaves]:
     """The tables of a source, as they are there now, over so many connections; `waits` hears why one waits before a
-    transaction, where a limit of its status is passed. Retriable while it is away; UsageError where a table can not be
-    captured."""
+    transaction, where a limit of its status is passed. Retriable while it is away. Tables that are left
+    out have no leaves."""
 
     def load(connection: Connection) -> Load:
         def status(name: str) -> int | None:
@@ -194,5 +194,5 @@ def leaves_of(
 
     with ExitStack() as opened:
         connections = [opened.enter_context(connected(source, read_timeout=_LONGEST)) for _ in range(threads)]
-        schemas = mysql_schema.table_schemas(connections[0], source, {})
+        schemas = mysql_schema.captured_schemas(connections[0], source)
         yield MySqlLeaves(source, [(one, load(one)) for one in connections], schemas)

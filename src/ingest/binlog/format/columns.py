@@ -44,11 +44,15 @@ class LoggedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHint:
-    """A column as a schema knows it: `type` is information_schema's COLUMN_TYPE, e.g. `enum('a','b')`."""
+    """A column as a schema knows it: `type` is information_schema's COLUMN_TYPE, e.g. `enum('a','b')`.
+
+    `spare` ones come last: columns that a server may have hidden behind the others, of any type where it is empty.
+    """
 
     name: str
     type: str
     charset: str | None = None
+    spare: bool = False
 
 
 class SchemaSource(Protocol):
@@ -109,6 +113,8 @@ def labels_of(arguments: str) -> tuple[str, ...]:
 
 def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColumn:
     """`column` with what the schema adds; what the binlog itself states stays. UndecodableValue: they contradict."""
+    if hint.spare and not hint.type:
+        return column if column.named else replace(column, name=hint.name, named=True)
     match = _HINT.match(hint.type)
     if not match:
         raise UndecodableValue(f"the schema of {table} has an unreadable type {hint.type!r}")
@@ -142,9 +148,11 @@ def apply_schema(columns: Sequence[LoggedColumn], hints: Sequence[ColumnHint], t
 
     The hidden columns of functional indexes, which MySQL 8.0.13–8.0.17 maps last and never logs, need no hint.
     """
+    sure = [hint for hint in hints if not hint.spare]
+    hints = [*sure, *[hint for hint in hints if hint.spare][: max(0, len(columns) - len(sure))]]
     hidden = [column for column in columns if column.named and _FUNCTIONAL_INDEX.match(column.name)]
-    if len(columns) - len(hints) == len(hidden) and list(columns[len(hints) :]) == hidden:
-        known = zip(columns[: len(hints)], hints, strict=True)
+    if len(columns) - len(sure) == len(hidden) and list(columns[len(sure) :]) == hidden:
+        known = zip(columns[: len(sure)], sure, strict=True)
         return (*(apply_hint(column, hint, table) for column, hint in known), *hidden)
     if len(columns) != len(hints):
         raise UndecodableValue(

@@ -1,0 +1,70 @@
+"""Tables that are left out, and captured again when the cause is gone: looked after between two transactions; pure.
+
+Whatever the log or the server tells of tables may make one impossible to capture, or possible again. The first is told
+once, and kept in the checkpoint's state, so that after a restart too it is known that the second asks for a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cdc.words.errors import Skippable
+from cdc.words.schema import TableId
+from ingest.capture.observer import Observer
+from ingest.ddl.catalog import TableDefinition
+from ingest.facts.columns import same_columns
+from ingest.facts.left_out import LeftOut
+from ingest.facts.tables import Tables
+from ingest.mend.mends import name_of
+from ingest.mend.rounds import Rounds
+from ingest.records.records import Recorder
+from ingest.records.seams import Record
+
+
+def settled(
+    tables: Tables, mends: Rounds, recorder: Recorder, observer: Observer, number: Callable[[], int], now_ms: int
+) -> list[Record]:
+    """Take note of tables that are left out from here on; begin the snapshots of those that are not any more. The
+    records to append; `number` gives the next of the sequence, so that what it was asked for is to be committed."""
+    if not tables.unsettled:
+        return []
+    tables.unsettled = False
+    found, records = tables.left_out(), list[Record]()
+    for name in list(tables.passed):
+        table = tables.named(name)
+        if table in found or (table.database, table.table) in tables.catalog.unknown:
+            continue
+        del tables.passed[name]
+        marker = number()
+        if tables.exists(table) and tables.captured(table.database, table.table):
+            observer.phase("table is captured: what kept it out is gone; it is read", table=str(table))
+            records.append(recorder.schema(tables.schema(table)))
+            mends.dissolve(table)
+            mends.snapshots.start(table, where=tables.where(table), marker=marker)
+    for table, why in found.items():
+        held = tables.passed.get(name_of(table))
+        mends.snapshots.stop(table)
+        mends.dissolve(table)
+        if held is None or not _told(held, why):
+            since, rows = (held["since_ms"], held["rows"]) if held else (now_ms, 0)
+            left = LeftOut(since_ms=since, rows=rows, why=why.message, remedy=why.hint)
+            tables.passed[name_of(table)] = left
+            number()
+        if name_of(table) not in tables.told:
+            tables.told.add(name_of(table))
+            observer.phase("table is left out", table=str(table), why=why.message, remedy=why.hint)
+    tables.told.intersection_update(tables.passed)
+    return records
+
+
+def _told(held: LeftOut, why: Skippable) -> bool:
+    return (held["why"], held["remedy"]) == (why.message, why.hint)
+
+
+def tells_more(known: TableDefinition | None, shown: TableDefinition, table: TableId) -> bool:
+    """Whether what a server shows of a table is more than what its log told: it, its engine, its key or its columns."""
+    if known is None or known.primary_key != shown.primary_key:
+        return True
+    if (known.engine or shown.engine).lower() != shown.engine.lower() or known.sequence != shown.sequence:
+        return True
+    return not same_columns(known.schema(table, 0).columns, shown.schema(table, 0).columns)

@@ -1,0 +1,170 @@
+"""A capture of a real MySQL or MariaDB server into a log in memory, in a thread of the test: no Kafka, no processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Source
+from cdc.words.errors import Retriable
+from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
+from cdc.words.schema import TableId
+from ingest.capture.groups import Limits
+from ingest.capture.observer import Observer
+from ingest.capture.session import Session
+from ingest.facts.left_out import left_out_of
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.mysql.mysql_source import MySqlSource
+from ingest.records.records import Recorder
+from ingest.run import tables_of
+from tests.support.waiting import wait_for
+
+TOPOLOGY = """
+name: live
+sources:
+  s: {{type: {type}, hostname: 127.0.0.1, port: {port}, username: cdc, password: cdc, database: {database},
+    tables: [{tables}], server_id: {server_id}{extra}}}
+log: {{bootstrap_servers: '127.0.0.1:1'}}
+tables:
+  wide: {{query: SELECT a.id FROM s.{first} a, row_key: [id]}}
+"""
+
+
+class Told(Observer):
+    """Keeps what a session says."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def phase(self, what: str, **details: object) -> None:
+        self.lines.append(f"{what} {details}")
+
+
+@dataclass
+class LiveCapture:
+    """`start` and `stop` it as often as is wished: what is committed stays in `broker`."""
+
+    server: Any  # tests.ingest.binlog.binlog_servers.Server
+    database: str
+    tables: tuple[str, ...]
+    extra: str = ""
+    broker: Broker = field(default_factory=Broker)
+    told: Told = field(default_factory=Told)
+    failed: list[BaseException] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    @property
+    def source(self) -> Source:
+        text = TOPOLOGY.format(
+            type="mariadb" if self.server.maria else "mysql", port=self.server.port, database=self.database,
+            tables=", ".join(self.tables), first=self.tables[0], extra=self.extra,
+            server_id=7000 + threading.get_native_id() % 50_000,
+        )  # fmt: skip
+        return read_topology(text, file="live.yml", environ={}).sources["s"]
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements, each a transaction of its own; rows of the last."""
+        rows: list[tuple[Any, ...]] = []
+        with self.server.session(database=self.database) as connection, connection.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00'")
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall())
+        return rows
+
+    def start(self) -> LiveCapture:
+        """Capture until `stop`, session after session."""
+        self._stop.clear()
+        source = self.source
+
+        def run() -> None:
+            while not self._stop.is_set():
+                try:
+                    self._session(source)
+                except Retriable:
+                    time.sleep(0.1)
+                except BaseException as error:  # noqa: BLE001  # told to the test, which fails by it
+                    self.failed.append(error)
+                    return
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+        return self
+
+    def _session(self, source: Source) -> None:
+        Session(
+            source=MySqlSource(source),
+            log=MemoryLog(self.broker, schemas_topic("live"), history_topic("live")),
+            recorder=Recorder("live", source.type),
+            tables=tables_of(source),
+            mode="initial",
+            clock=time.time,
+            stopped=self._stop.is_set,
+            observer=self.told,
+            limits=Limits(idle_commit=0.05, ask=1.0),
+        ).run()
+
+    def stop(self) -> None:
+        """End it between two transactions."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(60)
+        assert not self.failed, self.failed
+
+    def state(self) -> dict[str, Any]:
+        """The newest committed state."""
+        return dict(self.broker.checkpoints[-1].state) if self.broker.checkpoints else {}
+
+    def left_out(self) -> set[str]:
+        """The tables that are left out by the newest position."""
+        return {name.rpartition(".")[2] for name in left_out_of(self.state())}
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows that a table's topic leaves, as any reader folds it: markers end what is older."""
+        topic = change_topic("live", TableId(source="s", database=self.database, table=table))
+        held: dict[bytes, tuple[int, Any]] = {}
+        for record in list(self.broker.records):
+            if record.topic != topic or record.value is None:
+                continue
+            event = orjson.loads(record.value)
+            number = event["source"]["sequence"]
+            if record.key == TRUNCATE_KEY:
+                held = {key: row for key, row in held.items() if row[0] >= number}
+            else:
+                held[record.key] = (number, event["after"])
+        return sorted((row for _, row in held.values() if row is not None), key=lambda row: str(list(row.values())))
+
+    def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """Until a condition holds; whatever ended the capture meanwhile fails the test."""
+
+        def holds() -> bool:
+            assert not self.failed, self.failed
+            return condition()
+
+        wait_for(holds, otherwise)
+
+    def wait_rows(self, table: str, wanted: list[dict[str, Any]]) -> None:
+        """Until the topic of a table leaves these rows."""
+        try:
+            self.wait(lambda: self.rows(table) == wanted, "rows differ")
+        except AssertionError as error:
+            raise AssertionError(f"{table}: {self.rows(table)}, not {wanted}; {self.told.lines[-8:]}") from error
+
+    def wait_quiet(self) -> None:
+        """Until nothing is left to be read of any table."""
+        self.wait(lambda: not self.state().get("snapshots") and not self.state().get("mends"), "it goes on reading")
+
+
+def live(server: Any, database: str, *tables: str, extra: str = "") -> LiveCapture:
+    """A capture of tables of a new, empty database."""
+    with server.session() as connection, connection.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE IF EXISTS {database}")
+        cursor.execute(f"CREATE DATABASE {database} DEFAULT CHARSET utf8mb4")
+    return replace(LiveCapture(server, database, tables), extra=extra)
