@@ -9,14 +9,16 @@ import argparse
 import logging
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from tests.databases import mysql_server, pg_server
 from tests.databases.cases import Case, Line, read, written
 from tests.databases.running import DatabaseServer, Outcome, play, replay
 from tests.databases.shrinking import shrunk
@@ -28,9 +30,9 @@ CASES = Path(__file__).parents[1] / "cases" / "databases"
 @contextmanager
 def served(name: str, folder: Path) -> Iterator[DatabaseServer]:
     """A server by its public name, until the block ends."""
-    from tests.databases import mysql_server, pg_server
 
-    server: DatabaseServer = (pg_server if name.startswith("postgresql") else mysql_server).serve(name, folder)
+    kinds: dict[bool, Callable[[str, Path], Any]] = {True: pg_server.serve, False: mysql_server.serve}
+    server: DatabaseServer = kinds[name.startswith("postgresql")](name, folder)
     try:
         yield server
     finally:

@@ -19,7 +19,17 @@ _MYSQL = {
     "key": "another primary key leaves the records under the old one; AUTO_INCREMENT fills rows without a word",
     "temporary": "MariaDB logs what it rolls back beside temporary tables",
 }
-_POSTGRES: dict[str, str] = {}
+_POSTGRES = {
+    "no key": "a table without a usable key ends the capture under `accept`",
+    "odd names": "names that Kafka refuses",
+    "odd values": "a row with such a value is a dead letter",
+    "identity": "an application's UPDATE fails once a table is published that has generated columns and FULL",
+    "generated": "the same",
+    "partitions": "changes of partitions that no message carries",
+    "partition": "the same",
+    "retype": "rewrites that change values without a message",
+    "created": "tables made later are not published under `accept`",
+}
 
 
 def avoided(server: str) -> frozenset[str]:
