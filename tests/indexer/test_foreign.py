@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
@@ -57,6 +57,9 @@ class Servers:
 
     def keys_of(self, row: str) -> list[str]:
         return []
+
+    def accepted(self, rows: Mapping[bytes, int]) -> None:
+        pass
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
         if self.kafka_is_away:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
@@ -72,6 +72,9 @@ class FakeDeadLetters:
     def __init__(self) -> None:
         self.letters: list[DeadLetter] = []
         self.away = False
+
+    def accepted(self, rows: Mapping[bytes, int]) -> None:
+        pass
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
         if self.away:

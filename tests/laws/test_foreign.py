@@ -6,7 +6,7 @@ Between any two requests of an indexer the table may change, and another indexer
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from unittest import mock
 
@@ -160,6 +160,9 @@ class World:
 
 
 class _NoLetters:
+    def accepted(self, rows: Mapping[bytes, int]) -> None:
+        pass
+
     def put(self, letters: Sequence[DeadLetter]) -> None:
         raise AssertionError(f"dead letters: {letters}")
 

@@ -6,7 +6,7 @@ to a Solr of a few lines, which keeps the document of the strictly greater versi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -85,6 +85,9 @@ class _Layouts:
 
 
 class _NoLetters:
+    def accepted(self, rows: Mapping[bytes, int]) -> None:
+        pass
+
     def put(self, letters: Sequence[DeadLetter]) -> None:
         raise AssertionError(f"dead letters: {letters}")
 

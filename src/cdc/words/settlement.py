@@ -2,14 +2,15 @@
 
 Key `settled` (of a capture the table's name), value JSON `format, stage: "settled", how`, and `ids`: letter → the
 partition and offset up to which it is meant; or `of`: the stage and the name of a table, all of whose letters before it
-are meant; or `row`: the stage, the name of a table and the key of a row, whose records before it are meant. What is
-refused again behind that waits again.
+are meant; or `row`: the stage, the name of a table or index and the key of a row, whose records before it (or up to the
+offset `upto`) are meant. What is refused again behind that waits again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 KEY = b"settled"
 STAGE = "settled"
@@ -34,6 +35,21 @@ def settled_table(stage: str, name: str, how: str) -> bytes:
     return json.dumps({"format": 1, "stage": STAGE, "how": how, "of": [stage, name]}).encode()
 
 
-def settled_row(stage: str, name: str, key: str, how: str) -> bytes:
-    """The value that settles the dead-letter records of one row, which was accepted since; `key` as they name it."""
-    return json.dumps({"format": 1, "stage": STAGE, "how": how, "row": [stage, name, key]}).encode()
+def settled_row(stage: str, name: str, key: str, how: str, upto: int | None = None) -> bytes:
+    """The value that settles the dead-letter records of one row, which was accepted since; `key` as they name it.
+
+    `upto`: only those at offsets up to it are meant; else all before this one.
+    """
+    last = {} if upto is None else {"upto": upto}
+    return json.dumps({"format": 1, "stage": STAGE, "how": how, "row": [stage, name, key], **last}).encode()
+
+
+def place_of(letter: Mapping[str, Any]) -> str:
+    """What a settlement calls the row of a dead-letter record; empty where it cannot be named."""
+    key = letter.get("key")
+    match letter.get("stage"):
+        case "join":
+            return str(letter.get("row") or (f"{letter.get('topic')} {key}" if key else ""))
+        case "indexer":
+            return str(letter.get("row") or "")
+    return str(key or "")

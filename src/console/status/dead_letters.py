@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from cdc.words.settlement import STAGE as SETTLED
+from cdc.words.settlement import place_of
 
 LEFT_OUT = "left out"  # the stage of tables that captures leave out until what keeps them out is gone
 QUARANTINE = "quarantine"  # the stage of what captures can not decode (console.status.quarantine)
@@ -102,11 +103,6 @@ def letter_of(topology: str, record: LetterRecord) -> Letter:
     )  # fmt: skip
 
 
-def row_of(told: Mapping[str, Any]) -> str:
-    """The key by which a settlement of a row (`cdc.words.settlement.settled_row`) names a dead-letter record's row."""
-    return str(told.get("row" if told.get("stage") == "indexer" else "key") or "")
-
-
 def value_of(record: LetterRecord) -> Mapping[str, Any]:
     """The record's JSON object; empty where it is none."""
     try:
@@ -158,7 +154,7 @@ class Letters:
         place = letter.stage, letter.of
         before = self._whole.pop(letter.id, None)
         count = self._waiting[place].get(letter.id, (0,))[0] + 1
-        self._waiting[place][letter.id] = count, record.partition, record.offset, row_of(told)
+        self._waiting[place][letter.id] = count, record.partition, record.offset, place_of(told)
         self._settled.pop(letter.id, None)
         letter = replace(letter, count=count, first_ms=before.first_ms if before else letter.first_ms)
         self._newest[place] = letter
@@ -174,7 +170,8 @@ class Letters:
         elif "row" in told:
             stage, name, key = told["row"]
             ids = self._waiting[stage, name]
-            gone = [each for each, place in ids.items() if place[3] == key]
+            upto = told.get("upto")
+            gone = [each for each, at in ids.items() if at[3] == key and (upto is None or at[2] <= upto)]
             for each in gone:
                 del ids[each]
         else:

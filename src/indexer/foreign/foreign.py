@@ -23,6 +23,8 @@ from indexer.peer.wire import Write
 
 ROWS_AT_A_TIME = 500
 
+_NEWEST = 2**63  # version of a row that was read as it is now
+
 
 class RegionProgress(NamedTuple):
     """How far a region's batch is: every edit below `sequence` is indexed, and the first `writes` of that one.
@@ -139,23 +141,25 @@ class ForeignProcessor:
     def index_rows(self, changes: Iterable[RowChange]) -> Tally:
         """Index rows as they are in HBase now, whatever the changes say of them."""
         keys: dict[bytes, set[Column]] = {change.row: set() for change in changes if self._table.covers(change.row)}
-        return self._each(lambda writer, tally: writer.complete(keys, tally))
+        return self._each(lambda writer, tally: writer.complete(keys, tally), keys)
 
     def _index(self, touched: dict[bytes, list[Write]]) -> Tally:
         if self._table.read_row == "never":
-            return self._each(lambda writer, tally: writer.post_events(touched, tally))
+            return self._each(lambda writer, tally: writer.post_events(touched, tally), touched)
         columns = {row: columns_of(writes) for row, writes in touched.items()}
-        return self._each(lambda writer, tally: writer.complete(columns, tally))
+        return self._each(lambda writer, tally: writer.complete(columns, tally), columns)
 
-    def _each(self, write: Callable[[ForeignWriter, Tally], list[DeadLetter]]) -> Tally:
-        tallies = []
+    def _each(self, write: Callable[[ForeignWriter, Tally], list[DeadLetter]], rows: Iterable[bytes]) -> Tally:
+        tallies, refused = [], set[bytes]()
         for writer in self._writers:
             tally = Tally()
             letters = write(writer, tally)
             if letters:
                 self._dead_letters.put(letters)
                 tally.dead = len(letters)
+                refused.update(letter.row for letter in letters)
             tallies.append(tally)
+        self._dead_letters.accepted({row: _NEWEST for row in rows if row not in refused})
         return tallies[0]
 
     def _parts(self, edits: Edits, region: bytes, done: RegionProgress) -> Iterator[_Part]:

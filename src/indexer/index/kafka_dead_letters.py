@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -14,7 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from cdc.words.brokers import Brokers
 from cdc.words.errors import Retriable
 from cdc.words.naming import dead_letter_topic
-from cdc.words.settlement import TOPIC
+from cdc.words.settlement import KEY, TOPIC, settled_row
+from indexer.index.kafka_open import OpenRows
 from indexer.index.processor import DeadLetter
 
 _TIMEOUT = 20.0
@@ -34,6 +35,29 @@ class KafkaDeadLetters:
         self._topic, self._replication = dead_letter_topic(topology), replication_factor
         self._producer: Producer | None = None
         self._lock = threading.Lock()
+        self._open = OpenRows(brokers, self._topic, index)
+
+    def accepted(self, rows: Mapping[bytes, int]) -> None:
+        """Settle the dead-letter records of rows of which this version, or an older one, was refused before.
+
+        It costs a look at the clock while no record is open. While Kafka is away the records stay open.
+        """
+        with self._lock:
+            self._open.look()
+            known = self._open.rows
+            found = [row for row in known if row in rows and known[row][0] <= rows[row]] if known else []
+            if not found:
+                return
+            try:
+                producer = self._connected()
+                for row in found:
+                    value = settled_row("indexer", self._index, row.hex(), "a later change", upto=known[row][1])
+                    producer.produce(self._topic, key=KEY, value=value)
+                if not producer.flush(_TIMEOUT):
+                    for row in found:
+                        del known[row]
+            except (KafkaException, BufferError, TimeoutError):
+                self._producer = None
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
         """Return once Kafka holds the letters on all replicas; Retriable when it does not answer."""

@@ -10,7 +10,7 @@ import contextlib
 import math
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
@@ -107,9 +107,13 @@ class LayoutStore(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Where dead letters go (indexer.index.kafka_dead_letters); returns once they are held."""
+    """Where dead letters go (indexer.index.kafka_dead_letters); `put` returns once they are held.
+
+    `accepted` hears of each batch's rows that the index holds, by version: it settles what was refused of them before.
+    """
 
     def put(self, letters: Sequence[DeadLetter]) -> None: ...
+    def accepted(self, rows: Mapping[bytes, int]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -220,6 +224,10 @@ class Processor:
         if batch.letters:
             self._dead_letters.put(list(batch.letters.values()))
             batch.tally.dead = len(batch.letters)
+        self._dead_letters.accepted(
+            {row: version for row, version in batch.accepted.items() if row not in batch.letters}
+            if batch.letters else batch.accepted
+        )  # fmt: skip
 
     def _windows(self, edits: Edits) -> Iterator[list[Write]]:
         """The writes to our table, some edits at a time; a row may be in several windows, which the fence orders."""

@@ -6,7 +6,7 @@ page indexed twice is harmless, as everything is fenced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -207,3 +207,6 @@ class Nowhere:
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
         """Forgets the letters; their number is in the tally."""
+
+    def accepted(self, rows: Mapping[bytes, int]) -> None:
+        """Nothing is settled before the rebuild is done."""

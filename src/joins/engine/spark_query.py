@@ -197,10 +197,20 @@ class BatchSink:
             before = known.setdefault(topic, {}).get(partition, 0)
             known[topic][partition] = max(sequence, before)
         self.raised = self.raised or known != self.record.floors
-        record = replace(self.record, floors=known, refused=self.record.refused.counted(batch, report.refused))
+        record = replace(
+            self.record, floors=known, refused=self.record.refused.counted(batch, report.refused - report.settled)
+        )
         if record != self.record:
             self.record = record
             self.checkpoint.store(record)
+
+    def settled(self, records: int) -> None:
+        """So many dead-letter records wait no longer, since later records of their keys were accepted."""
+        if records:
+            with self._busy:
+                refused = self.record.refused
+                self.record = replace(self.record, refused=replace(refused, before=refused.before - records))
+                self.checkpoint.store(self.record)
 
     def _finish(self, batch: int) -> None:
         """Tell readers, once the run has seen all that there was when it began: before, it would promise too much."""

@@ -32,6 +32,7 @@ from joins.steps.cuts import merged
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
 from joins.stores.kafka_log import end_offsets
+from joins.stores.kafka_open import OpenRecords
 from joins.stores.kafka_positions import PositionsLog
 from joins.stores.kafka_schemas import SchemaFollower, read_schemas
 from joins.stores.proc_patience import patiently
@@ -238,6 +239,7 @@ class TableJoin:
         from joins.engine.spark_query import reports  # as in `_stream`
 
         told, batch = time.monotonic(), -1
+        records = OpenRecords(self.topology.log.brokers, self.topology.name, self.table.name)
         while not self.stop.is_set() and not sink.ends:
             try:
                 if query.awaitTermination(_FOLLOW_EVERY):
@@ -255,12 +257,14 @@ class TableJoin:
                     continue
                 told = time.monotonic()
                 self._check_log(sink.record)
+                sink.settled(records.settle_logged(merged(self.checkpoint.committed())))
             except TailorbirdError:
                 query.stop()  # the application may go on with other tables
                 raise
             if found := reports(query, batch):
                 batch = found[-1]["batchId"]
                 self._tell(found, sink)
+        records.close()
         query.stop()
 
     def _tell(self, found: Sequence[Mapping[str, Any]], sink: Any) -> None:

@@ -10,13 +10,26 @@ import base64
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import orjson
 
 from cdc.stored.cells import Barrier, RowCodec
+from cdc.words.settlement import KEY, settled_row
 from joins.steps.by_time import LATE
 from joins.steps.cuts import Offsets, Positions
-from joins.steps.records import Floor, Record, RefusedRecord, RowGone, RowPut
+from joins.steps.records import (
+    ROW_GONE,
+    ROW_PUT,
+    Floor,
+    Message,
+    Record,
+    RefusedRecord,
+    RowGone,
+    RowPut,
+    Values,
+    text_of,
+)
 
 Cells = Mapping[bytes, bytes]
 
@@ -33,12 +46,16 @@ class Writes:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What became of a batch: counts (of those `refused`, how many rows came too `late`), and its markers' floors."""
+    """What became of a batch: counts (of those `refused`, how many rows came too `late`), and its markers' floors.
+
+    `settled`: dead-letter records of former batches whose rows were accepted.
+    """
 
     rows_put: int = 0
     rows_gone: int = 0
     refused: int = 0
     late: int = 0
+    settled: int = 0
     floors: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, writes: Writes) -> None:
@@ -59,6 +76,7 @@ class Report:
         self.rows_gone += other.rows_gone
         self.refused += other.refused
         self.late += other.late
+        self.settled += other.settled
         self.floors += other.floors
 
 
@@ -73,13 +91,38 @@ class Refusals:
     @property
     def total(self) -> int:
         """All of them: what the table lacks, or shows too long."""
-        return self.before + self.latest
+        return max(0, self.before + self.latest)
 
     def counted(self, batch: int, refused: int) -> Refusals:
-        """With a batch that was written, perhaps not for the first time."""
+        """With a batch that was written, perhaps not for the first time; less than 0 where it settled more."""
         if batch == self.batch:
             return Refusals(before=self.before, batch=batch, latest=refused)
         return Refusals(before=self.total, batch=batch, latest=refused) if refused else self
+
+
+class OpenRow(NamedTuple):
+    """The open dead-letter records of one row: its `place` (`cdc.words.settlement.place_of`), the offset of the newest,
+    and how many there are.
+    """
+
+    place: str
+    offset: int
+    records: int
+
+
+def settlements(
+    messages: Iterable[Message], refused: Iterable[RefusedRecord], rows: Mapping[str, OpenRow], table: str
+) -> tuple[list[tuple[bytes, bytes]], int]:
+    """Keys and values of the settlements of open `rows` that these messages write, and how many records they settle."""
+    again = {row_of(one, table) for one in refused}
+    texts = (message.k[1:].decode() for message in messages if message.op in (ROW_PUT, ROW_GONE))
+    found = [rows[text] for text in texts if text in rows and text not in again]
+    return [(KEY, settlement(table, one)) for one in found], sum(one.records for one in found)
+
+
+def settlement(table: str, one: OpenRow) -> bytes:
+    """The value that settles the records of a row up to the newest that is known."""
+    return settled_row("join", table, one.place, "a later change", upto=one.offset)
 
 
 def late_among(refused: Iterable[RefusedRecord]) -> int:
@@ -105,14 +148,15 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     cells = codec.cells(values, batch=batch, ts_ms=record.ts_ms, trace=record.trace)
                     writes.puts.append((codec.row_key(values), cells))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
-                    writes.refused.append(_unstorable(layout.table, record.values, error))
+                    key = [values[name] for name in layout.row_key]
+                    writes.refused.append(_unstorable(layout.table, record.values, key, error))
             case RowGone() if not layout.may_hold(record.row_key):
                 continue  # no row has such a key: an inner join on the NULL hides it, so that it was never stored
             case RowGone():
                 try:
                     writes.deletes.append(codec.row_key(dict(zip(layout.row_key, record.row_key, strict=True))))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
-                    writes.refused.append(_unstorable(layout.table, record.row_key, error))
+                    writes.refused.append(_unstorable(layout.table, record.row_key, record.row_key, error))
             case RefusedRecord():
                 writes.refused.append(record)
             case Floor():
@@ -122,15 +166,27 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
     return writes
 
 
-def _unstorable(table: str, values: object, error: Exception) -> RefusedRecord:
-    text = base64.b64encode(orjson.dumps(values)).decode()
-    return RefusedRecord(f"table {table}", 0, 0, f"row does not fit its layout: {error}", None, text)
+def _unstorable(table: str, values: object, key: Values, error: Exception) -> RefusedRecord:
+    text, own = (base64.b64encode(one).decode() for one in (orjson.dumps(values), text_of(key)))
+    return RefusedRecord(f"table {table}", 0, 0, f"row does not fit its layout: {error}", own, text)
+
+
+def row_of(refused: RefusedRecord, table: str) -> str | None:
+    """The text of the key of the result's row that a refusal is of; None for a record of the log, or of a part."""
+    own = f"table {table}"
+    if refused.topic.startswith(f"{own}, row "):
+        return refused.topic.removeprefix(f"{own}, row ")
+    if refused.topic == own or refused.topic.startswith(f"{own}, group "):
+        return None if refused.key is None else base64.b64decode(refused.key).decode()
+    return None
 
 
 def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, bytes]:
     """Key and value of a dead letter: a replay repeats it under the same key."""
     key = f"join/{table}/{refused.topic}/{refused.partition}/{refused.offset}".encode()
     value = {"format": 1, "stage": "join", "table": table, "batch": batch, **refused._asdict()}
+    if (row := row_of(refused, table)) is not None:
+        value["row"] = row
     return key, orjson.dumps(value)
 
 

@@ -5,7 +5,7 @@ A batch's stamp is bound to it before its first write, so that a replay writes i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -20,11 +20,12 @@ from joins.query.plan import Plan
 from joins.steps.chunks import folded
 from joins.steps.cuts import Positions
 from joins.steps.records import ROW_PUT, Message, Record, RowPut, record_of, trace_of, ts_of, values_of
-from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_stamp, settlements, writes_of
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows
 from joins.stores.kafka_log import send_dead_letters
+from joins.stores.kafka_open import OpenRecords
 from joins.stores.proc_patience import as_long_as_it_takes
 from joins.stores.seams import Clock, Cut, Run, Writer
 from joins.stores.stamps import Stamps
@@ -72,6 +73,7 @@ class HBaseSink:
             bound=table.stamp(run.id, run.committed + 1) is not None,
         )
         self._stamp = 0  # of the batch that was begun
+        self._open: OpenRecords | None = None
 
     def begin(self, batch: int) -> None:
         """Bind the batch to a stamp, or find the one that it was given."""
@@ -84,7 +86,12 @@ class HBaseSink:
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
         """Rows and deletes under the batch's stamp, dead letters to Kafka."""
-        return hbase_writer(plan, layout, batch, self._stamp, thrift=self.table.hbase.address, servers=self._servers)
+        if self._open is None:
+            self._open = OpenRecords(self._servers, layout.topology, layout.table)
+        return hbase_writer(
+            plan, layout, batch, self._stamp,
+            thrift=self.table.hbase.address, servers=self._servers, open_rows=self._open.refresh(),
+        )  # fmt: skip
 
     def finish(self, cut: Cut) -> None:
         """Barriers at the batch's stamp: they say that all of a smaller one was written."""
@@ -110,8 +117,20 @@ class HBaseSink:
         self.table.write_barriers(made, stamp)
 
 
-def hbase_writer(plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: str, servers: Brokers) -> Writer:
-    """The function that each partition runs: records in, one report out, everything written in between."""
+def hbase_writer(
+    plan: Plan,
+    layout: Layout,
+    batch: int,
+    stamp: int,
+    *,
+    thrift: str,
+    servers: Brokers,
+    open_rows: Mapping[str, OpenRow],
+) -> Writer:
+    """The function that each partition runs: records in, one report out, everything written in between.
+
+    `open_rows` are the rows with dead-letter records of former batches; what is accepted of them settles these.
+    """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         hbase = connection(thrift)
@@ -126,6 +145,11 @@ def hbase_writer(plan: Plan, layout: Layout, batch: int, stamp: int, *, thrift: 
             as_long_as_it_takes(rows)
             if letters := [dead_letter(refused, layout.table, batch) for refused in writes.refused]:
                 as_long_as_it_takes(partial(send_dead_letters, servers, dead_letters, letters))
+            if open_rows:
+                settled, count = settlements(messages, writes.refused, open_rows, layout.table)
+                if settled:
+                    as_long_as_it_takes(partial(send_dead_letters, servers, dead_letters, settled))
+                report.settled += count
             report.add(writes)
         yield report_batch(report)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 
@@ -14,9 +14,10 @@ from cdc.words.naming import dead_letter_topic
 from joins.query.plan import Plan
 from joins.steps.chunks import folded, whole_rows
 from joins.steps.cuts import Positions
-from joins.steps.sink import Report, dead_letter, late_among, plain
+from joins.steps.sink import OpenRow, Report, dead_letter, late_among, plain, settlements
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.kafka_log import send_dead_letters
+from joins.stores.kafka_open import OpenRecords
 from joins.stores.kafka_table import UpsertTopic, produce, upserts
 from joins.stores.proc_patience import as_long_as_it_takes
 from joins.stores.seams import Clock, Cut, Run, Writer
@@ -56,13 +57,16 @@ class KafkaSink:
 
     def __init__(self, topic: UpsertTopic, run: str) -> None:
         self._topic, self._run = topic, run
+        self._open: OpenRecords | None = None
 
     def begin(self, batch: int) -> None:
         """A batch needs nothing of its own."""
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
         """A record per row, a tombstone where it is gone, dead letters to their topic."""
-        return kafka_writer(plan, layout, batch, self._run, self._topic)
+        if self._open is None:
+            self._open = OpenRecords(self._topic.servers, layout.topology, layout.table)
+        return kafka_writer(plan, layout, batch, self._run, self._topic, self._open.refresh())
 
     def finish(self, cut: Cut) -> None:
         """Readers of a topic are told nothing but its records."""
@@ -76,7 +80,9 @@ class KafkaSink:
         return self._topic.sweep(self._run)
 
 
-def kafka_writer(plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic) -> Writer:
+def kafka_writer(
+    plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic, open_rows: Mapping[str, OpenRow]
+) -> Writer:
     """The function that each partition runs, as `joins.stores.hbase_sink.hbase_writer`."""
     servers, topic = table.servers, table.topic
     indexes = [output.index for output in plan.outputs]
@@ -85,11 +91,16 @@ def kafka_writer(plan: Plan, layout: Layout, batch: int, run: str, table: Upsert
         report = Report()
         for some in whole_rows(chain.from_iterable(messages_of(batches))):
             messages = some if plan.folds else chain.from_iterable(folded(some))
+            messages = list(messages) if open_rows else messages
             records, refused, floors = upserts(messages, layout, indexes)
             as_long_as_it_takes(partial(produce, servers, topic, run, records))
             if letters := [dead_letter(one, layout.table, batch) for one in refused]:
                 send = partial(send_dead_letters, servers, dead_letter_topic(layout.topology), letters)
                 as_long_as_it_takes(send)
+            settled, count = settlements(messages, refused, open_rows, layout.table) if open_rows else ([], 0)
+            if settled:
+                as_long_as_it_takes(partial(send_dead_letters, servers, dead_letter_topic(layout.topology), settled))
+            report.settled += count
             gone, put = (sum((value is None) == ends for _, value in records) for ends in (True, False))
             late = late_among(refused)
             report.merge(Report(rows_put=put, rows_gone=gone, refused=len(refused), late=late, floors=plain(floors)))

@@ -1,0 +1,91 @@
+"""Rows of an index with open dead-letter records: read from the topic once, then only what comes.
+
+So a restart forgets nothing, and records that another indexer wrote are seen. While Kafka is away indexing continues,
+and nothing is settled until a later look.
+"""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.words.brokers import Brokers
+from cdc.words.settlement import STAGE
+
+_EVERY = 5.0  # seconds between two looks
+_PATIENCE = 10.0
+
+
+class OpenRows:
+    """The open rows of one index: row key → the version that was refused last, and its record's offset."""
+
+    def __init__(self, brokers: Brokers, topic: str, index: str) -> None:
+        self._brokers, self._topic, self._index = brokers, topic, index
+        self._consumer: Consumer | None = None
+        self._next: int = OFFSET_BEGINNING
+        self._looked = -_EVERY
+        self.rows: dict[bytes, tuple[int, int]] = {}
+
+    def look(self) -> None:
+        """Read what came since the last look, unless that was a moment ago."""
+        if time.monotonic() - self._looked < _EVERY:
+            return
+        self._looked = time.monotonic()
+        try:
+            self._read()
+        except KafkaException:  # the next look continues where this one stopped
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
+
+    def _read(self) -> None:
+        first = self._consumer is None
+        if self._consumer is None:
+            consumer = Consumer(
+                {
+                    **self._brokers.librdkafka(),
+                    "group.id": "tailorbird-index-dead-letters",  # required by the client; nothing is ever committed
+                    "enable.auto.commit": False,
+                    "isolation.level": "read_committed",
+                    "auto.offset.reset": "earliest",
+                    "enable.partition.eof": True,
+                    "log_level": 0,  # librdkafka would write to stderr by itself
+                }
+            )
+            if self._topic not in consumer.list_topics(timeout=_PATIENCE).topics:
+                consumer.close()
+                return
+            consumer.assign([TopicPartition(self._topic, 0, self._next)])
+            self._consumer = consumer
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            found = self._consumer.consume(2000, timeout=0.25 if first else 0.0)
+            for message in found:
+                error, offset = message.error(), message.offset() or 0
+                if error is None:
+                    self._next = offset + 1
+                    self._fold(message.value(), offset)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                elif not error.retriable():
+                    raise KafkaException(error)
+            if not found and not first:
+                return
+
+    def _fold(self, value: bytes | None, offset: int) -> None:
+        try:
+            told = orjson.loads(value or b"null")
+        except ValueError:
+            return
+        if not isinstance(told, dict):
+            return
+        if told.get("stage") == "indexer" and told.get("index") == self._index:
+            self.rows[bytes.fromhex(str(told.get("row", "")))] = int(told.get("version", 0)), offset
+        elif told.get("stage") == STAGE:
+            if told.get("of") == ["indexer", self._index]:
+                self.rows.clear()
+            stage, name, row = told.get("row") or ("", "", "")
+            if (stage, name) == ("indexer", self._index):
+                self.rows.pop(bytes.fromhex(row), None)

@@ -1,0 +1,169 @@
+"""Open dead-letter records of a joined table, and their settlement by what is accepted later.
+
+The topic of dead letters is read once from its beginning, then only what comes, so a restart forgets nothing. While no
+record is open nothing else is done. While Kafka is away nothing is settled: the next look continues.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from cdc.words.brokers import Brokers
+from cdc.words.errors import Retriable
+from cdc.words.naming import dead_letter_topic
+from cdc.words.settlement import KEY, STAGE, place_of
+from joins.steps.envelope import as_text
+from joins.steps.sink import OpenRow, settlement
+from joins.stores.kafka_log import consumer_of, send_dead_letters
+
+_AT_A_TIME = 2000
+_PATIENCE = 10.0
+_MOST_SCANNED = 20_000  # records of change topics that one look passes
+
+
+@dataclass(slots=True)
+class OpenRecords:
+    """The open records of one table. `rows` are those of rows of the result, by the text of the row's key."""
+
+    servers: Brokers
+    topology: str
+    table: str
+    rows: dict[str, OpenRow] = field(default_factory=dict)
+    # Records of change topics: (topic, partition) → key in base64 → offset of the newest refused one, and its row
+    _logged: dict[tuple[str, int], dict[str, tuple[int, OpenRow]]] = field(default_factory=lambda: defaultdict(dict))
+    _refused: set[tuple[str, int, int]] = field(default_factory=set)
+    _scanned: dict[tuple[str, int], int] = field(default_factory=dict)
+    _consumer: Consumer | None = None
+    _next: int = OFFSET_BEGINNING
+
+    def refresh(self) -> dict[str, OpenRow]:
+        """Read what came since; the open rows."""
+        topic = dead_letter_topic(self.topology)
+        try:
+            if self._consumer is None:
+                consumer = consumer_of(self.servers)
+                if topic not in consumer.list_topics(timeout=_PATIENCE).topics:
+                    consumer.close()
+                    return {}
+                self._consumer = consumer
+                consumer.assign([TopicPartition(topic, 0, self._next)])
+                self._read(consumer, first=True)
+            else:
+                self._read(self._consumer, first=False)
+        except KafkaException:  # it is read again from where it stopped
+            self.close()
+        return dict(self.rows)
+
+    def close(self) -> None:
+        """Forget the connection, not what was read."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _read(self, consumer: Consumer, *, first: bool) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            found = consumer.consume(_AT_A_TIME, timeout=0.25 if first else 0.0)
+            for message in found:
+                error = message.error()
+                if error is None:
+                    self._next = (message.offset() or 0) + 1
+                    self._fold(message.value(), message.offset() or 0)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                elif not error.retriable():
+                    raise KafkaException(error)
+            if not found and not first:
+                return
+
+    def _fold(self, value: bytes | None, offset: int) -> None:
+        try:
+            told = orjson.loads(value or b"null")
+        except ValueError:
+            return
+        if not isinstance(told, dict):
+            return
+        if told.get("stage") == STAGE:
+            self._settle(told)
+        elif told.get("stage") == "join" and told.get("table") == self.table:
+            self._open(told, offset)
+
+    def _open(self, told: Mapping[str, Any], offset: int) -> None:
+        place = place_of(told)
+        if not place:
+            return
+        if told.get("row"):
+            self.rows[place] = OpenRow(place, offset, self._count(self.rows.get(place)))
+            return
+        topic, partition, at, key = told["topic"], int(told["partition"]), int(told["offset"]), told["key"]
+        self._refused.add((topic, partition, at))
+        known = self._logged[topic, partition].get(key)
+        self._logged[topic, partition][key] = at, OpenRow(place, offset, self._count(known[1] if known else None))
+        self._scanned[topic, partition] = min(self._scanned.get((topic, partition), at + 1), at + 1)
+
+    @staticmethod
+    def _count(known: OpenRow | None) -> int:
+        return 1 if known is None else known.records + 1
+
+    def _settle(self, told: Mapping[str, Any]) -> None:
+        if told.get("of") == ["join", self.table]:
+            self.rows.clear()
+            self._logged.clear()
+        stage, name, place = told.get("row") or ("", "", "")
+        if (stage, name) == ("join", self.table):
+            upto = told.get("upto", self._next)
+            if place in self.rows and self.rows[place].offset <= upto:
+                del self.rows[place]
+            for keys in self._logged.values():
+                for key in [key for key, (_, one) in keys.items() if one.place == place and one.offset <= upto]:
+                    del keys[key]
+
+    def settle_logged(self, committed: Mapping[str, Mapping[int, int]]) -> int:
+        """Settle records of change topics of whose keys later ones were accepted, up to the `committed` offsets.
+
+        Only the partitions are read that have open records, from behind the refused ones on. How many were settled.
+        Retriable while Kafka is away.
+        """
+        self.refresh()
+        accepted: list[OpenRow] = []
+        for (topic, partition), keys in self._logged.items():
+            end = committed.get(topic, {}).get(partition, 0)
+            if keys and self._scanned.get((topic, partition), end) < end:
+                accepted += self._scan(topic, partition, keys, end)
+        if accepted:
+            settlements = [(KEY, settlement(self.table, one)) for one in accepted]
+            send_dead_letters(self.servers, dead_letter_topic(self.topology), settlements)
+        return sum(one.records for one in accepted)
+
+    def _scan(self, topic: str, partition: int, keys: dict[str, tuple[int, OpenRow]], end: int) -> list[OpenRow]:
+        accepted: list[OpenRow] = []
+        consumer = consumer_of(self.servers)
+        try:
+            consumer.assign([TopicPartition(topic, partition, self._scanned[topic, partition])])
+            deadline, passed = time.monotonic() + _PATIENCE, 0
+            while passed < _MOST_SCANNED and self._scanned[topic, partition] < end and time.monotonic() < deadline:
+                for message in consumer.consume(_AT_A_TIME, timeout=0.25):
+                    error, offset = message.error(), message.offset() or 0
+                    if error is not None:
+                        if error.code() == KafkaError._PARTITION_EOF:
+                            return accepted
+                        continue
+                    if offset >= end:
+                        return accepted
+                    passed, self._scanned[topic, partition] = passed + 1, offset + 1
+                    known = keys.get(as_text(message.key()) or "")
+                    if known and offset > known[0] and (topic, partition, offset) not in self._refused:
+                        accepted.append(known[1])
+                        del keys[as_text(message.key()) or ""]
+        except KafkaException as error:
+            raise Retriable(f"Kafka at {self.servers}: {error.args[0].str()}") from error
+        finally:
+            consumer.close()
+        return accepted
