@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pymysql
 import pytest
 
 from tests.ingest.binlog.binlog_servers import FLAVOURS, Server
@@ -78,3 +79,150 @@ def test_random_interleavings_are_captured_exactly_once(
     assert traffic.interleaved > transactions // 2
     numbers = [event["source"]["sequence"] for event in capture.events("t") if event["op"] in "cud"]
     assert numbers == sorted(set(numbers))
+
+
+def run(capture: MemoryCapture, *statements: str) -> Any:
+    """Run statements in one session; the rows of the last."""
+    with capture.server.session(database=capture.database) as connected, connected.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return cursor.fetchall()
+
+
+def prepare(capture: MemoryCapture, xid: str, *statements: str) -> Any:
+    """Prepare an XA transaction; its session."""
+    session = capture.server.session(database=capture.database)
+    with session.cursor() as cursor:
+        for statement in (f"XA START '{xid}'", *statements, f"XA END '{xid}'", f"XA PREPARE '{xid}'"):
+            cursor.execute(statement)
+    return session
+
+
+def restarted(capture: MemoryCapture) -> None:
+    """End the capture in order once it has caught up, and begin anew."""
+    capture.caught_up()
+    capture.stop()
+    capture.start()
+
+
+def newest_log(capture: MemoryCapture) -> str:
+    return str(run(capture, "SHOW BINARY LOGS")[-1][0])
+
+
+ALL = pytest.mark.parametrize("flavour", ["mysql80", *OTHERS])
+
+
+@ALL
+def test_a_prepared_transaction_outlives_restarts_rotations_and_its_log(
+    captured: Callable[..., MemoryCapture], flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are read again from the log where memory does not hold them; where the log was purged, its table is."""
+    monkeypatch.setattr("ingest.facts.prepared.MOST", 100)
+    capture = captured(flavour, TABLE, "INSERT INTO t VALUES (1, 1), (2, 2)")
+    capture.start()
+    capture.caught_up()
+    many = ",".join(f"({n}, {n})" for n in range(100, 160))
+    sessions = [
+        prepare(capture, "kept", f"INSERT INTO t VALUES {many}", "DELETE FROM t WHERE id = 1"),
+        prepare(capture, "undone", "INSERT INTO t VALUES (3, 3)"),
+        prepare(capture, "purged", "UPDATE t SET v = 22 WHERE id = 2"),
+    ]
+    run(capture, "FLUSH BINARY LOGS", "INSERT INTO t VALUES (9, 9)")
+    restarted(capture)
+    with sessions[0].cursor() as cursor:
+        cursor.execute("XA COMMIT 'kept'")
+    with sessions[1].cursor() as cursor:
+        cursor.execute("XA ROLLBACK 'undone'")
+    restarted(capture)
+    told = [(event["op"], (event["after"] or event["before"])["id"]) for event in capture.events("t")[2:]]
+    assert told == [("c", 9), *(("c", n) for n in range(100, 160)), ("d", 1)]
+    run(capture, "FLUSH BINARY LOGS")
+    run(capture, f"PURGE BINARY LOGS TO '{newest_log(capture)}'")
+    assert not any("read again" in what for what, _ in capture.phases.said)
+    with sessions[2].cursor() as cursor:
+        cursor.execute("XA COMMIT 'purged'")
+    capture.caught_up()
+    assert capture.rows("t") == capture.held("t")
+    assert any("read again" in what and "xa: " in str(details["why"]) for what, details in capture.phases.said)
+    assert capture.broker.checkpoints[-1].state["prepared"] == []
+    for session in sessions:
+        session.close()
+
+
+@ALL
+def test_an_incident_is_repaired(captured: Callable[..., MemoryCapture], flavour: str) -> None:
+    """The server could not log a change of a MyISAM table, and says so: all tables are read again, the rest flows."""
+    capture = captured(flavour, TABLE, "CREATE TABLE m (id INT PRIMARY KEY, v LONGTEXT) ENGINE=MyISAM")
+    capture.start()
+    capture.caught_up()
+    (size,) = run(capture, "SELECT @@GLOBAL.max_binlog_stmt_cache_size")[0]
+    try:
+        run(capture, "SET GLOBAL max_binlog_stmt_cache_size = 4096")
+        with pytest.raises(pymysql.err.MySQLError, match="max_binlog_stmt_cache_size"):
+            run(capture, "INSERT INTO m VALUES " + ",".join(f"({n}, REPEAT('x', 3000))" for n in range(9)))
+    finally:
+        run(capture, f"SET GLOBAL max_binlog_stmt_cache_size = {size}")
+    run(capture, "INSERT INTO t VALUES (5, 5)")
+    restarted(capture)
+    run(capture, "INSERT INTO t VALUES (6, 6)")
+    capture.caught_up()
+    assert capture.rows("t") == capture.held("t")
+    incidents = [details for what, details in capture.phases.said if "incident" in str(details.get("why"))]
+    assert len(incidents) == 1, "it is said once, also behind a restart"
+
+
+@pytest.mark.parametrize("harm", ["checksum", "length"])
+@ALL
+def test_a_damaged_log_is_repaired(captured: Callable[..., MemoryCapture], flavour: str, harm: str) -> None:
+    """A part of the log that cannot be read any more is passed over: all tables are read again, the rest flows."""
+    capture = captured(flavour, TABLE)
+    capture.start()
+    capture.caught_up()
+    capture.stop()
+    run(capture, "FLUSH BINARY LOGS", "INSERT INTO t VALUES (1, 1)")
+    file = capture.server.folder / newest_log(capture)
+    begin = file.stat().st_size
+    run(capture, "INSERT INTO t VALUES (777, 777)", "INSERT INTO t VALUES (3, 3)", "FLUSH BINARY LOGS")
+    data = bytearray(file.read_bytes())
+    if harm == "checksum":
+        data[data.index((777).to_bytes(8, "little"), begin)] ^= 0xFF
+    else:
+        data[begin + 9 : begin + 13] = b"\xff\xff\xff\x00"
+    file.write_bytes(data)
+    run(capture, "INSERT INTO t VALUES (4, 4)")
+    capture.start()
+    capture.caught_up()
+    run(capture, "INSERT INTO t VALUES (5, 5)", "DELETE FROM t WHERE id = 1")
+    restarted(capture)
+    capture.caught_up()
+    assert capture.rows("t") == capture.held("t")
+    assert sum("cannot be read" in what for what, _ in capture.phases.said) == 1
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("flavour", ["maria10", "maria11"])
+def test_what_a_published_part_of_a_rolled_back_transaction_left_is_repaired(
+    captured: Callable[..., MemoryCapture], flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB logs what it rolls back where a temporary table is made; a MyISAM table's changes stay."""
+    monkeypatch.setattr("ingest.facts.withheld.MOST", 2000)
+    capture = captured(flavour, TABLE)
+    capture.start()
+    capture.caught_up()
+    many = ",".join(f"({n}, {n})" for n in range(1000, 1400))
+    run(capture, "BEGIN", f"INSERT INTO t VALUES {many}", "CREATE TEMPORARY TABLE x (a INT)", "ROLLBACK")
+    run(
+        capture,
+        "BEGIN",
+        "INSERT INTO t VALUES (1, 1)",
+        "SAVEPOINT s",
+        f"INSERT INTO t VALUES {many}",
+        "CREATE TEMPORARY TABLE x (a INT)",
+        "ROLLBACK TO SAVEPOINT s",
+        "INSERT INTO t VALUES (2, 2)",
+        "COMMIT",
+    )
+    run(capture, "INSERT INTO t VALUES (3, 3)")
+    capture.caught_up()
+    assert capture.rows("t") == capture.held("t")
+    assert sorted(capture.rows("t")) == [1, 2, 3]

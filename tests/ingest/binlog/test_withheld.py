@@ -1,0 +1,165 @@
+"""Rows come out of a binary log when their transaction is committed: of every shape, from every place, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
+from ingest.binlog.format.errors import PositionGone
+from ingest.binlog.format.gtid import AnyGtidSet, GtidSet
+from ingest.binlog.transports.file_transport import FileTransport
+from ingest.ddl.catalog import Catalog
+from ingest.ddl.dialect import dialect_of
+from ingest.facts import prepared, withheld
+from ingest.facts.facts import Fact, RowsLogged, RowsUntold, TransactionBegan, TransactionEnded
+from ingest.facts.logged import ENVELOPE, LoggedFacts
+from ingest.facts.prepared import STATE, PreparedTransaction
+from ingest.facts.tables import Tables
+from tests.ingest.binlog.made_binlogs import UUIDS
+from tests.ingest.binlog.made_transactions import MadeTransactions
+
+SEEDS = range(12)
+
+
+class Log:
+    """A binlog file that is read from any place, with what a checkpoint holds there."""
+
+    def __init__(self, path: Path, *, purged: bool = False) -> None:
+        self.path, self.purged, self.again = path, purged, 0
+        self.tables = Tables("s", ["d"], lambda _, name: name == "short", dialect_of("mysql"))
+        self.tables.begin(Catalog(databases={"d": "utf8mb4"}))
+
+    def _reader(self, start: BinlogPosition) -> BinlogReader:
+        options = StreamOptions(flavour=ENVELOPE, schema=self.tables, tables=self.tables.captured)
+        return BinlogReader(FileTransport(self.path), start, options)
+
+    def facts(self, position: int = 4, state: Any = None, gtids: str = "") -> LoggedFacts:
+        start = BinlogPosition(file=self.path.name, position=position, gtids=GtidSet.parse(gtids))
+        return LoggedFacts(self._reader(start), self.tables, lambda: False, state or {}, self._read_again)
+
+    @contextmanager
+    def _read_again(self, transaction: PreparedTransaction, ended: AnyGtidSet | None) -> Iterator[BinlogReader]:
+        self.again += 1
+        if self.purged:
+            raise PositionGone("purged")
+        yield self._reader(BinlogPosition(file=transaction.file, position=transaction.pos))
+
+
+def rows_of(fact: Fact) -> list[int]:
+    return [row["id"] for row in fact.rows] if isinstance(fact, RowsLogged) else []
+
+
+def untold(facts: list[Fact], why: str) -> list[RowsUntold]:
+    return [fact for fact in facts if isinstance(fact, RowsUntold) and fact.why == why]
+
+
+def read(log: Log, rng: Random, restarts: bool) -> list[Fact]:
+    """All facts; where the capture restarts, between transactions, only what its checkpoint holds is known."""
+    found: list[Fact] = []
+    stream = log.facts()
+    while True:
+        for fact in stream:
+            found.append(fact)
+            if isinstance(fact, RowsLogged):  # a checkpoint here may not claim that the transaction is over
+                began = next(one for one in reversed(found) if isinstance(one, TransactionBegan))
+                assert not GtidSet.parse(stream.gtid_set).covers(GtidSet.parse(began.gtid))
+            if isinstance(fact, TransactionEnded) and restarts and rng.random() < 0.2:
+                stream = log.facts(fact.pos, stream.state, stream.gtid_set)
+                break
+        else:
+            return found
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets how many bytes are withheld of a transaction, and kept of those that are prepared."""
+
+    def limit(one: int, all_prepared: int) -> None:
+        monkeypatch.setattr(withheld, "MOST", one)
+        monkeypatch.setattr(prepared, "MOST", all_prepared)
+
+    return limit
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("kept", [1 << 20, 100, 0])
+def test_rows_come_once_at_their_commit(tmp_path: Path, limits: Any, restarts: bool, kept: int) -> None:
+    """Committed rows in commit order, nothing of what was rolled back, whatever fits into memory; an event that may
+    hide rows has all tables read again, and the rest flows."""
+    limits(1 << 20, kept)
+    for seed in SEEDS:
+        made = MadeTransactions(rng := Random(seed))
+        log = Log(tmp_path / "binlog.000001")
+        log.path.write_bytes(made.run(40))
+        facts = read(log, rng, restarts)
+        assert [row for fact in facts for row in rows_of(fact)] == made.committed, seed
+        assert len(untold(facts, "incident")) == made.lost, seed
+        assert all(fact.tables is None for fact in untold(facts, "incident"))
+        assert not untold(facts, "xa") + untold(facts, "rollback")
+        opened = 0
+        for fact in facts:
+            opened += isinstance(fact, TransactionBegan) - isinstance(fact, TransactionEnded)
+            assert opened in (0, 1)
+        assert opened == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("purged", [False, True])
+def test_what_cannot_be_withheld_or_read_again_is_repaired(
+    tmp_path: Path, limits: Any, restarts: bool, purged: bool
+) -> None:
+    """Wherever rows were published that do not exist, or are missing since the log is gone, the table is read again
+    behind them."""
+    for seed in SEEDS:
+        rng = Random(seed)
+        limits(rng.choice((0, 60, 200)), rng.choice((0, 100)))
+        made = MadeTransactions(rng)
+        log = Log(tmp_path / "binlog.000001", purged=purged)
+        log.path.write_bytes(made.run(40))
+        facts = read(log, rng, restarts)
+        published = [row for fact in facts for row in rows_of(fact)]
+        repaired = untold(facts, "rollback") + (untold(facts, "xa") if purged else [])
+        assert all(fact.tables == (("d", "short"),) for fact in repaired)
+        phantoms, missing = set(published) - set(made.committed), set(made.committed) - set(published)
+        assert repaired or not phantoms | missing
+        assert not missing or purged
+        assert len(published) == len(set(published))
+        last = max((n for n, fact in enumerate(facts) if fact in repaired), default=-1)
+        assert phantoms.isdisjoint(row for fact in facts[last + 1 :] for row in rows_of(fact)), seed
+
+
+def test_a_transaction_prepared_before_the_capture_is_repaired(tmp_path: Path) -> None:
+    """Nobody knows what an unknown XA transaction changed: all tables are read again; its rollback changes nothing."""
+    made = MadeTransactions(Random(1))
+    made.commit_unknown("abcd")
+    log = Log(tmp_path / "binlog.000001")
+    log.path.write_bytes(b"".join(made.log))
+    facts = list(log.facts())
+    (told,) = untold(facts, "xa")
+    assert told.tables is None
+    assert isinstance(facts[-1], TransactionEnded)
+
+
+def test_a_checkpoint_keeps_a_bounded_number_of_prepared_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest are forgotten: their commit reads all tables again."""
+    monkeypatch.setattr(prepared, "MANY", 3)
+    known = prepared.PreparedTransactions({}, "s")
+    assert known.state == {}
+    for number in range(5):
+        known.add(
+            PreparedTransaction(
+                xid=str(number), gtid=f"{UUIDS[0]}:{number + 1}", file="f", pos=number, since_ms=7, tables=(), events=()
+            )
+        )
+    assert [one[0] for one in known.state[STATE]] == ["2", "3", "4"]
+    again = prepared.PreparedTransactions(known.state, "s")
+    assert again.state == known.state
+    for number in range(2, 5):
+        again.remove(str(number))
+    assert again.state == {STATE: []}
