@@ -5,24 +5,15 @@ from __future__ import annotations
 import os
 
 _MYSQL = {
-    "no key": "a table without a usable key ends the capture under `accept`",
     "odd names": "names that Kafka refuses",
     "engines": "tables of engines without transactions",
     "xa": "XA transactions end the capture",
-    "odd dates": "a row with such a date is a dead letter",
     "versioning": "system-versioned tables end the capture",
     "sequence": "sequences end the capture",
-    "modify": "rewrites that change values without a word in the log",
-    "both": "a column dropped and one of its name added in one statement keeps the old values",
-    "charset": "a key whose texts become bytes leaves its old records",
-    "rename_column": "rows from before a column was renamed read as its default",
-    "key": "another primary key leaves the records under the old one; AUTO_INCREMENT fills rows without a word",
     "temporary": "MariaDB logs what it rolls back beside temporary tables",
 }
 _POSTGRES = {
-    "no key": "a table without a usable key ends the capture under `accept`",
     "odd names": "names that Kafka refuses",
-    "odd values": "a row with such a value is a dead letter",
     "identity": "an application's UPDATE fails once a table is published that has generated columns and FULL",
     "generated": "the same",
     "partitions": "changes of partitions that no message carries",

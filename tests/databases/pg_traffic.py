@@ -190,7 +190,8 @@ class PgTraffic:
         table = self.random.choice(self.tables)
         shapes: list[tuple[int, Callable[[Table], Unit]]] = [
             (20, self._add), (10, self._drop), (10, self._retype), (8, self._rename_column), (6, self._rename),
-            (5, self._swap), (6, self._truncate), (5, self._as), (4, self._again), (5, self._partition), (4, self._other),
+            (5, self._swap), (6, self._truncate), (5, self._as), (4, self._again), (5, self._partition),
+            (4, self._other),
         ]  # fmt: skip
         shapes = [(weight, one) for weight, one in shapes if one.__name__.strip("_") not in self.avoid]
         yield from self.random.choices([one for _, one in shapes], [weight for weight, _ in shapes])[0](table)

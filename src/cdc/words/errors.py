@@ -51,6 +51,10 @@ class Retriable(TailorbirdError):
         self.retry_after = retry_after
 
 
+class TableChanged(Retriable):
+    """A table is not as its known schema says: it was altered or dropped, which the source's log tells later."""
+
+
 class Skippable(TailorbirdError):
     """One row, event or document can not be handled; it is quarantined with its bytes and the rest goes on."""
 

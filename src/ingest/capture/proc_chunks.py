@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
-from ingest.records.snapshots import Chunk, ChunkRequest
+from cdc.words.errors import TableChanged
+from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+
+PATIENCE = 5.0  # seconds that the log's reader gets to come to a change of the table, before the session begins again
+_PAUSE = 0.2  # seconds between two attempts
 
 
 class TableReading(Protocol):
@@ -68,13 +73,27 @@ class _Worker:
 
     def _run(self) -> None:
         try:
-            with self._opened() as table:
-                while (request := self.asked.get()) is not None:
-                    chunk = table.read(request)
-                    self.ended = chunk.after is None
-                    self._done.put(chunk)
-                    if self.ended:
-                        break
+            request = self.asked.get()
+            deadline: float | None = None
+            while request is not None:
+                try:
+                    with self._opened() as table:
+                        while request is not None:
+                            chunk = table.read(request)
+                            deadline = None
+                            self.ended = chunk.after is None
+                            self._done.put(chunk)
+                            if self.ended:
+                                return
+                            request = self.asked.get()
+                except TableChanged:
+                    # The log tells the change, and then asks for the table again or for no more of it. A session that
+                    # ended here would never come so far: it would ask for the same chunk again at its start.
+                    deadline = deadline or time.monotonic() + PATIENCE
+                    if request is None or request.after == PASS or time.monotonic() > deadline:
+                        raise
+                    with suppress(queue.Empty):
+                        request = self.asked.get(timeout=_PAUSE)
         except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's own thread
             self.ended = True
             self._done.put(error)

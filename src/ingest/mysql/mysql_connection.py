@@ -11,7 +11,7 @@ from pymysql.constants import CR, ER
 from pymysql.converters import conversions
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.words.errors import Fatal, Retriable, TableChanged, TailorbirdError, UsageError
 from ingest.binlog.transports.mysql_transport import tls_options
 from ingest.binlog.transports.uri import Ssl
 
@@ -32,12 +32,10 @@ _AWAY = {
     ER.CON_COUNT_ERROR,
     ER.LOCK_WAIT_TIMEOUT,
     ER.LOCK_DEADLOCK,
-    ER.TABLE_DEF_CHANGED,
     ER.QUERY_INTERRUPTED,
-    # a table that was altered or dropped since its columns were read: reading them again tells
-    ER.BAD_FIELD_ERROR,
-    ER.NO_SUCH_TABLE,
 }
+# A table that was altered or dropped since its columns were read: reading them again tells.
+_CHANGED = {ER.TABLE_DEF_CHANGED, ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE}
 _LOG_REFUSED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _LOG_REMEDIES = {
     "server_id": "give each reader of the server a server_id of its own",
@@ -114,6 +112,8 @@ def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> Tailorb
             if sign in said:
                 return Fatal(message, remedy)
         return Fatal(message, "look into the server's error log")
+    if code in _CHANGED:
+        return TableChanged(message)
     if code in _AWAY or isinstance(error, pymysql.err.InterfaceError):
         return Retriable(message)
     return Fatal(message)

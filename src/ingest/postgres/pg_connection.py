@@ -14,7 +14,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.words.errors import Fatal, Retriable, TableChanged, TailorbirdError, UsageError
 
 Rows = list[tuple[bytes | None, ...]]
 _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
@@ -27,7 +27,8 @@ _SESSION = (
 _DENIED = ("28", "42501")
 # The server is away or busy, a table was altered or dropped since its columns were read, or a slot has lost its log,
 # which the next session's look at it names.
-_AWAY = ("08", "40", "53", "55000", "55006", "55P03", "57", "58P01", "42P01", "42703", "72")
+_AWAY = ("08", "40", "53", "55000", "55006", "55P03", "57", "58P01", "72")
+_CHANGED = ("42P01", "42703")  # a table or column that is not there any more
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
@@ -161,6 +162,8 @@ def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
     message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error.said}"
     if error.state.startswith(_DENIED):
         return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
+    if error.state in _CHANGED:
+        return TableChanged(message)
     if not error.state or error.state.startswith(_AWAY):
         return Retriable(message)
     return Fatal(message)

@@ -1,0 +1,75 @@
+"""Chunks of a table that is altered meanwhile: the log's reader gets the time to come to the change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from cdc.words.errors import TableChanged
+from cdc.words.event import Position
+from ingest.capture import proc_chunks
+from ingest.capture.proc_chunks import ChunkThreads
+from ingest.records.snapshots import Chunk, ChunkRequest
+from tests.support.changes_made import schema_of
+
+PLACE = Position(file="f", pos=1, gtid_set="", sequence=1)
+REQUEST = ChunkRequest(number=1, schema=schema_of(old="int"), position=PLACE, after=None, last=None, where="")
+
+
+@dataclass
+class Altered:
+    """A table that has the column `new` instead of `old`."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def read(self, request: ChunkRequest) -> Chunk:
+        self.asked.append(request.number)
+        if request.schema.column("new") is None:
+            raise TableChanged("Unknown column 'old'")
+        return Chunk(request=request, images=[], after=None, last=None, high=PLACE)
+
+
+def threads(table: Altered) -> ChunkThreads:
+    @contextmanager
+    def opened() -> Iterator[Altered]:
+        yield table
+
+    return ChunkThreads(opened)
+
+
+def first(chunks: ChunkThreads) -> list[Chunk]:
+    deadline = time.monotonic() + 20
+    while not (found := chunks.ready()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def test_a_chunk_of_an_altered_table_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session does not end for it: once the log has told the change, the table is asked for anew and read."""
+    monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
+    table = Altered()
+    chunks = threads(table)
+    chunks.request(REQUEST)
+    while len(table.asked) < 3:
+        assert chunks.ready() == []
+        time.sleep(0.01)
+    chunks.request(replace(REQUEST, number=2, schema=schema_of(new="int")))
+    assert [chunk.request.number for chunk in first(chunks)] == [2]
+    asked = len(table.asked)
+    time.sleep(0.1)
+    assert len(table.asked) == asked, "the old request is not tried any more"
+
+
+def test_a_change_that_the_log_does_not_tell_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL tells an altered table with its next row only: the next session asks the catalogue."""
+    monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
+    monkeypatch.setattr(proc_chunks, "PATIENCE", 0.1)
+    chunks = threads(Altered())
+    chunks.request(REQUEST)
+    with pytest.raises(TableChanged, match="Unknown column"):
+        first(chunks)
