@@ -42,7 +42,9 @@ def test_a_position_counts_when_every_partition_is_covered() -> None:
     made = cuts(record(5, (3, 2), (0, 0)), record(9, (4, 2), (2, 1)), record(12, (5, 5), (2, 1)))
     assert made.cover(ends((9, 1), (9, 9))) == {}
     assert made.cover(ends((4, 4), (1, 9)))["s"]["sequence"] == 5
-    assert made.cover(ends((4, 4), (2, 1))) == {"s": {"sequence": 9, "gtid_set": "u:1-9", "offset": 1, "exact": False}}
+    assert made.cover(ends((4, 4), (2, 1))) == {
+        "s": {"sequence": 9, "gtid_set": "u:1-9", "file": "f", "pos": 4, "offset": 1, "exact": False}
+    }
     assert made.cover(ends((5, 5), (2, 1)))["s"]["sequence"] == 12
 
 

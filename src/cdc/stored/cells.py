@@ -49,9 +49,9 @@ class Barrier:
     """All rows of `batch` in this salt bucket, and of every batch before it, were written before this record.
 
     `stamp` is the batch's stamp (ms), `buckets` how many buckets each hold such a record, `positions` the source
-    positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…", "exact": whether it reflects
-    nothing of the source behind them}. `ends`: where exactly the
-    batch ends in the log, topic → partition → offset, once per level of the plan that reads topics, the lowest first.
+    positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…", "file": "…", "pos": n,
+    "exact": whether it reflects nothing of the source behind them}. `ends`: where exactly the batch ends in the log,
+    topic → partition → offset, once per level of the plan that reads topics, the lowest first.
     `incomplete`: how many dead letters the join has sent since its run began: changes or rows that the table lacks.
     `watermark` (ms): of a table that joins by time, up to which time of its rows it waits for none any more.
     """

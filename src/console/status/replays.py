@@ -12,6 +12,7 @@ from typing import Any
 from cdc.topology.topology import Source, Topology
 from cdc.words.schema import TableId, TableSchema
 from console.status.dead_letters import Letter, remedy_of
+from ingest.postgres import selects
 from ingest.records.chunks import literal, quoted
 
 MOST_KEYS = 100  # rows of a table that are read again one by one; for more the table is read whole
@@ -54,7 +55,8 @@ def replay_of(
         if table is None or _cannot_be_asked(topology.sources[table.source]):
             replay.by_hand.append((letter, _by_hand(topology, letter, table)))
             continue
-        found[table].append(condition_of(letter, told, schemas.get(table)))
+        postgres = topology.sources[table.source].type == "postgresql"
+        found[table].append(condition_of(letter, told, schemas.get(table), postgres=postgres))
         replay.done[str(table)].append(letter)
     for table, conditions in found.items():
         rows = list(dict.fromkeys(each for each in conditions if each is not None))
@@ -67,8 +69,10 @@ def where_of(conditions: Sequence[str]) -> str:
     return " OR ".join(f"({each})" for each in conditions)
 
 
-def condition_of(letter: Letter, told: Mapping[str, Any], schema: TableSchema | None) -> str | None:
-    """SQL that names the letter's row by its key; None where the table must be read whole."""
+def condition_of(
+    letter: Letter, told: Mapping[str, Any], schema: TableSchema | None, *, postgres: bool = False
+) -> str | None:
+    """SQL that names the record's row by its key, as its server reads it; None where the table must be read whole."""
     if schema is None or not schema.primary_key:
         return None
     values = told.get("values") if letter.stage == "capture" else _key_of(told)
@@ -82,7 +86,10 @@ def condition_of(letter: Letter, told: Mapping[str, Any], schema: TableSchema | 
         if column.column_type.startswith(("enum", "set", "bit")):
             return None
         try:
-            parts.append(f"{quoted(name)} = {literal(column, str(value))}")
+            if postgres:
+                parts.append(f"{selects.quoted(name)} = {selects.literal(str(value))}")
+            else:
+                parts.append(f"{quoted(name)} = {literal(column, str(value))}")
         except ValueError:
             return None
     return " AND ".join(parts)

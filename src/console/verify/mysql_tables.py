@@ -11,10 +11,13 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from cdc.topology.topology import Source
+from cdc.words.event import Position
 from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import LogicalType, from_mysql
-from ingest.mysql.mysql_connection import settings, translated
+from console.verify.positions import text_of
+from ingest.mysql.mysql_connection import Connection, query, settings, translated
+from ingest.mysql.mysql_schema import head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,8 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSnapshot:
-    """Tables of a source in one consistent snapshot. `position`: the GTIDs that the server had executed when it was
-    open, so at least all that the tables show; empty where the server numbers no transactions.
+    """Tables of a source in one consistent snapshot. `position`: where the server's log was when the snapshot was
+    open, as text (`positions.text_of`), so at least all that the tables show.
     """
 
     position: str
@@ -50,12 +53,23 @@ def read_snapshot(source: Source, tables: Iterable[TableId]) -> SourceSnapshot:
         connection = pymysql.connect(**settings(source), init_command="SET time_zone = '+00:00'")
         with connection, connection.cursor() as cursor:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            # behind the snapshot's begin: a position from before it might lack what the snapshot shows
-            executed = "gtid_binlog_pos" if source.type == "mariadb" else "gtid_executed"
-            cursor.execute(f"SELECT @@GLOBAL.{executed}")
-            (position,) = cursor.fetchone() or ("",)
+            # asked for after the snapshot began: a position from before it might lack what the snapshot shows
+            position = _position(connection, source)
             found = {table: _read_table(cursor, source, table) for table in tables}
-    return SourceSnapshot(position=str(position or "").replace("\n", ""), tables=found)
+    return SourceSnapshot(position=position, tables=found)
+
+
+def _position(connection: Connection, source: Source) -> str:
+    """The GTIDs that the server has executed; the end of its log where it numbers no transactions."""
+    if source.type == "mariadb":
+        ((numbered,),) = query(connection, "SELECT @@GLOBAL.gtid_binlog_pos")
+    else:
+        ((mode, executed),) = query(connection, "SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed")
+        numbered = executed if mode == "ON" else ""
+    if numbered:
+        return str(numbered).replace("\n", "")
+    end = head(connection, source)
+    return text_of(Position(file=end.file, pos=end.pos, gtid_set="", sequence=0))
 
 
 def _read_table(cursor: Cursor, source: Source, table: TableId) -> SourceTable:

@@ -1,62 +1,116 @@
-"""Reads whole tables of a PostgreSQL source for the comparison. Values come by the driver, apart from the capture's
-code; only the connection is made as the capture makes it."""
+"""Reads whole tables of a PostgreSQL source for the comparison.
+
+Values come as the server prints them and are read here, apart from the capture's code, so that neither can hide the
+other's faults. Which tables and columns there are, and what an array's text means, is the capture's own knowledge.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
 from typing import Any
-
-import psycopg
 
 from cdc.topology.topology import Source
 from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import from_mysql
-from console.verify.mysql_tables import SourceTable
-from ingest.postgres.pg_connection import conninfo, translated
+from cdc.words.types import Kind, from_mysql
+from console.verify.mysql_tables import SourceSnapshot, SourceTable
+from console.verify.positions import text_of
+from ingest.postgres import pg_schema, selects
+from ingest.postgres.pg_connection import PgConnection, connected, translated
+from ingest.postgres.relations import TableShown
 
-# By information_schema's data_type: the column type as MySQL writes it; all others are read as text.
-_TYPES = {
-    "boolean": "bit(1)", "smallint": "smallint", "integer": "int", "bigint": "bigint", "real": "float",
-    "double precision": "double", "date": "date", "timestamp without time zone": "datetime(6)",
-    "timestamp with time zone": "timestamp(6)", "bytea": "longblob",
-}  # fmt: skip
-_COLUMNS = """SELECT column_name, data_type, numeric_precision, numeric_scale FROM information_schema.columns
-WHERE table_schema = %s AND table_name = %s AND is_generated = 'NEVER' ORDER BY ordinal_position"""
-_KEY = """SELECT k.column_name FROM information_schema.table_constraints c JOIN information_schema.key_column_usage k
-ON k.constraint_schema = c.constraint_schema AND k.constraint_name = c.constraint_name AND k.table_name = c.table_name
-WHERE c.table_schema = %s AND c.table_name = %s AND c.constraint_type = 'PRIMARY KEY' ORDER BY k.ordinal_position"""
+_BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+Value = Callable[[str], Any]
 
 
 def read_postgres(source: Source) -> dict[TableId, SourceTable]:
     """Every captured table of a source, read in one consistent snapshot. Retriable while it is away."""
-    with translated(source, "read its tables"), psycopg.connect(conninfo(source)) as connection:
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        return {table: _read(connection, source, table) for table in source.tables}
+    with connected(source) as connection:
+        names = [TableId(source=source.name, database=d, table=t) for d, t in pg_schema.tables_of(connection, source)]
+    return dict(read_snapshot(source, [name for name in names if source.captures(name)]).tables)
 
 
-def _read(connection: psycopg.Connection[Any], source: Source, table: TableId) -> SourceTable:
+def read_snapshot(source: Source, tables: Collection[TableId]) -> SourceSnapshot:
+    """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
+    with connected(source) as connection:
+        shown = pg_schema.tables_of(connection, source)
+        with translated(source, "read its tables"):
+            connection.query(_BEGIN)
+            connection.query("SELECT 1")  # takes the snapshot
+        position = pg_schema.end_of_log(connection, source)  # what the snapshot shows stands before it
+        with translated(source, "read its tables"):
+            found = {one: _read(connection, source, one, shown[one.database, one.table]) for one in tables}
+            connection.query("ROLLBACK")
+    return SourceSnapshot(position=text_of(position), tables=found)
+
+
+def _read(connection: PgConnection, source: Source, table: TableId, shown: TableShown) -> SourceTable:
     rule = source.rules.get(table, TableRule(exact_case=True))
-    shown = connection.execute(_COLUMNS, (table.database, table.table)).fetchall()
-    types = {
-        str(name): f"decimal({precision},{scale})" if kind == "numeric" and precision else _TYPES.get(kind, "longtext")
-        for name, kind, precision, scale in shown
-        if not rule.leaves_out(str(name))
-    }
-    parts = [_quoted(name) + ("::text" if kind == "longtext" else "") for name, kind in types.items()]
-    names, whole = ", ".join(parts), f"{_quoted(table.database)}.{_quoted(table.table)}"
-    rows = connection.execute(f"SELECT {names} FROM {whole}".encode()).fetchall()
-    key = [str(name) for (name,) in connection.execute(_KEY, (table.database, table.table)).fetchall()]
+    columns = tuple(
+        Column(name=column.name, column_type=column.column_type, nullable=column.nullable)
+        for column in shown.definition.columns
+        if not rule.leaves_out(column.name)
+    )
+    keys = {key.name: key.columns for key in shown.definition.keys}
+    schema = TableSchema(table_id=table, version=1, columns=columns, primary_key=keys.get("PRIMARY", ()))
+    read = [_value(column, shown.reads[column.name]) for column in columns]
+    rows = [
+        tuple(None if text is None else of(text.decode()) for of, text in zip(read, row, strict=True))
+        for row in connection.query(selects.select_all(schema, ""))
+    ]
     return SourceTable(
-        columns=tuple((name, from_mysql(kind)) for name, kind in types.items()),
-        rows=rows,
-        schema=TableSchema(
-            table_id=table,
-            version=1,
-            columns=tuple(Column(name=name, column_type=kind) for name, kind in types.items()),
-            primary_key=tuple(key),
-        ),
+        columns=tuple((column.name, from_mysql(column.column_type)) for column in columns), rows=rows, schema=schema
     )
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _value(column: Column, captured: Callable[[bytes], Any]) -> Value:
+    """What makes a value of the server's text; None for one that has no canonical form."""
+    kind = from_mysql(column.column_type).kind
+    if kind == "json":
+        # an array is JSON in the topics; json and jsonb are the server's text
+        return lambda text: captured(text.encode())
+    return _VALUES.get(kind, str)
+
+
+def _integer(text: str) -> int:
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    return text in ("t", "1")
+
+
+def _decimal(text: str) -> Decimal | None:
+    found = Decimal(text)
+    return found if found.is_finite() else None
+
+
+def _day(text: str) -> dt.date | None:
+    return dt.date.fromisoformat(text) if len(text) == 10 and text[4] == "-" else None
+
+
+def _moment(text: str) -> dt.datetime | None:
+    whole = text.removesuffix("+00")
+    if len(whole) < 19 or whole[4] != "-" or whole.endswith("BC"):
+        return None
+    return dt.datetime.fromisoformat(whole.ljust(26, "0") if "." in whole else whole)
+
+
+def _clock(text: str) -> dt.timedelta:
+    hours, minutes, seconds = text.split(":")
+    whole, _, fraction = seconds.partition(".")
+    micros = int(fraction.ljust(6, "0") or 0)
+    return dt.timedelta(hours=int(hours), minutes=int(minutes), seconds=int(whole), microseconds=micros)
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("\\x"))
+
+
+_VALUES: Mapping[Kind, Value] = {
+    "bool": _flag, "int8": _integer, "int16": _integer, "int32": _integer, "int64": _integer, "uint64": _integer,
+    "float32": float, "float64": float, "decimal": _decimal, "date": _day, "datetime": _moment, "timestamp": _moment,
+    "time": _clock, "bytes": _bytes,
+}  # fmt: skip

@@ -71,6 +71,14 @@ def select_keys(schema: TableSchema, keys: Iterable[Row]) -> tuple[str, list[Arg
     return f"SELECT {columns} FROM {named(schema.table_id)} WHERE ({names}) IN ({', '.join(rows)})", arguments
 
 
+def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
+    """The condition that holds for the rows of some keys, as SQL without arguments: the server gives each text the type
+    of its column."""
+    names = ", ".join(quoted(name) for name in schema.primary_key)
+    rows = (", ".join(literal(told(schema, name, key[name])) for name in schema.primary_key) for key in keys)
+    return f"({names}) IN ({', '.join(f'({row})' for row in rows)})"
+
+
 def select_all(schema: TableSchema, where: str) -> str:
     """All rows in one pass, in no order that matters."""
     columns = ", ".join(quoted(column.name) for column in schema.columns)

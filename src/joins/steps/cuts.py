@@ -35,6 +35,8 @@ class SourcePosition:
     ts_ms: int = 0
     whole: bool = True
     within: bool = False
+    file: str = ""
+    pos: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,8 @@ def read_position(
         source=value["source"],
         sequence=int(position["sequence"]),
         gtid_set=position["gtid_set"],
+        file=position["file"],
+        pos=int(position["pos"]),
         offset=offset,
         ts_ms=int(value.get("ts_ms", 0)) or logged_ms,
         whole=not (state.get("snapshots") or mends.get("tables") or mends.get("again")),
@@ -110,6 +114,8 @@ class Cuts:
                 self._reached[source] = {
                     "sequence": newest.sequence,
                     "gtid_set": newest.gtid_set,
+                    "file": newest.file,
+                    "pos": newest.pos,
                     "offset": newest.offset,
                 }
         return {source: {**reached, "exact": self._exact(source, levels)} for source, reached in self._reached.items()}

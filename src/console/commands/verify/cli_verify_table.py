@@ -12,12 +12,14 @@ from console.verify.asked import Request, Said, Terminal
 from console.verify.findings import Verdict
 from console.verify.patience import Patience
 from console.verify.table.expected import Expected, obstacle
-from console.verify.table.forcing import ReadAgain, rereads
+from console.verify.table.forcing import ReadAgain, WhereKeys, rereads
 from console.verify.table.hbase_kept import StoredRows
 from console.verify.table.kafka_telling import Teller
 from console.verify.table.mending import mend
 from console.verify.table.table_stage import Row, TableStage, Wrong
 from console.verify.telling import stamp_told
+from ingest.postgres import selects
+from ingest.records import chunks
 from joins.select.compiler import compile_plan
 
 # Seconds: for a far end that does not come nearer, and in all.
@@ -103,7 +105,11 @@ def _rows(count: int) -> str:
 
 def _planned(topology: Topology, table: Table) -> Callable[[Sequence[Row]], Sequence[ReadAgain]]:
     schemas = newest_schemas(topology)
-    return partial(rereads, compile_plan(topology, table, schemas), schemas)
+
+    def where_of(source: str) -> WhereKeys:
+        return selects.where_keys if topology.sources[source].type == "postgresql" else chunks.where_keys
+
+    return partial(rereads, compile_plan(topology, table, schemas), schemas, where_of=where_of)
 
 
 def _patience() -> Patience:

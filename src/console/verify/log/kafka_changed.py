@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping
 
@@ -11,14 +10,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, UsageError
-from cdc.words.event import Position
 from cdc.words.naming import TRUNCATE_KEY, positions_topic
+from console.verify.positions import position_of
 from ingest.ledger.books import Partition, read_reach
 from ingest.ledger.places import Reach
 
 _ANSWER = 20.0
-# a file of a binary log, or the identity of PostgreSQL's log, and the place in it
-_PLACE = re.compile(r"([^\s,:]+\.\d+|\d+/\d+):(\d+)")
 Ends = Mapping[Partition, int]
 
 
@@ -54,7 +51,7 @@ class KafkaChanged:
         """The offsets behind what the log holds of a source at the newest position that a cut covers; None where it has
         no such position any more. UsageError for what is no cut."""
         try:
-            reach = Reach(_position(cut))
+            reach = Reach(position_of(cut))
         except ValueError as error:
             raise UsageError(f"--changed-since {cut}: {error}", "last, a GTID set, or file:position") from error
         topic, found = positions_topic(self._topology.name), None
@@ -89,11 +86,3 @@ class KafkaChanged:
                     raise Retriable(f"Kafka at {self._topology.log.brokers} does not give {sorted(left)[0][0]}")
         except KafkaException as error:
             raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}") from error
-
-
-def _position(cut: str) -> Position:
-    if match := _PLACE.fullmatch(cut):
-        return Position(file=match[1], pos=int(match[2]), gtid_set="", sequence=0)
-    if ":" not in cut and "-" not in cut:
-        raise ValueError("it is no position of a source")
-    return Position(file="", pos=0, gtid_set=cut, sequence=0)

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ingest.binlog.format.gtid import covers, parse_gtid_set
+from console.verify.positions import covers
 
 
 def uncovered(wanted: Mapping[str, str], reached: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The sources of which a barrier does not say yet that all up to a position (a GTID set) is reflected.
+    """The sources of which a barrier does not report yet that all up to a position is reflected.
 
-    ValueError for a text that is no GTID set.
+    ValueError for a text that is no position.
     """
     return [
-        source
-        for source, position in wanted.items()
-        if source not in reached or not _covers(str(reached[source].get("gtid_set") or ""), position)
+        source for source, position in wanted.items() if source not in reached or not covers(reached[source], position)
     ]
-
-
-def _covers(reached: str, wanted: str) -> bool:
-    return bool(reached) and covers(parse_gtid_set(reached), parse_gtid_set(wanted))

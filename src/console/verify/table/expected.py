@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from cdc.stored.cells import Barrier, RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Source, Table, Topology
 from cdc.words.schema import TableId
-from console.verify.mysql_tables import SourceSnapshot, SourceTable, read_snapshot
+from console.verify import mysql_tables, pg_tables
+from console.verify.mysql_tables import SourceSnapshot, SourceTable
 from console.verify.sql_oracle import answer
 from console.verify.table.table_stage import Answered, Row
 from joins.select.parser import tables_of
+
+
+def read_snapshot(source: Source, tables: Collection[TableId]) -> SourceSnapshot:
+    """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
+    read: Read = pg_tables.read_snapshot if source.type == "postgresql" else mysql_tables.read_snapshot
+    return read(source, tables)
+
 
 Read = Callable[[Source, Collection[TableId]], SourceSnapshot]
 
@@ -58,12 +66,4 @@ def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: B
         return "it has no whole cut yet: the join has not come so far"
     if barrier.watermark is not None:
         return "it joins by time: its rows come when the watermark passes, which the sources do not tell"
-    return numberless(sources, barrier)
-
-
-def numberless(sources: Mapping[str, Source], barrier: Barrier) -> str:
-    """A source that a barrier names without GTIDs."""
-    for name in sources:
-        if name in barrier.positions and not barrier.positions[name].get("gtid_set"):
-            return f"source {name} numbers no transactions (GTIDs): no cut can be told"
     return ""

@@ -9,10 +9,11 @@ delivery is at least once): their rows need a rebuild.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdc.words.schema import TableId, TableSchema
+from cdc.words.types import Canonical
 from console.verify.table.table_stage import Row
 from ingest.records.chunks import walkable, where_keys
 from joins.query.nodes import Node, PlanSource
@@ -29,9 +30,17 @@ class ReadAgain:
     where: str
 
 
-def rereads(plan: Plan, schemas: Mapping[TableId, TableSchema], rows: Sequence[Row]) -> tuple[ReadAgain, ...]:
+WhereKeys = Callable[[TableSchema, Iterable[dict[str, Canonical]]], str]
+
+
+def rereads(
+    plan: Plan,
+    schemas: Mapping[TableId, TableSchema],
+    rows: Sequence[Row],
+    where_of: Callable[[str], WhereKeys] = lambda source: where_keys,
+) -> tuple[ReadAgain, ...]:
     """What has rows of the result told anew, each given by the columns of its row key at least; empty where no reading
-    does.
+    does. `where_of`: how the server of a source is asked for the rows of some keys.
     """
     roots = _roots(plan, plan.last)
     if roots is None:
@@ -46,7 +55,7 @@ def rereads(plan: Plan, schemas: Mapping[TableId, TableSchema], rows: Sequence[R
     names = [root.columns[index] for index in root.id_columns]
     found = (dict(zip(names, (row[column] for column in plan.sink.row_key), strict=True)) for row in rows)
     keys = [key for key in found if None not in key.values()]  # none of ours has NULL in it
-    return (ReadAgain(table=source.table_id, where=where_keys(schema, keys)),) if keys else ()
+    return (ReadAgain(table=source.table_id, where=where_of(source.table_id.source)(schema, keys)),) if keys else ()
 
 
 def _roots(plan: Plan, fragment: Fragment) -> list[Node] | None:

@@ -1,0 +1,127 @@
+"""A topology of PostgreSQL alone, from its tables to Solr on real servers: the commands that look at it and prove it
+work as they do over MySQL."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import happybase
+import pytest
+
+from cdc.process.file_topology import load_topology
+from cdc.stored.cells import RowCodec
+from cdc.topology.topology import Topology
+from console.commands.change.cli_apply import provision
+from console.pipeline.proc_pipeline import Pipeline
+from console.stack.proc_stack import Stack
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_rows import scan_rows
+from tests.support.commands import tailorbird
+from tests.support.pg_servers import PgServer
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+TOPOLOGY = """name: {name}
+sources:
+  billing: {{type: postgresql, hostname: 127.0.0.1, port: {port}, username: cdc, password: cdc, dbname: {name},
+             tables: [invoices, customers], replica_identity: full}}
+log: {{bootstrap_servers: '127.0.0.1:${{TAILORBIRD_PORT_KAFKA}}'}}
+hbase: {{thrift: '127.0.0.1:${{TAILORBIRD_PORT_THRIFT}}', zookeeper: '127.0.0.1:${{TAILORBIRD_PORT_ZOOKEEPER}}'}}
+solr: {{url: 'http://127.0.0.1:${{TAILORBIRD_PORT_SOLR}}/solr'}}
+tables:
+  invoices_wide:
+    query: >
+      SELECT i.id, i.amount, i.exact, i.due, i.made_at, i.ok, i.tags, i.about, i.code, c.name, c.since
+      FROM billing.invoices i LEFT JOIN billing.customers c ON c.id = i.customer
+    row_key: [id]
+indexes:
+  invoices: {{table: invoices_wide}}
+"""
+MADE = (
+    "CREATE TABLE customers (id UUID PRIMARY KEY, name TEXT, since TIMESTAMPTZ)",
+    "CREATE TABLE invoices (id BIGINT PRIMARY KEY, customer UUID, amount NUMERIC(12,2), exact NUMERIC, due DATE, "
+    "made_at TIMESTAMP, ok BOOL, tags TEXT[], about JSONB, code CHAR(5))",
+    "ALTER TABLE customers REPLICA IDENTITY FULL",
+    "ALTER TABLE invoices REPLICA IDENTITY FULL",
+    "INSERT INTO customers SELECT md5(g::text)::uuid, 'näme ' || g, to_timestamp(g) FROM generate_series(1, 40) g",
+    "INSERT INTO invoices SELECT g, md5((g % 50)::text)::uuid, g / 3.0, g / 7.0, date '2024-01-01' + g, "
+    "timestamp '2024-01-01' + g * interval '1.5 s', g % 2 = 0, ARRAY['a', g::text], jsonb_build_object('n', g, 'l', "
+    "'[1, 2]'::jsonb), 'c' || g % 9 FROM generate_series(1, 400) g",
+)
+
+
+def test_postgres_is_proved_waited_for_and_explained(
+    stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    """`verify` of all stages is equal; a row changed in HBase is found and repaired from the sources; `wait` returns
+    when the index shows a commit; `explain` names the events of a row; `doctor` finds no fault."""
+    name, file = unique("pgw"), tmp_path / "whole.yml"
+    with postgres_server.session() as owner:
+        owner.execute(f"CREATE DATABASE {name} OWNER app")
+
+    def sql(*statements: str) -> None:
+        with postgres_server.session(name) as session:
+            for statement in statements:
+                session.execute(statement.encode())
+
+    sql(*MADE)
+    file.write_text(TOPOLOGY.format(name=name, port=postgres_server.port))
+    topology = load_topology(str(file))
+    list(provision(topology))
+    with Pipeline(topology, home=tmp_path) as pipeline:
+        pipeline.start()
+
+        def run(*words: str, code: int = 0) -> list[dict[str, Any]]:
+            done = tailorbird(*words, environ=pipeline.environ)
+            assert "Traceback" not in done.stderr
+            assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-1000:])
+            return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+        def verdicts(*words: str, code: int = 0) -> dict[str, dict[str, Any]]:
+            said = run("verify", str(file), "--json", *words, code=code)
+            return {one["stage"]: one for one in said if one["kind"] == "verdict" and one["table"] != "customers"}
+
+        wait_for(lambda: len(scan_rows(topology, topology.tables["invoices_wide"])) == 400, "no row is joined", 300)
+        sql(
+            "UPDATE invoices SET amount = amount + 1, about = about || '{\"x\": [1,  2.50]}' WHERE id % 7 = 0",
+            "UPDATE customers SET name = 'other' WHERE name LIKE '%5'",
+            "DELETE FROM invoices WHERE id = 11",
+            "UPDATE invoices SET id = 1000 WHERE id = 12",
+        )
+        run("wait", str(file), "--source", "billing", "--now", "--timeout", "120")
+        found = verdicts()
+        assert {stage: (one["outcome"], one["differing"], one["rows"]) for stage, one in found.items()} == {
+            "log": ("equal", 0, 399), "table": ("equal", 0, 399), "index": ("equal", 0, 399),
+        }, found  # fmt: skip
+        explained = json.dumps(run("explain", str(file), "invoices_wide", "7", "--json"))
+        assert '"amount"' in explained
+        run("doctor", str(file))
+
+        damage(topology)
+        found = verdicts("--stage", "table", code=1)
+        assert (found["table"]["outcome"], found["table"]["differing"]) == ("different", 3)
+        run("verify", str(file), "--json", "--stage", "table", "--repair", "--yes", code=1)
+        assert verdicts("--stage", "table")["table"]["outcome"] == "equal"
+
+
+def damage(topology: Topology) -> None:
+    """Change a row in HBase, remove one and add one."""
+    table, thrift = topology.tables["invoices_wide"], topology.hbase.thrift
+    layout = StoredLayouts(thrift, topology=topology.name, table=table.name).newest()
+    assert layout is not None
+    codec, now = RowCodec(layout), time.time_ns() // 1_000_000
+    known = {row.values["id"]: row.values for row in scan_rows(topology, table).values()}
+    host, _, port = thrift.rpartition(":")
+    with closing(happybase.Connection(host, int(port), timeout=30_000)) as connection:
+        rows = connection.table(f"{topology.name}:{table.name}")
+        for values in ({**known[21], "amount": "0.01"}, {**known[22], "id": 9999}):
+            cells = codec.cells(values, batch=1, ts_ms=1)
+            rows.put(codec.row_key(values), {b"d:" + q: v for q, v in cells.items()}, timestamp=now, wal=False)
+        with rows.batch(timestamp=now, wal=False) as batch:
+            batch.delete(codec.row_key({"id": 23}))
