@@ -185,7 +185,8 @@ def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[li
     )
     closing.callback(shop.close)
     shop.prepare()
-    if not shop.recall(generator):
+    shop.recall(generator)
+    if generator.lacks(**SIZES):
         shop.load(generator.catalogue(**SIZES, now_ms=int(time.time() * 1000)), lambda rows: None)
     list(provision(topology))
     pipeline = closing.enter_context(Pipeline(topology, home=folder))

@@ -5,17 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cdc.topology.topology import Index, Topology
 from cdc.topology.versions import Versions, in_versions
 from cdc.words.errors import Fatal, UsageError
+from console.commands.change import cli_versions
+from console.commands.change.cli_versions import VersionsAtWork
 from console.planning.beside import choose
 from console.planning.bringing import IndexVersions, bring, retire, roll_back
 from console.planning.planner import changes
 from console.provision.apply import apply
 from console.provision.plan import plan
+from console.waiting.goal import NotYet
 from tests.console.test_apply import stores
 from tests.console.test_beside import NOTE, UPPER, first
 from tests.console.test_planning import FILE, read, world_of
@@ -196,3 +201,41 @@ def test_what_differs_is_not_moved_to() -> None:
     assert (hands.versions.tables["wide"].serving, hands.names) == (1, {"main": 1})
     hands.run(FILE)
     assert hands.versions.tables["wide"].serving == 1, "the file has its former query again"
+
+
+def test_an_apply_that_does_not_wait_leaves_the_swap_to_the_next() -> None:
+    """`--no-wait`: the new version is made and noted, queries see the old one; a later apply verifies and swaps."""
+    hands = Hands()
+    topology = read(NOTE)
+    choice = choose(topology, hands.versions, lambda one: changes(one, hands.world.seen(one)))
+    bring(topology, choice, hands, wait=False)
+    assert (hands.versions.tables["wide"].serving, hands.versions.tables["wide"].live) == (1, (1, 2))
+    assert (hands.names, hands.verified) == ({"main": 1}, set())
+    hands.run(NOTE)
+    assert hands.told() == undisturbed(NOTE).told()
+
+
+def test_a_version_that_does_not_become_fresh_is_named_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process builds it, an apply ends after `--timeout` with the reason and the remedy, said once."""
+
+    class Table:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def reached(self) -> dict[str, dict[str, int]]:
+            return {"shop": {"sequence": 7}} if self.name == "wide" else {}
+
+    monkeypatch.setattr("joins.stores.hbase_table.joined_table", lambda topology, table: Table(table.name))
+    monkeypatch.setattr(cli_versions, "_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(cli_versions, "_TELL_AFTER", 0.0)
+    hands, said = Hands(), list[str]()
+    topology = read(NOTE)
+    choice = choose(topology, hands.versions, lambda one: changes(one, hands.world.seen(one)))
+    bring(topology, choice, hands, wait=False)
+    nothing: Any = SimpleNamespace(stores=None, client=None, hbase=None, at=lambda *_: None)
+    work = VersionsAtWork(
+        topology, hands.versions, nothing, nothing, made=lambda _: None, tell=said.append, timeout=0.2
+    )
+    with pytest.raises(NotYet, match=r"wide.* has not come to its first complete cut") as error:
+        work.until_fresh("wide", 2)
+    assert (error.value.exit_code, "tailorbird run" in error.value.hint, len(said)) == (1, True, 1)

@@ -63,6 +63,22 @@ def test_a_shop_is_remembered() -> None:
     assert min(order for order in placed if order is not None) == 10
 
 
+def test_what_an_earlier_load_left_is_completed() -> None:
+    """A catalogue continues behind the rows that are there, table by table; a whole one has nothing left."""
+    for left in ((0, 0, 0), (50, 0, 0), (50, 20, 0), (30, 20, 100), (50, 0, 700)):
+        shop = Shop(random=Random(1))
+        shop.remember({}, customers=left[0], products=left[1], last_order=left[2])
+        lacks = shop.lacks(customers=50, products=20, orders=500)
+        written = [
+            one for batch in shop.catalogue(customers=50, products=20, orders=500, now_ms=10**12) for one in batch
+        ]
+        assert len(written) == lacks == 50 - left[0] + 20 - left[1] + max(0, 500 - left[2])
+        ids = [one.values[0] for one in written if "customers" in one.sql]
+        assert ids == list(range(left[0] + 1, 51))
+        assert shop.lacks(customers=50, products=20, orders=500) == 0
+        shop.traffic(10**12)
+
+
 def test_a_shop_stays_as_large_as_it_is_told() -> None:
     """Beyond so many orders each one placed is followed by one removed; all other changes go on."""
     shop = loaded()

@@ -11,10 +11,10 @@ from cdc.topology.topology import Topology
 from cdc.words.errors import UsageError
 from cdc.words.schema import Column
 from console.doctor.validate import judged, validate
+from console.starter.address import address_of
 from console.starter.draft import Draft, DraftTable
 from console.starter.guess import guess
 from console.starter.likely import asked, believed, likely, with_references
-from console.starter.mysql_shape import address_of
 from console.starter.naming import quoted, role, scalar, snake
 from console.starter.settle import schemas_of, settled
 from console.starter.shape import FoundServer
@@ -203,7 +203,13 @@ def test_addresses() -> None:
     assert (server.username, server.hostname, server.port, server.database) == ("me@home", "db.example", 3310, "shop")
     assert password == "p/w"
     assert address_of("mysql://me@db/shop")[1] is None
-    for wrong in ("postgres://me:hush@db/shop", "mysql://:hush@db/shop", "mysql://me:hush@db:port/shop", "shop"):
+    for wrong in (
+        "oracle://me:hush@db/shop",
+        "postgresql://me:hush@db/x?ssl=1",
+        "mysql://:hush@db/shop",
+        "mysql://me:hush@db:port/shop",
+        "shop",
+    ):
         with pytest.raises(UsageError) as error:
             address_of(wrong)
         assert "hush" not in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from typer.testing import CliRunner
 
 from cdc.process.file_topology import load_topology
 from console.cli import app
+from console.starter.address import address_of
 from console.starter.guess import guess
-from console.starter.mysql_shape import address_of, count_keys, read_shape
+from console.starter.mysql_shape import count_keys, read_shape
 from console.starter.settle import settled
 from tests.integration.made_databases import Makes, made, told
+from tests.support.pg_servers import PgServer
 from tests.support.schemas_made import SHAPES, Made
 
 pytestmark = pytest.mark.integration
@@ -27,7 +30,7 @@ def test_a_database_becomes_a_topology(
     """What is read of a server is what the shape says, and what is written validates; its source is in order."""
     monkeypatch.setenv("MINE", "cdc")
     url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
-    said = told("init", "--mysql", url, "--out", str(file), "--name", "mine", "--password-env", "MINE")
+    said = told("init", url, "--out", str(file), "--name", "mine", "--password-env", "MINE")
     assert f"tailorbird run {file} --page-port 8080" in said
     assert "cdc" not in file.read_text().replace("username: cdc", "")
     assert f"{file} is right: 1 sources" in told("validate", str(file))
@@ -58,10 +61,57 @@ def test_databases_apart_are_joined_by_names(made: Makes) -> None:
         rows={key: [{"id": n, "name": f"Name {n}"} for n in range(1, 20)] for key in ("customers", "cities")},
     )
     urls = [made(each).replace("cdc@", "cdc:cdc@") for each in (shop, crm)]
-    text = told("init", "--mysql", urls[0], "--mysql", urls[1], "--out", "-", "--tables", "1")
+    text = told("init", urls[0], urls[1], "--out", "-", "--tables", "1")
     assert "customer ON customer.id = orders.customer_id" in text
     assert "9 of 9 values read are keys there" in " ".join(text.split())
     assert "orders.city_id =" not in text  # none of its values is a city
+
+
+def test_mysql_and_postgresql_are_one_topology(
+    made: Makes, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Tables of both kinds of servers: foreign keys of PostgreSQL are followed, names lead across where the values
+    agree, and what may not be published is left out with the reason. The file validates by both servers."""
+    shop = Made(
+        name="shop",
+        tables={"orders": "id INT PRIMARY KEY, customer_id BIGINT NOT NULL, note VARCHAR(80)"},
+        rows={"orders": [{"id": n, "customer_id": n % 9 + 1} for n in range(1, 40)]},
+    )
+    name, file = unique("billing"), tmp_path / "mixed.yml"
+    with postgres_server.session() as owner:
+        owner.execute(f"CREATE DATABASE {name} OWNER app")
+    with postgres_server.session(name) as session:
+        for statement in (
+            "CREATE SCHEMA sales",
+            "CREATE TABLE sales.regions (id SMALLINT PRIMARY KEY, title TEXT)",
+            "CREATE TABLE sales.customers (id INT PRIMARY KEY, name TEXT, region SMALLINT REFERENCES sales.regions)",
+            "CREATE TABLE sales.heap (a INT)",
+            "CREATE UNLOGGED TABLE sales.scratch (id INT PRIMARY KEY)",
+            "CREATE VIEW sales.shown AS SELECT id FROM sales.customers",
+            "INSERT INTO sales.regions SELECT g, 'r' || g FROM generate_series(1, 3) g",
+            "INSERT INTO sales.customers SELECT g, 'Name ' || g, g % 3 + 1 FROM generate_series(1, 20) g",
+        ):
+            session.execute(statement)
+    postgres = f"postgresql://cdc:cdc@127.0.0.1:{postgres_server.port}/{name}"
+    monkeypatch.setenv("MINE", "cdc")
+    urls = made(shop).replace("cdc@", "cdc:cdc@"), f"{postgres}?schema=sales"
+    told("init", *urls, "--out", str(file), "--tables", "1", "--password-env", "MINE")
+    text = " ".join(file.read_text().split())
+    assert "customer ON customer.id = orders.customer_id" in text
+    assert "region ON region.id = customer.region" in text
+    assert "type: postgresql" in text
+    assert "database: sales" in text
+    for reason in ("heap: has no replica identity", "scratch: a unlogged table", "shown: a view"):
+        assert reason in text, text
+    assert f"{file} is right: 2 sources" in told("validate", str(file))
+    topology = load_topology(str(file))
+    assert {(s.type, len(s.tables)) for s in topology.sources.values()} == {("mysql", 1), ("postgresql", 2)}
+    runner = CliRunner()
+    for wrong, reason in ((f"{postgres}?schema=nope", "no schema nope"), (f"{postgres}?x=1", "option 'x'")):
+        result = runner.invoke(app, ["init", wrong, "--out", "-"])
+        assert reason in str(result.exception)
+        assert "cdc:cdc" not in str(result.exception)
 
 
 def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +119,7 @@ def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatc
     first, second = made(SHAPES["music"]()), made(SHAPES["trade"]())
     file = tmp_path / "both.yml"
     with_password = [url.replace("cdc@", "cdc:cdc@") for url in (first, second)]
-    words = ["init", "--mysql", with_password[0], "--mysql", with_password[1], "--out", str(file)]
+    words = ["init", with_password[0], with_password[1], "--out", str(file)]
     said = told(*words)
     assert "export " in said  # the file's variables are not set yet
     assert "cdc:cdc" not in said + file.read_text()
@@ -78,11 +128,11 @@ def test_two_databases_and_what_is_wrong(made: Makes, tmp_path: Path, monkeypatc
     away = "mysql://cdc:cdc@127.0.0.1:1/shop"
     for wrong, reason in (
         ([*words], "is there already"),
-        (["init", "--mysql", first, "--out", str(tmp_path / "a.yml")], "no password for cdc"),
-        (["init", "--mysql", first.replace("cdc@", "cdc:no@"), "--out", "-"], "Access denied"),
-        (["init", "--mysql", nowhere.replace("cdc@", "cdc:cdc@"), "--out", "-"], "no database nowhere"),
-        (["init", "--mysql", first, "--out", "-", "--password-env", "a-b"], "no name of a variable"),
-        (["init", "--mysql", away, "--out", "-"], "127.0.0.1:1"),
+        (["init", first, "--out", str(tmp_path / "a.yml")], "no password for cdc"),
+        (["init", first.replace("cdc@", "cdc:no@"), "--out", "-"], "Access denied"),
+        (["init", nowhere.replace("cdc@", "cdc:cdc@"), "--out", "-"], "no database nowhere"),
+        (["init", first, "--out", "-", "--password-env", "a-b"], "no name of a variable"),
+        (["init", away, "--out", "-"], "127.0.0.1:1"),
     ):
         result = runner.invoke(app, wrong)
         assert reason in str(result.exception)

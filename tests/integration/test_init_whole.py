@@ -74,7 +74,7 @@ def test_what_init_wrote_runs(
     url, file = made(SHAPES[shape]()), tmp_path / "mine.yml"
     most = "1" if shape == "rental" else "2"
     words = ["--out", str(file), "--name", unique("init"), "--password-env", "MINE", "--tables", most]
-    told("init", "--mysql", url, *words)
+    told("init", url, *words)
     topology = load_topology(str(file))
     list(provision(topology))
     database = next(iter(topology.sources.values())).database

@@ -87,7 +87,7 @@ def test_postgres_is_proved_waited_for_and_explained(
             said = run("verify", str(file), "--json", *words, code=code)
             return {one["stage"]: one for one in said if one["kind"] == "verdict" and one["table"] != "customers"}
 
-        wait_for(lambda: len(scan_rows(topology, topology.tables["invoices_wide"])) == 400, "no row is joined", 300)
+        wait_for(lambda: len(scan_rows(topology, topology.tables["invoices_wide"])) == 400, "no row is joined", 480)
         sql(
             "UPDATE invoices SET amount = amount + 1, about = about || '{\"x\": [1,  2.50]}' WHERE id % 7 = 0",
             "UPDATE customers SET name = 'other' WHERE name LIKE '%5'",

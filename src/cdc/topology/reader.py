@@ -54,7 +54,7 @@ def read_topology(
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reader.fail(line, "(top)", f"not YAML: {error.problem}", "YAML as in topologies/README.md")
     if node is None:
-        reader.fail(1, "(top)", "an empty file", "name, sources, tables")
+        reader.fail(1, "(top)", "an empty file", "name, sources and, to join them, tables")
     top = Value(node, "", reader).section()
     name = top.take("name", Value.name)
     no_foreign: Mapping[str, ForeignTable] = {}
@@ -67,7 +67,8 @@ def read_topology(
     solr = top.take("solr", read_solr, read_solr(None))
     joins = top.take("joins", read_joins, read_joins(None))
     no_tables: Mapping[str, Table] = {}
-    tables = top.take("tables", lambda v: _tables(v, sources), no_tables if foreign else REQUIRED)
+    # without tables the sources are captured into their topics, and nothing else is done
+    tables = top.take("tables", lambda v: _tables(v, sources), no_tables)
     no_indexes: Mapping[str, Index] = {}
     indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
     no_dashboards: Mapping[str, Dashboard] = {}

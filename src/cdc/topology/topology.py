@@ -288,6 +288,11 @@ class Topology:
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
+    def only_captures(self) -> bool:
+        """Whether nothing is joined or indexed, so that neither HBase nor Solr is needed."""
+        return not (self.tables or self.foreign_tables or self.indexes)
+
+    @property
     def keeps_ledger(self) -> bool:
         """Whether a check reads the ledger, so that one process had better keep it."""
         return any(check.covers("log") for check in self.checks.values())

@@ -159,11 +159,13 @@ class _Demo:
     def _fill(self) -> None:
         shop, generator, sizes = self._shop, self._generator, self._wishes.sizes
         shop.prepare()
-        if shop.recall(generator):
-            self._console.print(f"the shop is there already: {len(generator.orders):,} orders; going on with it")
+        shop.recall(generator)
+        lacks = generator.lacks(**sizes)
+        if not lacks:
+            self._console.print(f"an earlier demo has left {len(generator.orders):,} orders; this one uses them")
             return
         with _bar(self._console) as bar:
-            task = bar.add_task("loading both databases", total=sum(sizes.values()))
+            task = bar.add_task("loading the databases", total=lacks)
             batches = generator.catalogue(**sizes, now_ms=int(time.time() * 1000))
             shop.load(batches, lambda rows: bar.advance(task, rows))
 

@@ -62,6 +62,8 @@ def findings(topology: Topology) -> Iterator[Checkup]:
     yield reached("log", str(brokers), problem, "start Kafka, or correct log.bootstrap_servers")
     if not problem:
         yield from _letters(topology)
+    if topology.only_captures:
+        return
     hbase = topology.hbase
     address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
     problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)

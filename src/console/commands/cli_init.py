@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,18 +16,22 @@ from cdc.words.errors import UsageError
 
 if TYPE_CHECKING:
     from console.starter.draft import Draft
-    from console.starter.shape import FoundServer
+    from console.starter.shape import FoundServer, Reference
 
 _PAGE = 8080
 
 
 def init(
-    mysql: Annotated[
-        list[str],
-        typer.Option(
-            "--mysql", metavar="URL", help="mysql://user@host:3306/database; again for each further database."
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="URL…",
+            help="mysql://user@host/database, mariadb://…, postgresql://user@host/database?schema=public; one or more.",
         ),
-    ],
+    ] = None,
+    mysql: Annotated[
+        list[str] | None, typer.Option("--mysql", metavar="URL", hidden=True, help="The former form of URL.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; else topologies/NAME.yml. `-` prints it.")
     ] = None,
@@ -42,24 +47,23 @@ def init(
     most: Annotated[int, typer.Option("--tables", min=1, max=50, help="So many joined tables at most.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Read databases (their tables, keys, foreign keys and some rows) and write a topology that works.
+    """Write a topology for databases that exist, from their tables, keys and some rows.
 
     Joined tables follow the foreign keys; search, facets and time are guessed; comments in the file say why each was
     chosen and what was left out. Reads only. The password is taken from the environment, which the file names, too.
 
-    Example: tailorbird init --mysql mysql://cdc@127.0.0.1:3307/shop --out topologies/mine.yml
+    Example: tailorbird init mysql://cdc@db1/shop postgresql://cdc@db2/billing --out topologies/mine.yml
     """
     from console.starter.guess import guess
-    from console.starter.mysql_shape import read_shape
     from console.starter.naming import snake
     from console.starter.settle import settled
 
-    addressed = _servers(mysql, password_env or [])
-    name = name or snake(addressed[0][0].database or "mine")
+    addressed = _servers([*(urls or []), *(mysql or [])], password_env or [])
+    name = name or snake(addressed[0][0].dbname or addressed[0][0].database or "mine")
     file = out or (Path("topologies") if Path("topologies").is_dir() else Path()) / f"{name}.yml"
     if str(file) != "-" and file.exists() and not force:
         raise UsageError(f"{file} is there already", "name another --out, or say --force")
-    servers = _with_likely([read_shape(server, password) for server, password in addressed], addressed)
+    servers = _with_likely([_shapes(server).read_shape(server, password) for server, password in addressed], addressed)
     draft, text = settled(guess(name, servers, most), str(file))
     if str(file) == "-":
         typer.echo(text, nl=False)
@@ -75,12 +79,14 @@ def init(
 
 def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundServer, str]]:
     """Each database with a source's name of its own, and its password."""
-    from console.starter.mysql_shape import address_of
+    from console.starter.address import MYSQL, address_of
     from console.starter.naming import snake, untaken
 
+    if not urls:
+        raise UsageError("no database is named", f"tailorbird init {MYSQL}")
     if len(variables) not in (0, 1, len(urls)):
         raise UsageError(
-            f"{len(variables)} --password-env for {len(urls)} --mysql",
+            f"{len(variables)} --password-env for {len(urls)} databases",
             "one for all databases, or one for each, in order",
         )
     if odd := [each for each in variables if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each)]:
@@ -91,7 +97,7 @@ def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundS
     taken: set[str] = set()
     for number, url in enumerate(urls):
         server, password = address_of(url)
-        source = untaken(snake(server.database or "source"), taken)
+        source = untaken(snake(server.dbname or server.database or "source"), taken)
         taken.add(source)
         variable = variables[number % len(variables)] if variables else f"{source.upper()}_PASSWORD"
         if password is None:
@@ -105,16 +111,26 @@ def _servers(urls: Sequence[str], variables: Sequence[str]) -> list[tuple[FoundS
     return found
 
 
+def _shapes(server: FoundServer) -> ModuleType:
+    """What reads databases of its kind."""
+    from console.starter import mysql_shape, pg_shape
+
+    return pg_shape if server.kind == "postgresql" else mysql_shape
+
+
+def _keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
+    return int(_shapes(server).count_keys(server, password, reference, values))
+
+
 def _with_likely(servers: list[FoundServer], addressed: Sequence[tuple[FoundServer, str]]) -> list[FoundServer]:
     """The databases with what names say of their tables, where the values agree."""
     from console.starter.likely import asked, believed, likely, with_references
-    from console.starter.mysql_shape import count_keys
 
     reached = {server.source: (server, password) for server, password in addressed}
     found = []
     for reference in likely(servers):
         values = asked(servers, reference)
-        kept = believed(reference, len(values), count_keys(*reached[reference.parent.source], reference, values))
+        kept = believed(reference, len(values), _keys(*reached[reference.parent.source], reference, values))
         found += [kept] if kept is not None else []
     return with_references(servers, found)
 

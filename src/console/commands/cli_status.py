@@ -86,6 +86,8 @@ def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) 
         captured = _captured(topology)
         well = _complete(topology, letters, captured or {}, as_json)
         well = _checked(topology, as_json) and well
+    if topology.only_captures:
+        return well
     try:
         indexes = _indexes(topology, captured)
     except TailorbirdError as error:  # the processes are told all the same

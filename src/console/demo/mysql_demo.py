@@ -40,16 +40,16 @@ class MySqlShop:
             for sql in statements:
                 self._execute(server, sql)
 
-    def recall(self, shop: Shop) -> bool:
-        """Whether a shop is loaded already; if so, hand the generator what it must know of it."""
+    def recall(self, shop: Shop) -> None:
+        """Hand the generator what it must know of the rows that an earlier demo left, whatever ended it."""
         orders = {int(order): int(revision) for order, revision in self._rows("SELECT id, revision FROM shop.orders")}
-        if not orders:
-            return False
         customers = self._one("crm", "SELECT MAX(id) FROM crm.customers")
-        products = self._one("shop", "SELECT MAX(id) FROM shop.products")
         last = self._one("shop", "SELECT AUTO_INCREMENT - 1 FROM information_schema.tables WHERE table_name = 'orders'")
-        shop.remember(orders, customers=customers, products=products, last_order=max(last, max(orders)))
-        return True
+        shop.remember(orders, customers=customers, products=self._products(), last_order=max([last, *orders]))
+
+    def _products(self) -> int:
+        """The greatest number of a product."""
+        return self._one("shop", "SELECT MAX(id) FROM shop.products")
 
     def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
         """Write the catalogue, one transaction per batch; `loaded` is told how many rows each held."""

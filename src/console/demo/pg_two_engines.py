@@ -20,7 +20,7 @@ from cdc.words.schema import TableId
 from console.demo.kafka_fences import ToldFences
 from console.demo.mysql_demo import MySqlShop
 from console.demo.proc_debezium import Debezium
-from console.demo.shop import Shop, ShopStatement, ShopTransaction
+from console.demo.shop import ShopStatement, ShopTransaction
 from console.probes.login import Login
 from console.status.captured_position import CapturedPosition
 from ingest.log.kafka_topics import make_topic
@@ -86,13 +86,9 @@ class TwoEngineShop(MySqlShop):
         for statement in _PRODUCTS:
             self._catalog.execute(statement.encode())
 
-    def recall(self, shop: Shop) -> bool:
-        """See `MySqlShop`."""
-        if not super().recall(shop):
-            return False
+    def _products(self) -> int:
         row = self._catalog.execute("SELECT MAX(id) FROM shop.products").fetchone()
-        shop.products = int(row[0]) if row and row[0] else 0
-        return True
+        return int(row[0]) if row and row[0] else 0
 
     def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
         """See `MySqlShop`."""

@@ -94,13 +94,21 @@ class Shop:
         self.orders, self._living = dict(orders), list(orders)
         self.customers, self.products, self.last_order = customers, products, last_order
 
+    def lacks(self, *, customers: int, products: int, orders: int) -> int:
+        """How many rows of a catalogue of these sizes are not there yet."""
+        wanted = ((customers, self.customers), (products, self.products), (orders, self.last_order))
+        return sum(max(0, size - known) for size, known in wanted)
+
     def catalogue(self, *, customers: int, products: int, orders: int, now_ms: int) -> Iterator[list[ShopStatement]]:
-        """The first load, in batches of like statements for `executemany`; orders reach 90 days back from `now_ms`."""
-        self.customers, self.products = customers, products
-        yield from _batches(self._customer(i + 1) for i in range(customers))
-        yield from _batches(self._product(i + 1) for i in range(products))
+        """What is not there yet of the first load, in batches of like statements for `executemany`; orders reach 90
+        days back from `now_ms`. A load that was cut off, or another demo, may have left a part of it."""
+        known = self.customers, self.products
+        self.customers, self.products = max(customers, known[0]), max(products, known[1])
+        yield from _batches(self._customer(i + 1) for i in range(known[0], customers))
+        yield from _batches(self._product(i + 1) for i in range(known[1], products))
         yield from _batches(
-            self._order(now_ms - self.random.randrange(90 * 86_400_000)).statement for _ in range(orders)
+            self._order(now_ms - self.random.randrange(90 * 86_400_000)).statement
+            for _ in range(self.last_order, orders)
         )
 
     def traffic(self, now_ms: int) -> ShopTransaction:

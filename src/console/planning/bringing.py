@@ -39,9 +39,11 @@ class Hands(Protocol):
     def end(self, name: str, numbers: Sequence[int]) -> None: ...
 
 
-def bring(topology: Topology, choice: Choice, hands: Hands) -> None:
-    """Build what is chosen beside what serves, verify it, and move to it; all else is made and noted. UsageError, and
-    nothing is done, where something refuses.
+def bring(topology: Topology, choice: Choice, hands: Hands, *, wait: bool = True) -> None:
+    """Build what is chosen beside what serves, verify it, and move to it; all else is made and noted.
+
+    Without `wait` the new versions are made and noted only: a later apply verifies them and moves to them. UsageError,
+    and nothing is done, where something refuses.
     """
     for one in choice.changes:
         if one.action == "refuse" and one.kind != "join":  # such a table is left as it is
@@ -51,7 +53,7 @@ def bring(topology: Topology, choice: Choice, hands: Hands) -> None:
     # made before it is noted: processes begin as soon as they hear of it, and stay down where their table lacks
     hands.provision(in_versions(topology, wanted))
     hands.store(wanted)
-    for name in choice.moving:
+    for name in choice.moving if wait else ():
         if name not in choice.stuck:
             hands.until_fresh(name, choice.numbers[name])
             hands.verify(name, choice.numbers[name])

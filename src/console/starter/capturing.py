@@ -58,6 +58,8 @@ def _fault(topology: str, table: FoundTable, ignored: tuple[str, ...], topics: s
         return f"a {table.kind.lower()}: a database's log tells of tables only; write its SELECT as a table's `query`"
     if table.engine.lower() != "innodb":
         return f"of engine {table.engine}, which has no transactions: ALTER TABLE … ENGINE=InnoDB"
+    if table.fault:
+        return table.fault
     topic = naming.change_topic(topology, table.table_id)
     if not naming.is_topic(topic):
         return f"Kafka can have no topic {topic!r}: names of letters, digits, `.`, `_` and `-` only"

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from cdc.topology.topology import Source
 from cdc.words.errors import Retriable, UsageError
 from cdc.words.schema import TableId, TableSchema
+from console.starter.address import MYSQL
 from console.starter.shape import FoundServer, FoundTable, Reference, Rows, rules_of
 from ingest.mysql.mysql_connection import Connection, connected, query, translated
 from ingest.mysql.mysql_schema import seen
 
 _ROWS = 200
 _LONGEST = 100  # characters of a value
-_FORM = "mysql://user@host:3306/database"
 _TABLES = "SELECT TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 _KEYS = (
     "SELECT k.TABLE_NAME, k.CONSTRAINT_NAME, k.COLUMN_NAME, k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, "
@@ -34,27 +33,6 @@ _DATABASES = (
 _UNREAD = {"bytes", "json"}
 
 
-def address_of(url: str) -> tuple[FoundServer, str | None]:
-    """What a URL says of a database, still without tables, and the password in it, if any; UsageError."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port or 3306
-    except ValueError as error:
-        raise UsageError(f"{_hidden(url)}: {error}", _FORM) from error
-    if parts.scheme not in ("mysql", "mariadb") or not parts.hostname or not parts.username:
-        raise UsageError(f"{_hidden(url)} is no address of a database", _FORM)
-    server = FoundServer(
-        source="",
-        kind=parts.scheme,
-        hostname=parts.hostname,
-        port=port,
-        username=unquote(parts.username),
-        password_env="",
-        database=unquote(parts.path.strip("/")),
-    )
-    return server, None if parts.password is None else unquote(parts.password)
-
-
 def read_shape(server: FoundServer, password: str) -> FoundServer:
     """The same with its tables and references; UsageError where the server cannot be reached or refuses."""
     source = _source(server, password)
@@ -63,7 +41,7 @@ def read_shape(server: FoundServer, password: str) -> FoundServer:
             _check_database(connection, server)
             return _shape(connection, source, server)
     except Retriable as error:
-        raise UsageError(error.message, "start the server, or correct the address in --mysql") from error
+        raise UsageError(error.message, "start the server, or correct the address") from error
 
 
 def _source(server: FoundServer, password: str) -> Source:
@@ -99,7 +77,7 @@ def _check_database(connection: Connection, server: FoundServer) -> None:
         what = f"no database {server.database}" if server.database else "no database is named"
         raise UsageError(
             f"{server.hostname}:{server.port}: {what}, or {server.username} may not see it",
-            f"{_FORM}, with one of {', '.join(names) or 'those that it is granted'}",
+            f"{MYSQL}, with one of {', '.join(names) or 'those that it is granted'}",
         )
 
 
@@ -184,10 +162,3 @@ def _table(table: TableId) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _hidden(url: str) -> str:
-    """The URL without a password."""
-    before, at, after = url.rpartition("@")
-    scheme, slashes, login = before.partition("://")
-    return f"{scheme}{slashes}{login.partition(':')[0]}{at}{after}" if at else url

@@ -1,6 +1,6 @@
 """What `tailorbird init` has read of the databases: tables, keys, references, a few rows; pure data.
 
-Read by `console.starter.mysql_shape`; everything that is guessed is guessed from it.
+Read by `console.starter.mysql_shape` and `pg_shape`; everything that is guessed is guessed from it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTable:
-    """One table or view; `rows` are some of its rows as the server prints them, `count` about how many there are."""
+    """One table or view; `rows` are some of its rows as the server prints them, `count` about how many there are.
+
+    `fault` says why its server's log cannot be read for it, empty where nothing is known against it.
+    """
 
     schema: TableSchema
     keys: tuple[Key, ...] = ()
@@ -48,6 +51,7 @@ class FoundTable:
     engine: str = "InnoDB"
     count: int = 0
     rows: Rows = ()
+    fault: str = ""
 
     @property
     def table_id(self) -> TableId:
@@ -83,7 +87,10 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundServer:
-    """One database and how it is reached. The password is not here: files name `password_env` in its place."""
+    """One database and how it is reached. The password is not here: files name `password_env` in its place.
+
+    `database` is what names of tables stand in: a schema on PostgreSQL, whose database is `dbname`.
+    """
 
     source: str
     kind: str
@@ -94,6 +101,7 @@ class FoundServer:
     database: str
     tables: tuple[FoundTable, ...] = ()
     references: tuple[Reference, ...] = field(default=())
+    dbname: str = ""
 
 
 def rules_of(on_delete: str, on_update: str) -> tuple[str, ...]:

@@ -60,8 +60,13 @@ def _source(draft: Draft, source: DraftSource) -> Iterator[str]:
     yield f"    port: {server.port}"
     yield f"    username: {scalar(server.username)}"
     yield f"    password: ${{{server.password_env}}}"
-    yield f"    database: {scalar(server.database)}"
-    yield f"    server_id: {server_id(draft.name, server.source)}  # our id among the server's replicas, one per source"
+    if server.kind == "postgresql":
+        yield f"    dbname: {scalar(server.dbname)}"
+        yield f"    database: {scalar(server.database)}  # the schema"
+    else:
+        yield f"    database: {scalar(server.database)}"
+        own = server_id(draft.name, server.source)
+        yield f"    server_id: {own}  # our id among the server's replicas, one per source"
     captured = list(draft.captured(source))
     silent = [r for r in server.references if r.rules and r.child in {table.table_id for table in captured}]
     if silent:

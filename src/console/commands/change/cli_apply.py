@@ -13,13 +13,15 @@ from cdc.process.file_topology import read_file
 from cdc.topology.topology import Topology
 from cdc.words.errors import UsageError
 from console.commands.change.cli_apply_sources import write_sources
-from console.commands.change.cli_connected import ConnectedServers, connected_to, journal_of
+from console.commands.change.cli_connected import NOTHING_TO_MAKE, ConnectedServers, connected_to, journal_of
 
 if TYPE_CHECKING:
     from console.commands.change.cli_versions import VersionsAtWork
     from console.planning.change import Change
     from console.provision.apply import Outcome
     from console.provision.journal import Journal
+
+TIMEOUT = 600.0  # seconds that a new version may need to become as fresh as the one that serves
 
 
 def apply(
@@ -28,6 +30,12 @@ def apply(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `tailorbird plan`: do nothing.")] = False,
     rollback: Annotated[bool, typer.Option("--rollback", help="Queries see the versions of before again.")] = False,
     retire: Annotated[bool, typer.Option("--retire", help="Remove the versions that queries do not see.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait so long for a new version to be fresh.")
+    ] = TIMEOUT,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Begin new versions and return; a later apply verifies and swaps.")
+    ] = False,
 ) -> None:
     """Have a topology be what its file says: make the tables, collections and peers that it lacks, and build tables
     whose query was changed beside the old ones, which serve until the new ones are as fresh, and verified.
@@ -61,17 +69,20 @@ def apply(
     stuck: Sequence[Change] = ()
     if not (rollback or retire):
         write_sources(topology, as_json=as_json)
+    if topology.only_captures:
+        typer.echo(NOTHING_TO_MAKE, err=True)
+        return
     with connected_to(topology) as connected, journal_of(connected.client, topology, 0.0) as journal:
         from console.planning.bringing import retire as removed
         from console.planning.bringing import roll_back
 
-        hands = _hands(topology, connected, journal, echo)
+        hands = _hands(topology, connected, journal, echo, timeout)
         if rollback:
             roll_back(topology, hands)
         elif retire:
             removed(hands)
         else:
-            stuck = _brought(topology, connected, hands)
+            stuck = _brought(topology, connected, hands, wait=not no_wait)
         journal.end()
     for one in stuck:
         if as_json:
@@ -83,7 +94,7 @@ def apply(
         raise typer.Exit(1)
 
 
-def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtWork) -> Sequence[Change]:
+def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtWork, *, wait: bool) -> Sequence[Change]:
     """Do what the file means; what is left to people of the tables that can not be built beside what serves."""
     # imported here: `--help` should not wait for the servers' clients and the compiler of queries
     from console.planning.beside import choose
@@ -91,7 +102,9 @@ def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtW
     from console.planning.run import planned
 
     choice = choose(topology, hands.versions, lambda one: planned(one, connected.stores))
-    bring(topology, choice, hands)
+    bring(topology, choice, hands, wait=wait)
+    if choice.moving and not wait:
+        typer.echo(f"{', '.join(choice.moving)}: being built; apply again to verify and swap", err=True)
     return [one for one in choice.changes if one.kind == "join" and one.action in ("rebuild", "refuse")]
 
 
@@ -103,6 +116,8 @@ def note_queries(topology: Topology) -> list[str]:
     from console.planning.run import planned
     from joins.process.declared import recorded, serving
 
+    if topology.only_captures:
+        return []
     with connected_to(topology) as connected, journal_of(connected.client, topology, 60.0) as journal:
         hands = _hands(topology, connected, journal, lambda _: None)
         choice = choose(topology, hands.versions, lambda one: planned(one, connected.stores))
@@ -114,14 +129,24 @@ def note_queries(topology: Topology) -> list[str]:
 
 
 def _hands(
-    topology: Topology, connected: ConnectedServers, journal: Journal, made: Callable[[Outcome], None]
+    topology: Topology,
+    connected: ConnectedServers,
+    journal: Journal,
+    made: Callable[[Outcome], None],
+    timeout: float = TIMEOUT,
 ) -> VersionsAtWork:
     from console.commands.change.cli_versions import VersionsAtWork
     from console.planning.kafka_versions import newest_versions
 
     versions = newest_versions(topology)
     return VersionsAtWork(
-        topology, versions, connected, journal, made=made, tell=lambda line: typer.echo(line, err=True)
+        topology,
+        versions,
+        connected,
+        journal,
+        made=made,
+        tell=lambda line: typer.echo(line, err=True),
+        timeout=timeout,
     )
 
 
@@ -134,6 +159,8 @@ def provision(topology: Topology, *, patience: float = 0.0) -> Generator[Outcome
     from console.provision.apply import apply as run
     from console.provision.plan import plan
 
+    if topology.only_captures:
+        return
     with connected_to(topology) as connected, journal_of(connected.client, topology, patience) as journal:
         yield from run(topology, plan(topology, connected.stores), connected.stores, journal.at)
         journal.end()

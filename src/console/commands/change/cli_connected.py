@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from console.provision.stores import Stores
     from indexer.peer.zk_registration import Client
 
+NOTHING_TO_MAKE = "nothing to make: the topology has no tables and no indexes; a capture creates its topics by itself"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedServers:

@@ -31,7 +31,7 @@ def plan(
 def show_plan(topology: Topology, *, as_json: bool) -> None:
     """Print it; `typer.Exit` with code 1 as `plan` says."""
     # imported here: the servers' clients and the compiler cost what `--help` should not
-    from console.commands.change.cli_connected import stores_of
+    from console.commands.change.cli_connected import NOTHING_TO_MAKE, stores_of
     from console.doctor.validate import validate
     from console.planning.beside import choose
     from console.planning.kafka_versions import newest_versions
@@ -39,6 +39,9 @@ def show_plan(topology: Topology, *, as_json: bool) -> None:
     from console.planning.telling import lines_of, told
 
     validate(topology)
+    if topology.only_captures:
+        typer.echo(NOTHING_TO_MAKE, err=True)
+        return
     with stores_of(topology) as stores:
         found = choose(topology, newest_versions(topology), lambda one: planned(one, stores)).changes
     for line in (json.dumps(told(one)) for one in found) if as_json else lines_of(found):

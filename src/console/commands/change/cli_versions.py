@@ -12,6 +12,7 @@ from cdc.topology.topology import Index, Topology
 from cdc.topology.versions import TableVersions, Versions, in_versions, version_name
 from cdc.words.errors import Fatal, Retriable, UsageError
 from cdc.words.naming import hbase_table, peer
+from console.waiting.goal import NotYet
 
 if TYPE_CHECKING:
     from console.commands.change.cli_connected import ConnectedServers
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from indexer.rebuild.moving import NameMove
 
 Tell = Callable[[str], None]
-_LOOK_EVERY, _TELL_EVERY = 1.0, 10.0
+_LOOK_EVERY, _TELL_AFTER = 1.0, 5.0
 _PATIENCE = 120.0
 
 
 class VersionsAtWork:
     """The hands of `console.planning.bringing` on one topology, whose journal the caller holds.
 
-    `topology` is the file's. `at` is told each step before it begins, `tell` what a person should know; `made` hears of
-    what is provisioned.
+    `topology` is the file's. `tell` gets what a person should know, `made` what is provisioned. A version that is not
+    fresh after `timeout` seconds is a `NotYet`.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class VersionsAtWork:
         *,
         made: Callable[[Outcome], None],
         tell: Tell,
+        timeout: float,
     ) -> None:
         self.topology, self.versions = topology, versions
         self._stores, self._client, self._hbase = connected.stores, connected.client, connected.hbase
-        self._journal, self._made, self._tell = journal, made, tell
+        self._journal, self._made, self._tell, self._timeout = journal, made, tell, timeout
         self._moves: dict[str, list[NameMove]] = {}
 
     def store(self, versions: Versions) -> None:
@@ -118,16 +120,22 @@ class VersionsAtWork:
         goal = _sequences(joined_table(running, running.tables[was]).reached())
         table = joined_table(running, running.tables[called])
         indexes = [index for index in running.indexes.values() if index.table == called]
-        told = time.monotonic()
+        began, said = time.monotonic(), ""
         while True:
             behind = self._behind(goal, _sequences(table.reached()), called)
             for index in indexes:
                 behind = behind or self._behind(goal, self._shown(index), f"index {index.name}")
             if not behind:
                 return
-            if time.monotonic() - told > _TELL_EVERY:
-                told = time.monotonic()
-                self._tell(f"waiting: {behind}; is `tailorbird run {self.topology.file}` at work?")
+            waited = time.monotonic() - began
+            if waited > self._timeout:
+                raise NotYet(
+                    f"waited {waited:.0f} s: {behind}",
+                    f"start `tailorbird run {self.topology.file}` and apply again: it resumes here; or raise --timeout",
+                )
+            if behind != said and waited > _TELL_AFTER:
+                said = behind
+                self._tell(f"waiting: {behind}; is `tailorbird run {self.topology.file}` running?")
             time.sleep(_LOOK_EVERY)
 
     def _shown(self, index: Index) -> Mapping[str, int]:

@@ -1,0 +1,80 @@
+"""A demo starts from whatever state another demo, or one that was killed, has left in the databases."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice, permutations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pymysql
+import pytest
+
+from cdc.process.file_topology import load_topology
+from console.demo.mysql_demo import MySqlShop
+from console.demo.pg_two_engines import TwoEngineShop, crm_of
+from console.demo.shop import Shop
+from console.stack.proc_stack import Stack
+from console.stack.settings import LOAD_LOGIN
+from tests.support.pg_servers import PgServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop", "mysql-crm")]
+TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+SIZES = {"customers": 30, "products": 12, "orders": 60}
+DEMOS = ("shop", "two-engines")
+
+
+def shop_of(demo: str, stack: Stack) -> MySqlShop:
+    """The databases as a demo writes to them."""
+    topology = load_topology(str(TOPOLOGIES / f"{demo}.yml"))
+    if demo == "shop":
+        return MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
+    debezium: Any = None  # it begins only when the demo's captures do
+    return TwoEngineShop(topology, crm_of(topology, stack.settings.ports.mysql_crm), LOAD_LOGIN, debezium)
+
+
+def demo(name: str, stack: Stack, *, batches: int | None = None) -> None:
+    """What a demo does to its databases; `batches`: it is killed when so many of its first load are written."""
+    shop, generator = shop_of(name, stack), Shop(random=Random(5))
+    try:
+        shop.prepare()
+        shop.recall(generator)
+        load = generator.catalogue(**SIZES, now_ms=10**12)
+        shop.load(islice(load, batches), lambda rows: None)
+        if batches is None:
+            assert generator.lacks(**SIZES) == 0
+            for _ in range(150):
+                shop.apply(generator.traffic(10**12))
+    finally:
+        shop.close()
+
+
+def empty(server: PgServer) -> None:
+    """No demo has been here."""
+    for name in ("SHOP", "CRM"):
+        port = int(os.environ[f"TAILORBIRD_PORT_MYSQL_{name}"])
+        login = {"user": LOAD_LOGIN.user, "password": LOAD_LOGIN.password}
+        with pymysql.connect(host="127.0.0.1", port=port, **login) as connected, connected.cursor() as cursor:
+            cursor.execute("DROP DATABASE IF EXISTS shop")
+            cursor.execute("DROP DATABASE IF EXISTS crm")
+    with server.session() as session:
+        session.execute("DROP SCHEMA IF EXISTS shop CASCADE")
+
+
+def test_demos_start_from_what_others_left(
+    stack: Stack, postgres_server: PgServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both demos in both orders, and again; each behind a first load of the other that was cut off anywhere."""
+    monkeypatch.setenv("TAILORBIRD_PORT_POSTGRES", str(postgres_server.port))
+    for first, second in permutations(DEMOS):
+        empty(postgres_server)
+        for name in (first, second, first, second):
+            demo(name, stack)
+        for batches in range(4):
+            empty(postgres_server)
+            demo(first, stack, batches=batches)
+            demo(second, stack, batches=batches)
+            demo(first, stack)
+            demo(second, stack)
+    empty(postgres_server)
