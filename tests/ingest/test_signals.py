@@ -75,9 +75,9 @@ def test_a_dot_may_stand_in_a_name(database: str, table: str) -> None:
     wanted, text = TableId(source="s", database=database, table=table), f"{database}.{table}"
     snapshots = Snapshots(Recorder("top"), tables, {})
     assert Signal(type="execute-snapshot", tables=(text,)).obey(snapshots, tables, number) == ""
-    assert snapshots.state == {text: {"rows": 0, "whole": True, "marker": 7}}
+    assert snapshots.state == {wanted.name: {"rows": 0, "whole": True, "marker": 7}}
     again = Snapshots(Recorder("top"), tables, snapshots.state)
-    assert again._table(text) == wanted
+    assert again._table(text) == again._table(wanted.name) == wanted
     described = Signal(type="schema-set", tables=(text,), columns=(Column(name="id", column_type="int"),))
     assert described.described(tables).table == wanted
     mends = Mends(Recorder("top"), tables, again, {})

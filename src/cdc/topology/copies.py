@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from cdc.topology.topology import Source
+from cdc.words.escapes import bounded, dotted, escaped
 from cdc.words.schema import TableId
+
+_LONGEST = 63  # characters of a table's name in a topology
 
 
 def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, TableId]]:
     """Name and source table of each copy: `shop.*`, `shop.orders` or `shop.database.table`.
 
-    A copy is called `<source>_<table>`, in small letters. ValueError for a pattern that means no captured table.
+    A copy is called `<source>_<table>` in small letters, with `_` for `.` and `-`; other characters are escaped.
+    ValueError for a pattern that means no captured table.
     """
     name, _, rest = pattern.partition(".")
     if name not in sources or not rest:
         raise ValueError(f"no tables of a source in {pattern!r}")
     source = sources[name]
     found = [
-        (re.sub(r"[^a-z0-9_]", "_", f"{name}_{table.table}".lower()), table)
+        (_copy_name(table), table)
         for table in source.tables
-        if rest in ("*", f"{table.database}.{table.table}", f"{table.database}.*")
-        or (table.database == source.database and rest == table.table)
+        if rest in ("*", f"{table.database}.{table.table}", table.name, f"{dotted(table.database)}.*")
+        or (table.database == source.database and rest in (table.table, dotted(table.table)))
     ]
     if not found:
         raise ValueError(f"{pattern!r} is no captured table")
     return found
+
+
+def _copy_name(table: TableId) -> str:
+    text = escaped(f"{table.source}_{table.table}".lower().replace(".", "_").replace("-", "_"))
+    return bounded(text, _LONGEST, of=str(table)).replace("-", "_")
 
 
 def copy_query(table: TableId) -> str:

@@ -28,6 +28,7 @@ from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_s
 from cdc.topology.reader_syslog import messages_alone, read_syslog
 from cdc.topology.topology import Check, Dashboard, Delivery, Index, SnapshotMode, Source, SourceType, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
+from cdc.words.escapes import table_parts
 from cdc.words.filters import FilterPolicy, TableRule, Unrepresentable
 from cdc.words.schema import TableId
 
@@ -183,10 +184,9 @@ def _rules(
         (text, item, item) for text, item in value.pairs().items()
     ]  # fmt: skip
     for text, said, item in pairs:
-        first, dot, second = text.partition(".")
-        parts = (first, second) if dot else (database, first)
+        parts = table_parts(text, database)
         if not all(parts):
-            item.fail(repr(text), "table, or database.table")
+            item.fail(repr(text), "table, or database.table, a name with dots in backticks")
         table = TableId(source=source, database=parts[0], table=parts[1])
         if table in found:
             item.fail(f"table {text} twice", "each table once")

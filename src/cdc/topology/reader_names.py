@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cdc.topology.topology import Source, Topology
 from cdc.words import naming
+from cdc.words.escapes import dotted
 from cdc.words.schema import TableId
 
 
@@ -49,5 +50,6 @@ def _path(topology: Topology, source: Source, table: TableId) -> str:
     """Where a captured table is listed: by its place in a list, or as a key."""
     tables = f"sources.{source.name}.tables"
     listed = f"{tables}[{source.tables.index(table)}]"
-    keys = (f"{tables}.{table.table}", f"{tables}.{table.database}.{table.table}")
+    names = (table.table, dotted(table.table), f"{table.database}.{table.table}", table.name)
+    keys = tuple(f"{tables}.{name}" for name in names)
     return next((path for path in (listed, *keys) if path in topology.lines), tables)

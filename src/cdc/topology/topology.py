@@ -10,6 +10,7 @@ from cdc.stored.foreign import ForeignTable
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 from cdc.words.brokers import Brokers
 from cdc.words.errors import TopologyError
+from cdc.words.escapes import meanings
 from cdc.words.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
 from cdc.words.schema import TableId
 
@@ -330,9 +331,8 @@ class Topology:
         name, _, rest = text.partition(".")
         if name not in self.sources:
             return None
-        source, parts = self.sources[name], rest.split(".")
-        splits = [(".".join(parts[:n]), ".".join(parts[n:])) for n in range(1, len(parts))]
-        wanted = (TableId(source=name, database=d, table=t) for d, t in [(source.database, rest), *splits] if d and t)
+        source = self.sources[name]
+        wanted = (TableId(source=name, database=d, table=t) for d, t in meanings(rest, source.database) if d and t)
         return next((table for table in wanted if source.captures(table)), None)
 
     def tables_meant(self, text: str, among: str | None = None) -> list[TableId]:
@@ -344,8 +344,10 @@ class Topology:
         named = self.table_named(text)
         if named is not None and among in (None, named.source):
             return [named]
-        database, dot, table = text.partition(".")
-        wanted = [TableId(source=one.name, database=one.database, table=text) for one in sources]
-        if dot and database and table:
-            wanted += [TableId(source=one.name, database=database, table=table) for one in sources]
-        return [one for one in wanted if self.sources[one.source].captures(one)]
+        wanted = [
+            TableId(source=one.name, database=database, table=table)
+            for one in sources
+            for database, table in meanings(text, one.database)
+            if database and table
+        ]
+        return [one for one in dict.fromkeys(wanted) if self.sources[one.source].captures(one)]

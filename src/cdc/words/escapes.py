@@ -41,3 +41,48 @@ def bounded(text: str, most: int, *, of: str) -> str:
     if len(text) <= most and not (len(text) == most and _CUT.search(text)):
         return text
     return f"{text[: most - _HASHED]}-h{sha256(of.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+_PART = re.compile(r'`((?:[^`]|``)+)`|"((?:[^"]|"")+)"|([^.]+)')
+_PLAIN = re.compile(r"[^.`\"][^.`]*")
+
+
+def dotted(*names: str) -> str:
+    """Names joined by dots. One that holds a dot or a backtick, or begins with a quote, stands in backticks."""
+    return ".".join(name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`" for name in names)
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """Inverse of `dotted`: names between dots, each in backticks, in double quotes, or as it is.
+
+    A text whose quotes do not close is parted at every dot.
+    """
+    found, at = list[str](), 0
+    while match := _PART.match(text, at):
+        found.append((match[1] or "").replace("``", "`") or (match[2] or "").replace('""', '"') or match[3])
+        if match.end() == len(text):
+            return tuple(found)
+        if text[match.end()] != ".":
+            break
+        at = match.end() + 1
+    return tuple(text.split("."))
+
+
+def meanings(text: str, database: str) -> list[tuple[str, str]]:
+    """All that a person may mean by `table` or `database.table` without quotes, whose names may hold dots; a table of
+    `database` first. A text with quotes means one table.
+    """
+    parts, plain = parts_of(text), text.split(".")
+    if parts != tuple(plain):
+        return [table_parts(text, database)]
+    splits = [(".".join(plain[:n]), ".".join(plain[n:])) for n in range(1, len(plain))]
+    return [(database, text), *splits]
+
+
+def table_parts(text: str, database: str) -> tuple[str, str]:
+    """Database and table that `table` or `database.table` means; further dots outside quotes belong to the table.
+
+    `database` is the one of a table without. A part is empty where the text names none.
+    """
+    first, *rest = parts_of(text)
+    return (first, ".".join(rest)) if rest else (database, first)

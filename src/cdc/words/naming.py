@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import re
 
+from cdc.words.escapes import bounded, escaped, unescaped
 from cdc.words.schema import TableId
 
 # Key of a change topic's truncate markers: a JSON text, which no row's key is (those are objects).
 TRUNCATE_KEY = b'"truncate"'
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LONGEST = 249  # characters of a topic's name
+_TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST}}}")
 
 
 def change_topic(topology: str, table: TableId) -> str:
-    """Topic of a source table's changes."""
-    return f"{topology}.{table}"
+    """Topic of a source table's changes: `topology.source.database.table`, database and table escaped.
+
+    Names of letters, digits, `_` and `-` stay as they are (`cdc.words.escapes`). A name that is too long ends with a
+    hash. No two tables have one topic, and `table_of` reads it back.
+    """
+    return bounded(f"{topology}.{escaped_table(table)}", _LONGEST, of=str(table))
+
+
+def escaped_table(table: TableId) -> str:
+    """`source.database.table` with database and table escaped, in any length: three parts without a dot in them."""
+    return f"{table.source}.{escaped(table.database)}.{escaped(table.table)}"
+
+
+def file_name(table: TableId) -> str:
+    """`source.database.table` as a file's name, escaped as in topics."""
+    return bounded(escaped_table(table), _LONGEST, of=str(table))
+
+
+def exported_topic(prefix: str, table: TableId) -> str:
+    """Topic of an export's: `prefix.database.table`, escaped as in ours."""
+    return bounded(f"{prefix}.{escaped(table.database)}.{escaped(table.table)}", _LONGEST, of=str(table))
+
+
+def table_of(topology: str, topic: str) -> TableId | None:
+    """The table whose changes a topic holds; None for other topics, and for names that were cut."""
+    parts = topic.removeprefix(f"{topology}.").split(".")
+    if not topic.startswith(f"{topology}.") or len(parts) != 3:
+        return None
+    try:
+        table = TableId(source=parts[0], database=unescaped(parts[1]), table=unescaped(parts[2]))
+    except ValueError:
+        return None
+    return table if change_topic(topology, table) == topic else None
 
 
 def schemas_topic(topology: str) -> str:

@@ -6,19 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cdc.words.escapes import dotted
 from cdc.words.types import Canonical, LogicalType, from_mysql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TableId:
-    """One table of one source; `str()` gives `source.database.table`, the form used in topics and messages."""
+    """One table of one source; `str()` gives `source.database.table`, the form used in keys and messages."""
 
     source: str
     database: str
     table: str
 
     def __str__(self) -> str:
-        return f"{self.source}.{self.database}.{self.table}"
+        return dotted(self.source, self.database, self.table)
+
+    @property
+    def name(self) -> str:
+        """`database.table`, the form used in signals and in the states of what is under way."""
+        return dotted(self.database, self.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

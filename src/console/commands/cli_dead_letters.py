@@ -103,7 +103,7 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
     given = [(one, value_of(records[at]) if (at := places[one.id]) in records else {}) for one in letters]
     plan = replay_of(topology, given, newest_schemas(topology) if any(one.reads for one in letters) else {})
     for table, conditions in plan.rereads.items():
-        name = f"{table.database}.{table.table}"
+        name = table.name
         send(topology, table.source, signal_value("execute-snapshot", (name,), where_of(conditions)))
         settle(topology, plan.done[str(table)], "replayed")
         what = f"{len(conditions)} rows are read again" if conditions else "the table is read again"

@@ -61,8 +61,6 @@ def _fault(topology: str, table: FoundTable, ignored: tuple[str, ...], topics: s
     if table.fault:
         return table.fault
     topic = naming.change_topic(topology, table.table_id)
-    if not naming.is_topic(topic):
-        return f"Kafka can have no topic {topic!r}: names of letters, digits, `.`, `_` and `-` only"
     if naming.told_apart(topic) in topics:
         return f"Kafka does not tell its topic {topic} from another's"
     if odd := [column.name for column in table.schema.columns if _UNWRITABLE.search(column.name)]:

@@ -6,6 +6,7 @@ import textwrap
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
+from cdc.words.escapes import dotted
 from console.starter.draft import Draft, DraftFields, DraftJoin, DraftSource, DraftTable, Reasoned
 from console.starter.naming import listing, quoted, scalar
 from console.starter.shape import FoundTable
@@ -89,7 +90,7 @@ def _captured(source: DraftSource, table: FoundTable) -> Iterator[str]:
     hidden = source.ignored[table.name]
     for each in hidden:
         yield from _comment([f"{each.name} stays at its source: {each.why}"], 6)
-    name = table.name if "." not in table.name else f"{table.table_id.database}.{table.name}"
+    name = dotted(table.name)
     said = f" {{ignored_columns: {listing([each.name for each in hidden])}}}" if hidden else " {}"
     yield f"      {scalar(name)}:{said}"
 

@@ -212,7 +212,7 @@ class Follower:
         The stream is opened anew then, since its decoders were made without that knowledge.
         """
         session, transactions, table = self._session, self._transactions, fact.table
-        name = f"{table.database}.{table.table}"
+        name = table.name
         if not transactions.tables.captured(table.database, table.table):
             return f"{name} is not captured"
         records = transactions.tell(fact)

@@ -162,7 +162,7 @@ class Session:
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
         for name in anew:
-            table = tables.named(".".join(name))
+            table = tables.id_of(name)
             self.observer.phase("another table under the name: it is read again", table=str(table))
             mends.snapshots.start(table, where=tables.where(table), marker=number)
         return self.commit(checkpoint, mends, checkpoint.state.get("signals"))
@@ -177,7 +177,7 @@ class Session:
         number = checkpoint.position.sequence + (REPLAYED not in checkpoint.state)
         for schema in tables.schemas():
             table, where = schema.table_id, tables.where(schema.table_id)
-            if f"{table.database}.{table.table}" in tables.passed:
+            if table.name in tables.passed:
                 continue  # it is read where tables are looked after that were left out
             if table not in recovered.schemas:
                 self.log.append(self.recorder.schema(schema))
@@ -231,7 +231,7 @@ class Session:
 
     def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
         """Everything appended so far, and what is under way, with the checkpoint; it is returned as it was written."""
-        partial = sorted(f"{table.database}.{table.table}" for table in mends.snapshots.partial)
+        partial = sorted(table.name for table in mends.snapshots.partial)
         state: dict[str, Any] = {**checkpoint.state, "snapshots": mends.snapshots.state, "partial": partial}
         state.pop("mends", None)
         state.pop("left_out", None)

@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 
 from cdc.words.errors import UsageError
+from cdc.words.naming import file_name
 from cdc.words.schema import TableId
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut
@@ -25,12 +26,13 @@ _HOUR = 3600
 
 
 class FolderExport:
-    """Implements `run.ExportSink` for one table: its folder is `<folder>/<source>.<database>.<table>`. UsageError where
-    another process writes there, or it holds another format.
+    """Implements `run.ExportSink` for one table: its folder is `<folder>/<source>.<database>.<table>`, escaped.
+
+    UsageError where another process writes there, or it holds another format.
     """
 
     def __init__(self, folder: Path, table: TableId, form: ExportFormat, topology: str) -> None:
-        self.folder = folder / str(table)
+        self.folder = folder / file_name(table)
         self._ending, self._encode = FILES[form]
         self._topology, self._form = topology, form
         self._number = 0

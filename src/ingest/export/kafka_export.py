@@ -9,6 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from cdc.topology.topology import Log
 from cdc.words.errors import Fatal, Retriable
+from cdc.words.naming import exported_topic
 from cdc.words.schema import TableId
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut
@@ -27,7 +28,7 @@ class TopicExport:
 
     def __init__(self, log: Log, prefix: str, table: TableId, form: ExportFormat, topology: str) -> None:
         self._log, self._topology = log, topology
-        self.topic = f"{prefix}.{table.database}.{table.table}"
+        self.topic = exported_topic(prefix, table)
         self._positions = f"{prefix}.export-positions"
         self._key = f"{table}:{form}".encode()
         self._records = RECORDS[form]

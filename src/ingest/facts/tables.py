@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc.words.errors import Skippable
+from cdc.words.escapes import meanings
 from cdc.words.event import Position
 from cdc.words.filters import TableRule, shape_of
 from cdc.words.history import History, SchemaChange, history_from_records, records
 from cdc.words.history import Record as HistoryRecord
+from cdc.words.naming import escaped_table, told_apart
 from cdc.words.schema import Column, TableId, TableSchema
 from ingest.binlog.format.columns import ColumnHint, LoggedColumn
 from ingest.binlog.reading.effects import TableEffect, effects
@@ -73,6 +75,8 @@ class Tables:
         self.passed, self.told, self.unsettled = dict[str, LeftOut](), set[str](), True
         self.source, self.captured = source, captured
         self.databases = frozenset(database.lower() for database in databases)
+        # names that are no word, as they stand in quotes
+        self._odd = [name.replace(q, 2 * q) for name in self.databases if not _WORD.fullmatch(name) for q in '`"']
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
         self.written = 0  # records of the history since it was last read or restated
@@ -96,8 +100,11 @@ class Tables:
 
     def concerns(self, database: str, sql: str) -> bool:
         """Whether a statement is about a followed database, at first sight."""
-        return database.lower() in self.databases or any(
-            word.lower() in self.databases for word in _WORD.findall(sql[:100_000])
+        low = sql[:100_000].lower()
+        return (
+            database.lower() in self.databases
+            or any(word in self.databases for word in _WORD.findall(low))
+            or any(name in low for name in self._odd)
         )
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
@@ -149,7 +156,7 @@ class Tables:
         """Rows of a table that is left out were read: the table must be read when it is captured again."""
         if self._is_sequence(table) and table not in self._listed:
             return
-        name = f"{table.database}.{table.table}"
+        name = table.name
         held = self.passed.get(name)
         since, before = (held["since_ms"], held["rows"]) if held else (ms, 0)
         self.passed[name] = LeftOut(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
@@ -181,8 +188,23 @@ class Tables:
         name = (table.database, table.table)
         known = self.catalog.tables.get(name)
         engine = (known.engine if known else "") or self._kinds.get(name, ("", ""))[1] or ""
-        if why := refused_kind(table, engine, sequence=self._is_sequence(table)):
+        if why := refused_kind(table, engine, sequence=self._is_sequence(table)) or self._without_topic(table):
             raise why
+
+    def _without_topic(self, table: TableId) -> Skippable | None:
+        """Why Kafka refuses the table's topic: it differs in `.` and `_` alone from one of a table that is listed, or
+        whose name comes first."""
+        if len(self.databases) < 2:
+            return None
+        topic, own = told_apart(escaped_table(table)), (table not in self._listed, table.name)
+        for other in (self.id_of(name) for name in self.catalog.tables if name[0] != table.database):
+            if (other not in self._listed, other.name) < own and self.captured(other.database, other.table):
+                if told_apart(escaped_table(other)) == topic:
+                    return Skippable(
+                        f"table {table}: Kafka does not tell its topic from that of {other}",
+                        "capture one of the two only (under `filter_policy: accept`, list the other without a word)",
+                    )
+        return None
 
     def read_schema(self, table: TableId) -> TableSchema:
         """The same with the types of masked columns: what a snapshot reads before it masks. Skippable as `schema`."""
@@ -203,8 +225,8 @@ class Tables:
 
         A dot may stand in either name, so it is the one that is captured; without one, the first dot parts them.
         """
-        parts = name.split(".")
-        splits = [(".".join(parts[:n]), ".".join(parts[n:])) for n in range(1, len(parts))] or [("", name)]
+        whole, *splits = meanings(name, "")
+        splits = splits or [whole]
         database, table = next((split for split in splits if self.captured(*split)), splits[0])
         return TableId(source=self.source, database=database, table=table)
 

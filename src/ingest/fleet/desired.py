@@ -17,8 +17,8 @@ import orjson
 from cdc.topology.reader import read_source
 from cdc.topology.topology import Source
 from cdc.topology.values import NAME
-from cdc.words import naming
 from cdc.words.errors import UsageError
+from cdc.words.escapes import table_parts
 from cdc.words.schema import TableId
 from ingest.fleet.identity import identity
 
@@ -26,6 +26,7 @@ from ingest.fleet.identity import identity
 LOCAL = frozenset({"type", "hostname", "port", "username", "password", "ssl_mode", "url"})
 ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _OWN = ("agents", "connection", "running")
+_LONGEST_NAME = 64  # characters of a database's or table's name, on every server
 _LONGEST = 512 * 1024  # bytes of a configuration
 _NONE_YET = "none_yet"
 
@@ -102,10 +103,11 @@ def spec_of(told: Any, topology: str, name: str) -> SourceSpec:
         raise UsageError(f"source {name}: running is {running!r}", "running: true, or false")
     keys = {key: value for key, value in told.items() if key not in _OWN}
     spec = SourceSpec(agents=tuple(dict.fromkeys(agents)), connection=alias, running=running, keys=keys)
-    checked = source_of(spec, topology, name)
-    for table in checked.tables:
-        if not naming.is_topic(naming.change_topic(topology, table)):
-            raise UsageError(f"table {table}: Kafka can have no topic of that name", "leave it out")
+    for table in source_of(spec, topology, name).tables:
+        if max(len(table.database), len(table.table)) > _LONGEST_NAME:
+            raise UsageError(f"table {str(table)[:80]}: the name is too long", f"{_LONGEST_NAME} characters at most")
+        if not (table.database + table.table).isprintable():
+            raise UsageError(f"table {table}: a control character in the name", "a name that can be shown")
     return spec
 
 
@@ -139,8 +141,7 @@ def with_tables(spec: SourceSpec, tables: Mapping[str, Any]) -> SourceSpec:
 
 def table_named(source: Source, text: str) -> TableId:
     """The table that `table` or `database.table` means for a source."""
-    first, dot, second = text.partition(".")
-    database, table = (first, second) if dot else (source.database, first)
+    database, table = table_parts(text, source.database)
     if not database or not table:
         raise UsageError(f"{text[:80]!r} is no table", "table, or database.table")
     return TableId(source=source.name, database=database, table=table)

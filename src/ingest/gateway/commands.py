@@ -254,7 +254,7 @@ class FleetCommands:
             found = [table_named(one, table) for table in tables]
             if missing := [str(table) for table in found if not one.captures(table)]:
                 raise NotThere(f"{missing[0][:200]} is not captured", "tailorbird fleet sync start")
-            names = [f"{table.database}.{table.table}" for table in found]
+            names = [table.name for table in found]
             self._sources.signal(source, "execute-snapshot", names, where)
             return {"source": source, "tables": names}
 

@@ -17,6 +17,7 @@ from cdc.process.verdict import Judgement
 from cdc.topology.reader_servers import read_hbase, read_log, read_solr
 from cdc.topology.topology import Topology
 from cdc.words.errors import UsageError
+from cdc.words.escapes import meanings
 from cdc.words.event import Position
 from cdc.words.schema import TableId
 from ingest.agent.grpc_stream import Credentials, Gateways
@@ -106,10 +107,11 @@ class PolicySignals:
 
     def _may(self, one: Signal) -> bool:
         task = self.task
-        tables = tuple(table for name in one.tables for table in _meant(task, name))
+        meant = [(name, table) for name in one.tables for table in _meant(task, name)]
+        tables = tuple(table for _, table in meant)
         why = refused_signal(task.policy, task.local, task.source, one.type, tables)
-        for table in tables:
-            where = one.filters.get(f"{table.database}.{table.table}", "")
+        for name, table in meant:
+            where = one.filters.get(name, "")
             if where and task.source.conditions is not None and not why:
                 try:
                     task.source.conditions(table, where)
@@ -123,9 +125,7 @@ class PolicySignals:
 
 def _meant(task: Task, name: str) -> list[TableId]:
     """The captured tables that `database.table` may mean, whose names may hold dots."""
-    parts = name.split(".")
-    splits = [(".".join(parts[:n]), ".".join(parts[n:])) for n in range(1, len(parts))]
-    found = (TableId(source=task.source.name, database=d, table=t) for d, t in splits)
+    found = (TableId(source=task.source.name, database=d, table=t) for d, t in meanings(name, "") if d)
     return [table for table in found if task.source.captures(table)]
 
 

@@ -164,7 +164,11 @@ def _make(admin: AdminClient, topic: NewTopic) -> None:
     try:
         admin.create_topics([topic])[topic.topic].result(PATIENCE)
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # the capture of another source was faster
+        code = error.args[0].code()
+        if code == KafkaError.TOPIC_EXCEPTION:  # it differs from another in `.` and `_` alone
+            remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
+            raise UsageError(f"Kafka refuses topic {topic.topic}: {error.args[0].str()}", remedy) from error
+        if code != KafkaError.TOPIC_ALREADY_EXISTS:  # the capture of another source was faster
             raise
 
 

@@ -324,7 +324,7 @@ class Mends:
 
 def name_of(table: TableId) -> str:
     """`database.table`, as states and log lines have it."""
-    return f"{table.database}.{table.table}"
+    return table.name
 
 
 def values_of(image: Image) -> Row:

@@ -135,7 +135,7 @@ class Dumps:
 
 def name_of(table: TableId) -> str:
     """A table as signals and states name it."""
-    return f"{table.database}.{table.table}"
+    return table.name
 
 
 def _type_of(schema: TableSchema, name: str) -> str:

@@ -79,7 +79,7 @@ class AlteringTransactions(Transactions):
         self.quarantined += 1
         position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
         commit_ms = self._open.commit_us // 1000
-        name = f"{fact.table.database}.{fact.table.table}"
+        name = fact.table.name
         before = self.kept.get(name) or Kept(sequence=self._sequence, events=0, since_ms=commit_ms, why="")
         self.kept[name] = {**before, "events": before["events"] + 1, "why": fact.why}
         if self.tables.hides(fact.table):
@@ -100,5 +100,5 @@ class AlteringTransactions(Transactions):
             self._row = row
             records += self._changes(rows, now_ms)
             self._open = None
-        self.kept.pop(f"{table.database}.{table.table}", None)
+        self.kept.pop(table.name, None)
         return records

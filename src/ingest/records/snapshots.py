@@ -129,7 +129,7 @@ class Snapshots:
         limited by a later `where`.
         """
         self.void(table)
-        name = f"{table.database}.{table.table}"
+        name = table.name
         known = self._state.get(name)
         initial = initial or bool((known or {}).get("initial"))
         if known is not None and not known.get("where"):
@@ -149,7 +149,7 @@ class Snapshots:
     def stop(self, table: TableId) -> None:
         """Give a table's snapshot up; what was published of it stays."""
         self.void(table)
-        self._state.pop(f"{table.database}.{table.table}", None)
+        self._state.pop(table.name, None)
 
     def gone(self, table: TableId) -> None:
         """The table is no more: one of its name that comes later begins with nothing."""
@@ -161,13 +161,13 @@ class Snapshots:
         self._requested.pop(table, None)
         self._waiting.pop(table, None)
         self.windows.pop(table, None)
-        entry = self._state.get(f"{table.database}.{table.table}", {})
+        entry = self._state.get(table.name, {})
         if entry.get("after") == PASS:
             del entry["after"]
 
     def restart(self, table: TableId) -> None:
         """Its key has changed: read it from its beginning."""
-        entry = self._state.get(f"{table.database}.{table.table}")
+        entry = self._state.get(table.name)
         if entry is not None:
             self.void(table)
             entry.pop("after", None)
@@ -235,7 +235,7 @@ class Snapshots:
         self._waiting.pop(table)
         if chunk.after != PASS:
             self.windows.pop(table)
-        name = f"{table.database}.{table.table}"
+        name = table.name
         entry = self._state[name]
         entry["rows"] += len(chunk.images)
         if chunk.total is not None:

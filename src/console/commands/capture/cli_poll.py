@@ -44,7 +44,7 @@ def ddl(
         if one.poll is None or source not in (None, one.name):
             continue
         for table_id in one.tables:
-            if table not in (None, table_id.table, f"{table_id.database}.{table_id.table}"):
+            if table not in (None, table_id.table, f"{table_id.database}.{table_id.table}", table_id.name):
                 continue
             found += 1
             sql = statements(dialect_of(one), table_id, one.poll)

@@ -46,7 +46,7 @@ def set_schema(
     (made,) = applied.changed.values()
     schema = made.schema(found, 1).to_json()
     data = {
-        "data-collections": [f"{found.database}.{found.table}"],
+        "data-collections": [found.name],
         "columns": schema["columns"],
         "primary-key": schema["primary_key"],
     }

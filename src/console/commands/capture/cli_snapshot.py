@@ -51,7 +51,7 @@ def snapshot(
         if topology.sources[found.source].is_only_told and not stop:
             what = f"{found} can not be read again: what its source tells is told once"
             raise UsageError(what, "have its sender tell the rows again, or join what the log has anew: --rebuild")
-        by_source.setdefault(found.source, []).append(f"{found.database}.{found.table}")
+        by_source.setdefault(found.source, []).append(found.name)
     kind = "stop-snapshot" if stop else "execute-snapshot"
     for source, names in by_source.items():
         send(topology, source, signal_value(kind, tuple(names), where))

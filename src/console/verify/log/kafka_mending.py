@@ -18,7 +18,7 @@ MOST = 5000  # keys that a capture holds at once of a table, which it would read
 def ask_for(topology: Topology, table: TableId, keys: Collection[bytes]) -> Iterator[tuple[list[bytes], int]]:
     """Ask for rows by the keys of their records, so many at a time as a capture holds; each time these keys, and the
     offset of the last signal. Whoever asks waits until it is obeyed before the next. Retriable: Kafka is away."""
-    name, left = f"{table.database}.{table.table}", sorted(keys)
+    name, left = table.name, sorted(keys)
     for begin in range(0, len(left), MOST):
         some, offset = left[begin : begin + MOST], 0
         for at in range(0, len(some), _KEYS):

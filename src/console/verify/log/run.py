@@ -189,7 +189,7 @@ class _Table:
         return keys, "" if keys is not None else "it was emptied or read again as a whole since"
 
     def _obeyed(self, offset: int) -> bool:
-        patience, name = Patience(standstill=_STANDSTILL, most=_MOST), f"{self._table.database}.{self._table.table}"
+        patience, name = Patience(standstill=_STANDSTILL, most=_MOST), self._table.name
         patience.begin(time.monotonic())
         while True:
             self._ledger.poll(0.02)
@@ -211,7 +211,7 @@ def _not_whole(ledger: Ledger, book: Book) -> str:
     reached = ledger.books.reached.get(table.source)
     if reached is None:
         return "the ledger has not come to a position of its source yet: `tailorbird ledger --until-end`"
-    return reached.untold.get(f"{table.database}.{table.table}", "")
+    return reached.untold.get(table.name, "")
 
 
 def _leaves_of(source: Source, ways: Ways) -> AbstractContextManager[NearSource]:

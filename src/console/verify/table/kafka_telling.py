@@ -40,7 +40,7 @@ class Teller:
         """See `Telling`. A capture obeys a signal once; that it did, it commits with the rows that were read."""
         with PositionsReader(self._topology) as log:
             for one in self._plan(rows):
-                name = f"{one.table.database}.{one.table.table}"
+                name = one.table.name
                 signal = send(self._topology, one.table.source, signal_value("execute-snapshot", (name,), one.where))
                 if reason := self._told(log, one.table.source, name, signal):
                     return reason
