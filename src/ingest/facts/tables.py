@@ -198,12 +198,12 @@ class Tables:
             return None
         topic, own = told_apart(escaped_table(table)), (table not in self._listed, table.name)
         for other in (self.id_of(name) for name in self.catalog.tables if name[0] != table.database):
-            if (other not in self._listed, other.name) < own and self.captured(other.database, other.table):
-                if told_apart(escaped_table(other)) == topic:
-                    return Skippable(
-                        f"table {table}: Kafka does not tell its topic from that of {other}",
-                        "capture one of the two only (under `filter_policy: accept`, list the other without a word)",
-                    )
+            first = (other not in self._listed, other.name) < own and self.captured(other.database, other.table)
+            if first and told_apart(escaped_table(other)) == topic:
+                return Skippable(
+                    f"table {table}: Kafka does not tell its topic from that of {other}",
+                    "capture one of the two only (under `filter_policy: accept`, list the other without a word)",
+                )
         return None
 
     def read_schema(self, table: TableId) -> TableSchema:
