@@ -73,6 +73,7 @@ def report(server: DatabaseServer, outcome: Outcome, seed: int, folder: Path, se
     """What is printed of the failures of one run, each with its case file."""
     lines = []
     for name, why in outcome.wrong.items():
+        print(f"failed: {name or 'the run'}: {why[0][:600]}", flush=True)
         lines += [f"FAILED {name or 'the run'} of seed {seed}:", *(f"    {one[:1500]}" for one in why[:5])]
         blamed = name if name in outcome.scripts else _blamed(server, outcome, why) if seconds else ""
         if not blamed:

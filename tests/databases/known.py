@@ -13,6 +13,7 @@ _MYSQL = {
     "temporary": "MariaDB logs what it rolls back beside temporary tables",
 }
 _POSTGRES = {
+    "no key": "a table without a usable key ends the capture under `accept`",
     "odd names": "names that Kafka refuses",
     "identity": "an application's UPDATE fails once a table is published that has generated columns and FULL",
     "generated": "the same",
