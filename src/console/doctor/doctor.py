@@ -12,6 +12,7 @@ from cdc.words.errors import Skippable, TopologyError
 from cdc.words.schema import TableId, TableSchema
 from console.doctor.validate import judged
 from ingest.ddl.catalog import Key
+from ingest.facts.left_out import refused_kind
 from ingest.facts.published import published
 
 Status = Literal["ok", "warning", "fault"]
@@ -53,6 +54,7 @@ class TableFacts:
     keys: tuple[Key, ...] = ()
     absent: bool = False
     view: bool = False
+    sequence: bool = False
     indexed: bool = True
     cascades: tuple[Cascade, ...] = ()
 
@@ -99,7 +101,8 @@ def grants(source: Source) -> list[str]:
         statements = [f"GRANT SELECT ON `{database}`.* TO {who}" for database in sorted(source.databases)]
     if source.poll is None:
         more = ", RELOAD" if source.snapshot_locking_mode == "minimal" else ""
-        statements.append(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT{more} ON *.* TO {who}")
+        monitor = "BINLOG MONITOR" if source.type == "mariadb" else "REPLICATION CLIENT"
+        statements.append(f"GRANT REPLICATION SLAVE, {monitor}{more} ON *.* TO {who}")
     return statements
 
 
@@ -237,16 +240,10 @@ def judge_table(subject: str, source: Source, table: TableFacts) -> list[Checkup
         remedy = "capture the tables that it reads, and make its SELECT a query under `tables:`"
         return [Checkup(subject=subject, check=table.name, status="fault", found=what, remedy=remedy)]
     found = []
-    if table.engine != "InnoDB":
-        found.append(
-            Checkup(
-                subject=subject,
-                check=table.name,
-                status="fault",
-                found=f"engine {table.engine} has no transactions",
-                remedy=f"ALTER TABLE {table.name} ENGINE = InnoDB, or leave it out",
-            )
-        )
+    refused = _refused_kind(source, table)
+    if refused is not None:
+        what, remedy = refused.message, refused.hint
+        found.append(Checkup(subject=subject, check=table.name, status="fault", found=what, remedy=remedy))
     captured: TableSchema | None = None
     try:
         captured = _published(source, table)
@@ -288,6 +285,15 @@ def judge_table(subject: str, source: Source, table: TableFacts) -> list[Checkup
             )
         )
     return found or [Checkup(subject=subject, check=table.name, status="ok", found="readable, with a key")]
+
+
+def _refused_kind(source: Source, table: TableFacts) -> Skippable | None:
+    """Why capture leaves a table of this kind out; polled ones may be of any."""
+    if source.poll is not None and not table.sequence:
+        return None
+    database, _, name = table.name.partition(".")
+    named = TableId(source=source.name, database=database, table=name)
+    return refused_kind(table.schema.table_id if table.schema else named, table.engine, sequence=table.sequence)
 
 
 def _left_out(subject: str, name: str, schema: TableSchema | None) -> list[Checkup]:

@@ -3,6 +3,7 @@ wildcards decide, too."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from cdc.words.schema import Column, TableId, TableSchema
 from console.doctor.doctor import Cascade, ServerFacts, TableFacts, Unreached
 from ingest.ddl.catalog import Key
 from ingest.facts.foreign_keys import CHANGING
-from ingest.mysql.mysql_connection import settings
+from ingest.mysql.mysql_connection import settings, show_generated_keys
 
 _VARIABLES = (
     "log_bin",
@@ -44,6 +45,7 @@ _CASCADES = (
     "AND k.REFERENCED_TABLE_NAME IS NOT NULL"
 )
 
+_REGISTER_SLAVE = 0x15  # COM_REGISTER_SLAVE
 # what a server says to a login that it refuses; whoever says something else was reached, or nobody was
 _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
 
@@ -60,6 +62,7 @@ def server_facts(source: Source) -> ServerFacts | Unreached:
 def _facts(source: Source) -> ServerFacts:
     connection = pymysql.connect(**{**settings(source), "connect_timeout": 5}, read_timeout=30)
     with connection, connection.cursor() as cursor:
+        show_generated_keys(connection)
         cursor.execute("SELECT VERSION()")
         version = str(cursor.fetchall()[0][0])
         marks = ", ".join(["%s"] * len(_VARIABLES))
@@ -67,13 +70,14 @@ def _facts(source: Source) -> ServerFacts:
         variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
         denied, replicas = list[str](), list[int]()
         if source.poll is None:
-            newest = "mariadb" not in version.lower() and int(version.split(".")[0]) >= 9
+            maria = "mariadb" in version.lower()
+            newest = not maria and int(version.split(".")[0]) >= 9
             if _said(cursor, "SHOW BINARY LOG STATUS" if newest else "SHOW MASTER STATUS"):
-                denied.append("REPLICATION CLIENT")
-            if _said(cursor, "SHOW REPLICAS" if newest else "SHOW SLAVE HOSTS"):
-                denied.append("REPLICATION SLAVE")
-            else:
+                denied.append("BINLOG MONITOR" if maria else "REPLICATION CLIENT")
+            if not _said(cursor, "SHOW REPLICAS" if newest else "SHOW SLAVE HOSTS"):
                 replicas = [int(row[0]) for row in cursor.fetchall()]
+            elif not maria or not _registers(connection, source.server_id):
+                denied.append("REPLICATION SLAVE")
         tables = [_table(cursor, source, table) for table in source.tables]
     return ServerFacts(
         version=version, variables=variables, denied=tuple(denied), replicas=tuple(replicas), tables=tables
@@ -87,6 +91,17 @@ def _said(cursor: Any, sql: str) -> tuple[int, str] | None:
     except (pymysql.err.OperationalError, pymysql.err.ProgrammingError) as error:
         return int(error.args[0]), str(error.args[-1])
     return None
+
+
+def _registers(connection: Any, server_id: int) -> bool:
+    """Whether the server takes us for a replica, until the connection ends: what MariaDB's list of replicas needs a
+    greater privilege for."""
+    try:
+        connection._execute_command(_REGISTER_SLAVE, struct.pack("<IBBBHII", server_id, 0, 0, 0, 0, 0, 0))
+        connection._read_ok_packet()
+    except (pymysql.err.OperationalError, pymysql.err.ProgrammingError):
+        return False
+    return True
 
 
 def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
@@ -122,6 +137,7 @@ def _table(cursor: Any, source: Source, table: TableId) -> TableFacts:
         name=shown,
         readable=None,
         engine=str(rows[0][0] or "none") if rows else "none",
+        sequence=bool(rows) and str(rows[0][1]).upper() == "SEQUENCE",
         view=bool(rows) and "VIEW" in str(rows[0][1]).upper(),
         schema=TableSchema(table_id=table, version=1, columns=columns, primary_key=primary),
         keys=keys,

@@ -87,10 +87,20 @@ def connected(source: Source, *, read_timeout: float | None = 60.0) -> Iterator[
     try:
         with translated(source, "set up the session"), connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00', sql_mode = ''")
+            show_generated_keys(connection)
         yield connection
     finally:
         if connection.open:
             connection.close()
+
+
+def show_generated_keys(connection: Connection) -> None:
+    """Have this session see the primary keys that MySQL (from 8.0.30 on) generates and does not show elsewhere."""
+    shown = "show_gipk_in_create_table_and_information_schema"
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION VARIABLES LIKE %s", (shown,))
+        if cursor.fetchall():
+            cursor.execute(f"SET SESSION {shown} = ON")
 
 
 def query(connection: Connection, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
