@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -28,7 +28,7 @@ from tests.support.waiting import wait_for
 TOPOLOGY = """
 name: live
 sources:
-  s: {{type: {type}, hostname: 127.0.0.1, port: {port}, username: cdc, password: cdc, database: {database},
+  s: {{type: {type}, hostname: 127.0.0.1, port: {port}, username: {user}, password: cdc, database: {database},
     tables: [{tables}], server_id: {server_id}{extra}}}
 log: {{bootstrap_servers: '127.0.0.1:1'}}
 tables:
@@ -54,6 +54,7 @@ class LiveCapture:
     database: str
     tables: tuple[str, ...]
     extra: str = ""
+    user: str = "cdc"
     broker: Broker = field(default_factory=Broker)
     told: Told = field(default_factory=Told)
     failed: list[BaseException] = field(default_factory=list)
@@ -64,7 +65,7 @@ class LiveCapture:
     def source(self) -> Source:
         text = TOPOLOGY.format(
             type="mariadb" if self.server.maria else "mysql", port=self.server.port, database=self.database,
-            tables=", ".join(self.tables), first=self.tables[0], extra=self.extra,
+            tables=", ".join(self.tables), first=self.tables[0], extra=self.extra, user=self.user,
             server_id=7000 + threading.get_native_id() % 50_000,
         )  # fmt: skip
         return read_topology(text, file="live.yml", environ={}).sources["s"]
@@ -162,9 +163,9 @@ class LiveCapture:
         self.wait(lambda: not self.state().get("snapshots") and not self.state().get("mends"), "it goes on reading")
 
 
-def live(server: Any, database: str, *tables: str, extra: str = "") -> LiveCapture:
+def live(server: Any, database: str, *tables: str, extra: str = "", user: str = "cdc") -> LiveCapture:
     """A capture of tables of a new, empty database."""
     with server.session() as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {database}")
         cursor.execute(f"CREATE DATABASE {database} DEFAULT CHARSET utf8mb4")
-    return replace(LiveCapture(server, database, tables), extra=extra)
+    return LiveCapture(server, database, tables, extra, user)

@@ -44,7 +44,7 @@ def refused_kind(table: TableId, engine: str, *, sequence: bool) -> Skippable | 
     if engine and engine.lower() != "innodb":
         return Skippable(
             f"table {table} is of engine {engine}; only rows of InnoDB are captured",
-            f"ALTER TABLE {table.database}.{table.table} ENGINE=InnoDB, or {_INSTEAD}",
+            f"ALTER TABLE {table.database}.{table.table} ENGINE = InnoDB, or {_INSTEAD}",
         )
     return None
 

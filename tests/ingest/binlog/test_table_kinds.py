@@ -42,7 +42,7 @@ def test_versioned_hashed_and_compressed_tables_of_mariadb(
     servers: Callable[[str], Server], flavour: str, metadata: str
 ) -> None:
     """System-versioned tables (hidden and explicit periods, partitioned, by transaction, altered while captured),
-    unique texts, compressed and invisible columns, sequences: current rows only, with columns named by the log or not."""
+    unique texts, compressed and invisible columns, sequences: current rows only, columns named by the log or not."""
     server = servers(flavour)
     captured = live(server, f"kinds_{metadata.lower()}", "nothing", extra=", filter_policy: accept")
     captured.sql(
