@@ -7,6 +7,7 @@ import pytest
 from cdc.merkle.canonical import RowText, covered
 from cdc.merkle.leaves import LeafOf, bounds, grid_of
 from cdc.merkle.tree import NOTHING, Leaves, Nodes, delta, differing
+from cdc.words.geometry import point_of
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Canonical
 
@@ -47,6 +48,9 @@ def schema(*columns: str, key: tuple[str, ...] = ("id",)) -> TableSchema:
         ("varbinary(9)", "", "x"),
         ("varbinary(9)", None, ""),
         ("year", 0, "0"),
+        ("uuid", "6ccd780c-baba-1026-9564-5b8c656024db", "36:6ccd780c-baba-1026-9564-5b8c656024db"),
+        ("point", point_of(1, 2, 4326), "xE61000000101000000000000000000F03F0000000000000040"),
+        ("vector(2)", [1.0, -0.5], "x0000803F000000BF"),
     ],
 )
 def test_each_form(column_type: str, value: Canonical, part: str) -> None:

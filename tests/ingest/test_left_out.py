@@ -14,7 +14,6 @@ from cdc.words.schema import Column, TableId, TableSchema, schema_from_json
 from ingest.capture.observer import Observer
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.facts import StatementLogged
 from ingest.facts.published import published
 from ingest.facts.tables import Tables
 
@@ -24,8 +23,8 @@ SCHEMA = TableSchema(
     version=1,
     columns=(
         Column(name="id", column_type="int", nullable=False),
-        Column(name="place", column_type="point", nullable=False),
-        Column(name="v", column_type="vector(3)"),
+        Column(name="place", column_type="xmltype", nullable=False),
+        Column(name="v", column_type="nested(3)"),
     ),
     primary_key=("id",),
 )
@@ -45,16 +44,34 @@ def test_columns_of_other_types_are_left_out_and_named() -> None:
     """The published schema says which they were, so that a query that names one learns why it is not there."""
     found = published(SCHEMA, (), None)
     assert [column.name for column in found.columns] == ["id"]
-    assert found.left_out == (("place", "point"), ("v", "vector(3)"))
+    assert found.left_out == (("place", "xmltype"), ("v", "nested(3)"))
     assert schema_from_json(found.to_json()) == found
     ignored = published(SCHEMA, (), TableRule(ignored_columns=("v", "place")))
     assert (ignored.left_out, ignored.columns) == ((), found.columns)
     assert "left_out" not in ignored.to_json()
 
 
+def test_every_type_of_mysql_and_mariadb_is_captured() -> None:
+    """UUID and addresses are text, vectors lists, geometries structs; the latter identify no row."""
+    columns = (
+        *SCHEMA.columns[:1],
+        *(
+            Column(name=name, column_type=name)
+            for name in ("uuid", "inet4", "inet6", "vector(3)", "point", "geomcollection", "multipolygon")
+        ),
+    )
+    schema = replace(SCHEMA, columns=columns)
+    found = published(schema, (), None)
+    assert (found.left_out, found.columns) == ((), columns)
+    assert published(replace(schema, primary_key=("uuid",)), (), None).primary_key == ("uuid",)
+    for name in ("vector(3)", "point"):
+        with pytest.raises(Skippable, match=r"which cannot identify a row.*message_key_columns"):
+            published(replace(schema, primary_key=(name,)), (), None)
+
+
 def test_a_key_must_be_told() -> None:
     """Nothing identifies the rows of a table whose key has such a type."""
-    with pytest.raises(Skippable, match=r"column place of its key has type point.*message_key_columns"):
+    with pytest.raises(Skippable, match=r"column place of its key has type xmltype.*message_key_columns"):
         published(replace(SCHEMA, primary_key=("place",)), (), None)
 
 
@@ -84,13 +101,14 @@ def test_images_lose_them_and_each_table_is_told_once() -> None:
     for _ in range(3):
         lines.left_out(known.take_left_out())
     ((told),) = lines.told
-    assert (told["table"], told["columns"]) == ("s.d.t", "place point")
+    assert (told["table"], told["columns"]) == ("s.d.t", "place xmltype")
     assert "ignored_columns: [place]" in told["remedy"]
-    known.statement(
-        StatementLogged("d", "ALTER TABLE t ADD COLUMN area POLYGON", 1, 0),
-        Position(file="f", pos=9, gtid_set="", sequence=1),
-    )
+    table = known.catalog.tables["d", "t"]
+    more = ColumnDefinition(name="area", column_type="xmltype", nullable=True, charset=None)
+    wider = replace(table, columns=(*table.columns, more))
+    position = Position(file="f", pos=9, gtid_set="", sequence=1)
+    known.adopt(known.catalog.with_table(("d", "t"), wider), position)
     lines.left_out(known.take_left_out())
-    assert lines.told[1]["columns"] == "place point, area polygon"
+    assert lines.told[1]["columns"] == "place xmltype, area xmltype"
     silent = tables(TableRule(ignored_columns=("place",)))
     assert silent.take_left_out() == []

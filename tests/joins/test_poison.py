@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Iterator
+from struct import pack
 from typing import Any
 
 import orjson
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc.words.geometry import point_of
 from joins.engine.spark_kernel import _step, with_conditions
 from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
@@ -37,11 +40,14 @@ COLUMNS = {
     "id": "int", "tiny": "tinyint?", "big": "bigint?", "huge": "bigint unsigned?", "price": "decimal(6,2)?",
     "whole": "decimal(4,0)?", "name": "varchar(20)?", "f": "double?", "b": "bit(1)?", "day": "date?",
     "at": "datetime(3)?", "took": "time?", "doc": "json?", "raw": "varbinary(9)?", "ref": "int?",
+    "place": "point?", "shape": "geometry?", "vec": "vector(3)?",
 }  # fmt: skip
+LINE = base64.b64encode(pack("<BIIdddd", 1, 2, 2, 0.1, 1e20, 123456789.123456789, 5e-324)).decode()
 ROW: dict[str, Any] = {
     "id": 7, "tiny": -3, "big": 2**40, "huge": 2**64 - 1, "price": "2.99", "whole": "12", "name": 'a "ü" \\ 😀\n',
     "f": 1.5, "b": True, "day": "2026-01-31Z", "at": "2026-01-31T10:00:00.5Z", "took": "-12:30:00", "doc": '{"a": 1}',
     "raw": "AAEC", "ref": 3, "unused": 5,
+    "place": point_of(2.35, -48.85e-9, 4326), "shape": {"wkb": LINE, "srid": None}, "vec": [1.5, -2, 1e-7],
 }  # fmt: skip
 SOURCE = {"name": "law.shop", "db": "shop", "table": "t", "ts_ms": 1000, "sequence": 9, "snapshot": "false"}
 ENVELOPE = {
@@ -53,6 +59,14 @@ ENVELOPE = {
     "x": [{"y": 1.5}],
 }
 KEY = b'{"id": 7}'
+WKB = (
+    pack(">BIdd", 0, 1, 1.5, 2), pack("<BIIdd", 1, 0x20000001, 4326, 1, 2), pack("<BII", 1, 2, 0),
+    pack("<BII", 1, 7, 0), pack("<BIIIdd", 1, 3, 1, 1, 1, 2), pack("<BIIBIdd", 1, 4, 1, 1, 1, 1, 2),
+    pack("<BIdd", 1, 1, float("nan"), float("inf")),
+    pack("<BII", 1, 7, 1) + pack(">BIIdd", 0, 2, 1, 3, 4), pack("<BII", 1, 7, 1) * 40, pack("<BII", 1, 2, 2**31),
+    pack("<BIdd", 1, 1001, 1, 2), pack("<BIddB", 1, 1, 1, 2, 0), pack("<BI", 1, 1), b"", pack("<BII", 1, 6, 9),
+    *(pack("<BIdd", 1, 1, one, -one) for one in (2e-3, 1e23, 2.2250738585072014e-308, 9007199254740993.0, 4.35, 2e300)),
+)  # fmt: skip
 # every type meets them all: what others send, what a column held before it was changed, and what nobody should
 VALUES = [
     "null", "true", "false", "0", "-0", "1", "-1", "5", "127", "128", "-129", "2147483647", "2147483648",
@@ -66,7 +80,17 @@ VALUES = [
     '"2026-01-31T10:00:00.Z"', '"2026-01-31T00:00:00.000Z"', '"2026-1-31"', '"2026-01-31T10:00:00.1234567890Z"',
     '"10:00:00"', "{}", "[]", '{"a": [1, {"b": null}]}', "[1e400]", '"\\ud800"', '"\\udc00"', '"\\ud83d\\ude00"',
     '"\\ud83d\\u0041"', '"\\ude00\\ud83d"', '"\\\\ud800"', '"\\u00e9"', '"\\x"', '"\\u12"', "NaN", "Infinity",
-    "-Infinity", "01", "+1", "1.", ".5", "--1", "tru", "'a'", "undefined", "",
+    "-Infinity", "01", "+1", "1.", ".5", "--1", "tru", "'a'", "undefined", "", "[1, 2.5, -1e20]", "[1, null]",
+    '"(1.5,-2e-7)"', '"(1e+999,0)"', '"(1,2"', '"(1, 2)"', '"(1.,2)"', '"(1d,2)"', '"(NaN,1)"',
+    "[1, [2]]", '["1", 2]', "[01]", "[1", '{"wkb": null}', '{"wkb": "AQ=="}', '{"wkb": "!"}', '{"wkb": "AQ"}',
+    *(
+        orjson.dumps(value).decode()
+        for value in (
+            *(point_of(x, y, srid) for x, y, srid in ((0.1, -0.0, 0), (1e15, 1e-15, 3857), (9e-16, 1e14, 2**32 - 1))),
+            *({"wkb": LINE, "srid": srid} for srid in (-1, 1.5, "1", True, 2**32, 0)),
+            *({"wkb": base64.b64encode(wkb).decode()} for wkb in WKB),
+        )
+    ),
 ]  # fmt: skip
 FIELDS = ["before", "after", "source", "op", "ts_ms", "transaction", "payload"]
 ORIGIN = ["ts_ms", "sequence", "partial", "db", "name"]
@@ -214,7 +238,7 @@ def _plain(message: Message, *, packed: bool = False) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    return isinstance(value, bool), value
+    return isinstance(value, bool), tuple(map(_typed, value)) if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])

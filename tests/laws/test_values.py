@@ -26,7 +26,8 @@ def column_types() -> st.SearchStrategy[str]:
     integers = [f"{name}{sign}" for name in _BITS for sign in ("", " unsigned")]
     decimals = st.tuples(st.integers(1, 65), st.integers(0, 30)).map(lambda p: f"decimal({max(p)},{min(p)})")
     others = ["bit(1)", "bit(9)", "float", "double", "date", "datetime(6)", "timestamp", "time(3)", "varchar(9)",
-              "text", "json", "enum('a','b')", "set('a')", "binary(3)", "blob", "year"]  # fmt: skip
+              "text", "json", "uuid", "inet4", "inet6", "point", "multipolygon", "enum('a','b')", "set('a')",
+              "binary(3)", "blob", "year"]  # fmt: skip
     return st.sampled_from(integers + others) | decimals
 
 
@@ -130,7 +131,7 @@ def test_wrong_value_is_refused() -> None:
         with pytest.raises(ValueError, match="is not a"):
             encoder(parse_type("list<string>"))(no_texts)
     with pytest.raises(ValueError, match="no logical type"):
-        from_mysql("geometry")
+        from_mysql("xmltype")
     assert micros_of(datetime_of(-1)) == -1
 
 

@@ -6,7 +6,8 @@
     truncate                nothing: the format has no word for it (`rows_of` is empty)
 
 Values are MySQL's own texts and numbers (`2017-09-15 10:12:00.5`, decimals as texts); bytes in JSON are what Avro's
-JSON has for them, a text whose code points are the bytes. Source: MariaDB's documentation of the avrorouter and the CDC
+JSON has for them, a text whose code points are the bytes. Geometries are MySQL's bytes, vectors arrays.
+Source: MariaDB's documentation of the avrorouter and the CDC
 protocol. Where we differ, it is so that nothing is lost: decimals are texts, not doubles, and numbers of transactions
 are of type long.
 """
@@ -19,16 +20,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cdc.words.event import ChangeEvent
+from cdc.words.geometry import stored_of, struct_of
 from cdc.words.schema import Column, TableSchema
-from cdc.words.types import Canonical, LogicalType, from_mysql
+from cdc.words.types import Canonical, LogicalType, Struct, from_mysql
 
 NAMESPACE = "MaxScaleChangeDataSchema.avro"
 EVENTS = ("insert", "update_before", "update_after", "delete")
 _MARIA = re.compile(r"(\d+)-(\d+)-(\d+)")
 _LENGTH = re.compile(r"\((\d+)")
-_AVRO = {
+_AVRO: dict[str, str | dict[str, str]] = {
     "bool": "int", "int8": "int", "int16": "int", "int32": "int", "int64": "long", "uint64": "long",
-    "float32": "float", "float64": "double", "bytes": "bytes",
+    "float32": "float", "float64": "double", "bytes": "bytes", "point": "bytes", "geometry": "bytes",
+    "list": {"type": "array", "items": "float"},
 }  # fmt: skip
 # Names that a row has besides its columns, which a column of one of them gives way to.
 HEADER = ("domain", "server_id", "sequence", "event_number", "timestamp", "event_type")
@@ -163,6 +166,10 @@ def teller(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
             return lambda value: None if value is None else base64.b64decode(value)
         case "bytes":
             return lambda value: None if value is None else base64.b64decode(value).decode("latin-1")
+        case "point" | "geometry" if binary:
+            return lambda value: None if value is None else stored_of(value)
+        case "point" | "geometry":
+            return lambda value: None if value is None else stored_of(value).decode("latin-1")
         case "uint64" if binary:  # Avro's long has a sign: the same 64 bits, as MaxScale wrote them
             return lambda value: None if value is None else (value + (1 << 63)) % (1 << 64) - (1 << 63)
         case "date":
@@ -180,6 +187,8 @@ def hearer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
             return lambda value: None if value is None else bool(value)
         case "bytes":
             return lambda value: None if value is None else _base64(value)
+        case "point" | "geometry":
+            return lambda value: None if value is None else _struct(value, point=kind.kind == "point")
         case "uint64" if binary:
             return lambda value: None if value is None else value % (1 << 64)
         case "date":
@@ -188,6 +197,10 @@ def hearer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
             return lambda value: None if value is None else value.replace(" ", "T") + "Z"
         case _:
             return lambda value: value
+
+
+def _struct(value: str | bytes, *, point: bool) -> Struct:
+    return struct_of(value if isinstance(value, bytes) else value.encode("latin-1"), point=point)
 
 
 def _base64(value: str | bytes) -> str:

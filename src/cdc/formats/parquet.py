@@ -14,7 +14,7 @@ from typing import Any
 
 from cdc.words.event import ChangeEvent
 from cdc.words.schema import TableSchema
-from cdc.words.types import Kind, LogicalType
+from cdc.words.types import SPATIAL, Kind, LogicalType
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY = dt.date(1970, 1, 1)
@@ -24,6 +24,7 @@ TYPES: dict[Kind, str] = {
     "decimal": "decimal(precision, scale)", "float32": "float", "float64": "double", "date": "date32",
     "datetime": "timestamp(us)", "timestamp": "timestamp(us, UTC)", "time": "string", "string": "string",
     "json": "string", "bytes": "binary", "list": "list",
+    "point": "struct(x, y, wkb, srid)", "geometry": "struct(wkb, srid)",
 }  # fmt: skip
 OPERATIONS = {"c": "insert", "r": "read", "u": "update", "d": "delete", "t": "truncate"}
 
@@ -39,6 +40,9 @@ def arrow_type(kind: LogicalType) -> Any:
     }  # fmt: skip
     if kind.element is not None:
         return pa.list_(arrow_type(kind.element))
+    if kind.kind in SPATIAL:
+        fields = [("wkb", pa.binary()), ("srid", pa.int64())]
+        return pa.struct([*([("x", pa.float64()), ("y", pa.float64())] if kind.kind == "point" else []), *fields])
     if kind.kind == "decimal":
         assert kind.precision <= _WIDEST, "MySQL's have 65 digits"
         return (
@@ -65,6 +69,8 @@ def parquet_teller(kind: LogicalType) -> Callable[[Any], Any]:
             return lambda value: dt.datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=dt.UTC)
         case "bytes":
             return base64.b64decode
+        case "point" | "geometry":
+            return lambda value: {**value, "wkb": base64.b64decode(value["wkb"])}
         case _:
             return lambda value: value
 
@@ -83,6 +89,8 @@ def parquet_hearer(kind: LogicalType) -> Callable[[Any], Any]:
             return _moment
         case "bytes":
             return lambda value: base64.b64encode(value).decode()
+        case "point" | "geometry":
+            return lambda value: {**value, "wkb": base64.b64encode(value["wkb"]).decode()}
         case _:
             return lambda value: value
 

@@ -11,6 +11,8 @@ A row's text is the parts of its covered columns, joined by commas, in the order
     clock, n digits        "-12:30:00.250": likewise
     text                   "6:héllo": its length as UTF-8 in front, in bytes
     bytes                  "x00FF": x, then hex in capitals
+    geometry                 the same of MySQL's bytes of it: SRID and WKB
+    floats                   the same of a vector's bytes: four per number, little-endian
 
 Since no part but a text may hold a comma, and a text says how long it is, no two rows have one text. The precision is
 the column's, not the value's: the database prints it so, and a row that was written before an ALTER reads as after it.
@@ -29,17 +31,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
+from struct import pack
 from typing import Any, Literal
 
+from cdc.words.geometry import stored_of
 from cdc.words.schema import Column, TableSchema
-from cdc.words.types import Canonical, Kind
+from cdc.words.types import Canonical, Kind, Struct
 
-FormKind = Literal["number", "bits", "decimal", "day", "moment", "clock", "text", "bytes"]
+FormKind = Literal["number", "bits", "decimal", "day", "moment", "clock", "text", "bytes", "geometry", "floats"]
 Part = Callable[[Any], str]
 _FORMS: dict[Kind, FormKind] = {
     "bool": "number", "int8": "number", "int16": "number", "int32": "number", "int64": "number", "uint64": "number",
     "decimal": "decimal", "date": "day", "datetime": "moment", "timestamp": "moment", "time": "clock",
-    "string": "text", "bytes": "bytes",
+    "string": "text", "bytes": "bytes", "point": "geometry", "geometry": "geometry", "list": "floats",
 }  # fmt: skip
 # Those of which tests have compared the servers' conversion to UTF-8 with that of the log's decoder.
 CHARSETS = frozenset(
@@ -68,7 +72,7 @@ class Form:
             return _moment(self.digits) if self.kind == "moment" else _clock(self.digits)
         if self.kind == "decimal":
             return _decimal(self.digits)
-        return {"bits": _bits, "day": _day, "text": _text, "bytes": _bytes}[self.kind]
+        return {"bits": _bits, "day": _day, "text": _text, "bytes": _bytes, **_PACKED}[self.kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +195,17 @@ def _text(value: str) -> str:
 
 def _bytes(value: str) -> str:
     return "x" + base64.b64decode(value).hex().upper()
+
+
+def _geometry(value: Struct) -> str:
+    return "x" + stored_of(value).hex().upper()
+
+
+def _floats(value: list[float]) -> str:
+    return "x" + pack(f"<{len(value)}f", *value).hex().upper()
+
+
+_PACKED: dict[str, Part] = {"geometry": _geometry, "floats": _floats}
 
 
 def _decimal(scale: int) -> Part:

@@ -36,6 +36,15 @@ def members_field(column: str) -> str:
     return f"_m_{column}"
 
 
+def location_field(column: str) -> str:
+    """The field with a point's place on earth, to filter and sort by distance; absent where it has none."""
+    return f"_l_{column}"
+
+
+# How the names of fields begin that are made from a column's to query by, and are not stored.
+MADE = ("_q_", "_t_", "_m_", "_l_")
+
+
 def barrier_id(bucket: int) -> str:
     """Unique key of a bucket's barrier; no row's id, which is hexadecimal."""
     return f"barrier-{bucket}"

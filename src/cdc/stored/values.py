@@ -2,7 +2,8 @@
 
 Bytes follow HBase's `Bytes.toBytes` (UTF-8, big-endian; decimal = 4-byte scale, then the unscaled integer), so that
 Phoenix, Hive, Lily and the HBase shell read them. Dates are 4-byte days, datetimes 8-byte microseconds since 1970 UTC.
-A list, which `Bytes` does not have, is its members' bytes one behind another, each with its length before it (4 bytes).
+A geometry is its EWKT in UTF-8. A list, which `Bytes` does not have, is its members' bytes one behind another, each
+with its length before it (4 bytes).
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ _CODECS: dict[Kind, tuple[Encoder, Decoder]] = {
     "time": (lambda value: _text(value).encode(), lambda stored: stored.decode()),
     "string": (lambda value: _text(value).encode(), lambda stored: stored.decode()),
     "json": (lambda value: _text(value).encode(), lambda stored: stored.decode()),
+    "point": (lambda value: _text(value).encode(), lambda stored: stored.decode()),
+    "geometry": (lambda value: _text(value).encode(), lambda stored: stored.decode()),
     "bytes": (
         lambda value: base64.b64decode(_text(value), validate=True),
         lambda stored: base64.b64encode(stored).decode(),

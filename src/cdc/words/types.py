@@ -12,7 +12,11 @@ A *canonical value* is what the envelope's JSON carries, and every stage compare
     time                          "-12:30:00.25"                (no zone: a MySQL TIME is a duration)
     string, json                  str
     bytes                         base64 str
-    list<element>                 list of canonical values of the element, none of them NULL (what a query collects)
+    list<element>                 list of canonical values of the element, none of them NULL (what a query collects;
+                                  a VECTOR is a list<float32>)
+    point, geometry               in the log Debezium's struct, {"wkb": base64, "srid": number or null}, of a point with
+                                  "x" and "y" in front; behind the log EWKT, "SRID=4326;POINT(2.35 48.85)"
+                                  (`cdc.words.geometry`)
 
 SQL NULL is None in every kind. Sources: Debezium MySQL connector with `decimal.handling.mode=string`,
 `time.precision.mode=isostring`, `binary.handling.mode=base64`.
@@ -23,24 +27,26 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Kind = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint64", "decimal", "float32", "float64",
     "date", "datetime", "timestamp", "time", "string", "json", "bytes",
-    "list",
+    "list", "point", "geometry",
 ]  # fmt: skip
 Member = bool | int | float | str
 # The values of a floating-point type that JSON has no number for, in their canonical form.
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-Canonical = Member | list[Member] | None
+Struct = dict[str, Member | None]
+Canonical = Member | list[Member] | Struct | None
+SPATIAL: Final = ("point", "geometry")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalType:
     """A kind, with precision and scale where the kind is decimal, and the type of its members where it is a list.
 
-    No list holds lists, and no column of a source is one.
+    No list contains lists or geometries.
     """
 
     kind: Kind
@@ -100,8 +106,14 @@ _OTHERS: dict[str, Kind] = {
     "blob": "bytes",
     "mediumblob": "bytes",
     "longblob": "bytes",
+    "uuid": "string",
+    "inet4": "string",
+    "inet6": "string",
+    "point": "point",
+    **dict.fromkeys(("geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"), "geometry"),
+    **dict.fromkeys(("geometrycollection", "geomcollection"), "geometry"),
 }
-_SHAPE = re.compile(r"^\s*([a-z]+)\s*(?:\(([^)]*)\))?(.*)$", re.IGNORECASE | re.DOTALL)
+_SHAPE = re.compile(r"^\s*([a-z]+[46]?)\s*(?:\(([^)]*)\))?(.*)$", re.IGNORECASE | re.DOTALL)
 
 
 def from_mysql(column_type: str) -> LogicalType:
@@ -117,6 +129,8 @@ def from_mysql(column_type: str) -> LogicalType:
         return LogicalType(kind="decimal", precision=int(precision or 10), scale=int(scale or 0))
     if base == "bit":
         return LogicalType(kind="bool" if (arguments or "1").strip() == "1" else "bytes")
+    if base == "vector":
+        return list_of(LogicalType(kind="float32"))
     if base in _OTHERS:
         return LogicalType(kind=_OTHERS[base])
     raise ValueError(f"column type {column_type!r} has no logical type")

@@ -251,11 +251,10 @@ def _shows(held: Document | None, wanted: Document) -> bool:
         return False
     if _fence(held) > _fence(wanted):
         return True
-    hidden = (fields.query_field(""), fields.words_field(""), fields.members_field(""))
     return all(
         held.get(name) == value
         for name, value in wanted.items()
-        if not name.startswith(hidden) and name != fields.INDEXED_AT
+        if not name.startswith(fields.MADE) and name != fields.INDEXED_AT
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cdc.words.schema import TableId
-from cdc.words.types import LogicalType
+from cdc.words.types import SPATIAL, LogicalType
 from console.starter.draft import DraftColumn, DraftJoin, DraftSource, DraftTable
 from console.starter.naming import role, snake, untaken
 from console.starter.shape import FoundTable, Reference
@@ -24,7 +24,7 @@ DEEPEST = 4
 _MOST_COLUMNS = {1: 8, 2: 6, 3: 5, 4: 4}
 _CHOICE = re.compile(r"enum|set\b|tinyint\(1\)|bit\(1\)", re.IGNORECASE)
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
-_INEXACT = {"float32", "float64", "json"}
+_INEXACT = {"float32", "float64", "json", "list", *SPATIAL}
 
 
 @dataclass(slots=True, kw_only=True)

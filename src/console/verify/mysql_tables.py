@@ -113,6 +113,8 @@ def _schema(
 
 
 def _read(name: str, type_: LogicalType) -> str:
+    if type_.kind == "list":  # the driver takes a vector's bytes for text
+        return f"HEX({_quoted(name)})"
     # the driver gives bits as bytes
     return f"{_quoted(name)} + 0" if type_.kind == "bool" else _quoted(name)
 

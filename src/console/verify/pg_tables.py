@@ -105,6 +105,11 @@ def _clock(text: str) -> dt.timedelta:
     return dt.timedelta(hours=int(hours), minutes=int(minutes), seconds=int(whole), microseconds=micros)
 
 
+def _point(text: str) -> str | None:
+    finite = not any(word in text for word in ("NaN", "Infinity"))
+    return text if finite else None  # it has no canonical form
+
+
 def _bytes(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix("\\x"))
 
@@ -112,5 +117,5 @@ def _bytes(text: str) -> bytes:
 _VALUES: Mapping[Kind, Value] = {
     "bool": _flag, "int8": _integer, "int16": _integer, "int32": _integer, "int64": _integer, "uint64": _integer,
     "float32": float, "float64": float, "decimal": _decimal, "date": _day, "datetime": _moment, "timestamp": _moment,
-    "time": _clock, "bytes": _bytes,
+    "time": _clock, "bytes": _bytes, "point": _point,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from struct import iter_unpack
 from typing import Any
 
 import duckdb
@@ -11,8 +12,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
+from cdc.words.geometry import ewkt_of, point_of, struct_of
 from cdc.words.schema import TableId
-from cdc.words.types import Canonical, Kind, LogicalType
+from cdc.words.types import SPATIAL, Canonical, Kind, LogicalType
 from console.verify.mysql_tables import SourceTable
 from joins.truth.question import question, typed
 from joins.truth.sql_evaluate import canonical as joins_canonical
@@ -34,6 +36,9 @@ _ARROW: dict[Kind, Any] = {
     "json": pa.string(),
     "time": pa.duration("us"),
     "bytes": pa.binary(),
+    "point": pa.string(),
+    "geometry": pa.string(),
+    "list": pa.list_(pa.float32()),
 }
 
 
@@ -88,9 +93,21 @@ def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
     """What Arrow takes: MySQL has no booleans but numbers, and sets that the driver gives as sets."""
     if type_.kind == "bool":
         return [None if value is None else bool(value) for value in values]
+    if type_.kind in SPATIAL:
+        return [None if value is None else _ewkt(value) for value in values]
+    if type_.kind == "list":
+        return [None if value is None else [n for (n,) in iter_unpack("<f", bytes.fromhex(value))] for value in values]
     if type_.kind == "string":
         return [",".join(value) if isinstance(value, set | frozenset) else value for value in values]
     return values
+
+
+def _ewkt(value: bytes | str) -> str:
+    """A geometry as MySQL's driver gives it, or a point of PostgreSQL's as it is printed."""
+    if isinstance(value, bytes):
+        return ewkt_of(struct_of(value, point=False))
+    x, y = value.strip("()").split(",")
+    return ewkt_of(point_of(float(x), float(y)))
 
 
 def _arrow_type(type_: LogicalType) -> Any:

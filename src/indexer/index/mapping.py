@@ -11,7 +11,9 @@
     time                            string
     string                          exact (any length; solr/configset/conf/managed-schema.xml)
     json bytes                      stored (shown, never filtered by)
+    point geometry                  exact (its EWKT)                                location (`_l_<column>`) of a point
 
+`_l_<column>` holds "latitude,longitude" of points that say where on earth they are (`cdc.words.geometry.location_of`).
 A list has the fields of its element, each with several values: its members, to count, filter and search by. A list
 without members is a field that is absent, as NULL is.
 A SET is a string whose members stand one by one in `_m_<column>` (string, several values), to count and filter by.
@@ -33,6 +35,7 @@ from cdc.stored.cells import BATCH, NULLS, TS, Barrier, document_id
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.stored.values import decoder
 from cdc.words.errors import Skippable
+from cdc.words.geometry import location_of
 from cdc.words.types import Canonical, Kind, LogicalType
 from indexer.index.collapse import RowChange
 
@@ -56,6 +59,8 @@ _FIELD_TYPES: dict[Kind, str] = {
     "string": "exact",
     "json": "stored",
     "bytes": "stored",
+    "point": "exact",
+    "geometry": "exact",
 }
 _QUERY_TYPES: dict[Kind, str] = {"decimal": "pdouble", "date": "pdate", "datetime": "pdate", "timestamp": "pdate"}
 _MILLISECONDS = len("2017-09-15T10:12:00.123")
@@ -72,6 +77,9 @@ class Field:
     many: bool = False
 
 
+LOCATION = "location"
+# Types of fields that the configset of older collections lacks.
+LATER_TYPES = {LOCATION: {"name": LOCATION, "class": "solr.LatLonPointSpatialField", "docValues": True}}
 # Fields of ours that the configset of older collections lacks.
 LATER_FIELDS = (Field(name=fields.INCOMPLETE, type="plong", stored=True),)
 
@@ -86,6 +94,8 @@ def fields_of(layout: Layout, search: Iterable[str]) -> tuple[Field, ...]:
             found.append(Field(name=fields.query_field(column.name), type=_QUERY_TYPES[kind], stored=False, many=many))
         if column.name in search:
             found.append(Field(name=fields.words_field(column.name), type="words", stored=False, many=many))
+        if kind == "point":
+            found.append(Field(name=fields.location_field(column.name), type=LOCATION, stored=False))
         if column.members:
             found.append(Field(name=fields.members_field(column.name), type="string", stored=False, many=True))
     return tuple(found)
@@ -138,7 +148,7 @@ Writer = Callable[[Document, bytes], None]
 def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
     """Decodes a cell and writes the fields of its column; `string` columns need none, they are decoded in bulk."""
     name, kind, decode = column.name, column.type.member.kind, decoder(column.type)
-    exact, query = _EXACT.get(kind), fields.query_field(column.name)
+    exact, query, located = _EXACT.get(kind), fields.query_field(column.name), fields.location_field(column.name)
 
     def plain(document: Document, stored: bytes) -> None:
         document[name] = decode(stored)  # type: ignore[assignment]  # NULL never comes here
@@ -155,6 +165,11 @@ def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
         document[name] = exact(text) if exact else text
         document[query] = _solr_date(text)
 
+    def point(document: Document, stored: bytes) -> None:
+        document[name] = text = str(decode(stored))
+        if place := location_of(text):
+            document[located] = f"{place[0]!r},{place[1]!r}"
+
     def members(document: Document, stored: bytes) -> None:
         if found := decode(stored):
             assert isinstance(found, list)
@@ -164,6 +179,8 @@ def _writer(column: LayoutColumn, *, queried: bool) -> Writer:
 
     if column.type.kind == "list":
         return members
+    if queried and kind == "point":
+        return point
     if queried and kind in _QUERY_TYPES:
         return decimal if kind == "decimal" else date
     return exactly if exact else plain
@@ -287,6 +304,7 @@ CONVERSIONS: dict[str, Callable[[Value], Value]] = {
     "exact": _text,
     "string": _text,
     "stored": _text,
+    LOCATION: _text,
     "words": _text,
     "pint": _whole(32),
     "plong": _whole(64),

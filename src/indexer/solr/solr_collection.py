@@ -16,7 +16,7 @@ import structlog
 from cdc.stored import fields
 from cdc.topology.topology import Solr
 from cdc.words.errors import Fatal, Retriable
-from indexer.index.mapping import Document, Field, fitted
+from indexer.index.mapping import LATER_TYPES, Document, Field, fitted
 from indexer.index.processor import RefusedDocument
 from indexer.solr.solr_http import AWAY, Exchange, SolrConnections
 
@@ -108,8 +108,13 @@ class SolrCollection:
             {"name": field.name, "type": field.type, "stored": field.stored, "multiValued": field.many}
             for field in missing
         ]
+        body: dict[str, Any] = {"add-field": definitions}
+        if later := {field.type for field in missing} & LATER_TYPES.keys():
+            known = {one["name"] for one in self._schema("GET", "/schema/fieldtypes", None)["fieldTypes"]}
+            if lacking := [LATER_TYPES[name] for name in sorted(later - known)]:
+                body = {"add-field-type": lacking, **body}
         try:
-            self._schema("POST", "/schema", {"add-field": definitions})
+            self._schema("POST", "/schema", body)
         except Fatal as error:
             if _FIELD_EXISTS not in error.message:
                 raise

@@ -10,13 +10,16 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from ipaddress import IPv4Address, IPv6Address
 from typing import Literal as OneOf
+from uuid import UUID
 
-from cdc.words.types import Canonical, LogicalType, from_mysql
+from cdc.words.types import SPATIAL, Canonical, LogicalType, from_mysql
 from ingest.binlog.format import canonical
+from ingest.binlog.rows.convert import DECLARED_BYTES
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.errors import DdlNotUnderstood
 from ingest.ddl.words import Word, words_of
@@ -24,6 +27,13 @@ from ingest.ddl.words import Word, words_of
 _UNKNOWN: tuple[Canonical, bool] = (None, False)
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint64")
 _TEMPORAL_WORDS = ("DATE", "TIME", "TIMESTAMP")
+# MariaDB's types whose texts have several forms: as bytes, from which `DECLARED_BYTES` prints the server's
+_PACKED: dict[str, Callable[[str], bytes]] = {
+    "uuid": lambda text: UUID(text).bytes,
+    "inet4": lambda text: IPv4Address(text).packed,
+    "inet6": lambda text: IPv6Address(text if ":" in text else f"::ffff:{text}").packed,
+}
+_PACKED_ZERO = {"uuid": "0" * 32, "inet4": "0.0.0.0", "inet6": "::"}  # no address to listen on
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?: 00:00:00(?:\.0+)?)?")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?)?")
 _CLOCK = re.compile(r"-?\d{2,3}:\d\d:\d\d(?:\.(\d{1,6}))?")
@@ -107,7 +117,7 @@ def converted_initial(value: Canonical, old: str, new: str, *, nullable: bool) -
         return _UNKNOWN
     text = str(value).removesuffix("Z").replace("T", " ") if before.kind in ("date", "datetime") else str(value)
     kind: OneOf["text", "number"] = "number" if before.kind in (*_INTEGERS, "decimal", "float32", "float64") else "text"
-    if before.kind in ("bool", "bytes", "timestamp"):
+    if before.kind in ("bool", "bytes", "timestamp", "list", *SPATIAL):
         return _UNKNOWN
     return initial_of(Literal(kind=kind, text=text), new, nullable=nullable)
 
@@ -144,7 +154,7 @@ def _kind(column_type: str) -> str:
 def _implicit(column_type: str) -> tuple[Canonical, bool]:
     """The type's own value, which a column that is NOT NULL and has no default gives to older rows."""
     kind = _kind(column_type)
-    if kind in ("", "date", "datetime", "timestamp"):  # zero dates have no canonical form
+    if kind in ("", "date", "datetime", "timestamp", "list", *SPATIAL):  # zero dates have no canonical form
         return _UNKNOWN
     if column_type.startswith("enum"):
         return _members(column_type)[0], True
@@ -175,7 +185,7 @@ def _value(literal: Literal, column_type: str) -> Canonical:
             return canonical.clock(text) if found and len(found[1] or "") <= _digits(column_type) else None
         case "string":
             return _string(literal, column_type)
-        case "json" | "timestamp":
+        case "json" | "timestamp" | "list" | "point" | "geometry":
             return None
     return _numeric(text, type_, column_type)
 
@@ -217,6 +227,9 @@ def _bytes(literal: Literal, column_type: str) -> Canonical:
 
 def _string(literal: Literal, column_type: str) -> str | None:
     text = literal.text
+    if column_type in _PACKED:
+        raw = (text or _PACKED_ZERO[column_type]).strip()
+        return DECLARED_BYTES[column_type](_PACKED[column_type](raw))
     if column_type.startswith("enum"):
         fold = text.rstrip(" ").casefold()
         members = _members(column_type)

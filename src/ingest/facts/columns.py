@@ -10,7 +10,7 @@ import re
 
 from cdc.words.schema import Column
 from ingest.binlog.format.codes import ColumnType as T
-from ingest.binlog.format.columns import LoggedColumn
+from ingest.binlog.format.columns import GEOMETRIES, LoggedColumn
 from ingest.binlog.format.tablemap import TableMap
 from ingest.facts.hidden import Trim
 
@@ -28,6 +28,7 @@ _WIDTHS = {
     "utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "gb18030": 4, "gbk": 2,
     "big5": 2, "sjis": 2, "cp932": 2, "ujis": 3, "eucjpms": 3, "euckr": 2, "gb2312": 2,
 }  # fmt: skip
+_DECLARED = {"uuid", "inet4", "inet6"}
 _DISPLAY = re.compile(r"^(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
 _COMPRESSED = re.compile(r" /\*m!\d+ compressed\*/", re.IGNORECASE)
 _FLOATING = re.compile(r"^(float|double)\([^)]*\)")
@@ -65,6 +66,7 @@ def _normal(column_type: str) -> str:
     """A column type without what the log does not carry: display widths and zerofill."""
     text = column_type.lower() if "'" not in column_type else column_type
     text = _COMPRESSED.sub("", text.replace(" zerofill", ""))
+    text = text.replace("geomcollection", "geometrycollection")
     return _FLOATING.sub(r"\1", _DISPLAY.sub(r"\1", text))
 
 
@@ -76,6 +78,8 @@ def _column(column: LoggedColumn) -> Column:
 def _type(column: LoggedColumn) -> str:
     """The type as information_schema prints it, without display width."""
     kind, unsigned = column.type, " unsigned" if column.unsigned else ""
+    if column.declared in _DECLARED:  # the log has them as BINARY
+        return column.declared
     if kind in _INTEGERS:
         return _INTEGERS[kind] + unsigned
     if kind in _PLAIN:
@@ -97,4 +101,8 @@ def _type(column: LoggedColumn) -> str:
         # a compressed one has a byte more: how it is compressed
         width = (column.width - (kind == T.MARIA_VARCHAR_COMPRESSED)) // _WIDTHS.get(column.charset or "", 1)
         return f"{'' if kind == T.STRING else 'var'}{base}({width})"
+    if kind == T.GEOMETRY:
+        return GEOMETRIES[column.geometry or 0]
+    if kind == T.VECTOR:
+        return f"vector({column.dimensions})" if column.dimensions else "vector"
     return column.type.name.lower()

@@ -9,7 +9,10 @@ from dataclasses import replace
 from cdc.words.errors import Skippable
 from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableSchema
+from cdc.words.types import SPATIAL
 from ingest.ddl.catalog import Key
+
+_NO_KEY = ("list", *SPATIAL)
 
 
 def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) -> TableSchema:
@@ -31,6 +34,12 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
             f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"
         )
     untyped = not_captured(schema)
+    if packed := [c for c in schema.columns if c.name in key and c not in untyped and c.type.kind in _NO_KEY]:
+        raise Skippable(
+            f"table {schema.table_id}: column {packed[0].name} of its key has type {packed[0].column_type}, which "
+            "cannot identify a row",
+            "name other columns that identify a row (message_key_columns), or leave its table out of `tables:`",
+        )
     if shut := [column for column in untyped if column.name in key]:
         raise Skippable(
             f"table {schema.table_id}: column {shut[0].name} of its key has type {shut[0].column_type}, which is not "
@@ -50,7 +59,7 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
 
 
 def not_captured(schema: TableSchema) -> list[Column]:
-    """The columns whose type has no logical type: spatial ones, vectors, what a newer server brings."""
+    """The columns whose type has no logical type: what a newer server brings."""
     found = []
     for column in schema.columns:
         try:

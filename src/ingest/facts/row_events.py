@@ -23,7 +23,7 @@ from ingest.facts.hidden import Trim
 from ingest.facts.tables import Tables
 from ingest.facts.values import judged
 
-ENVELOPE = Flavour(json="canonical", temporal="canonical", binary="base64", bit="canonical")
+ENVELOPE = Flavour(json="canonical", temporal="canonical", binary="base64", packed="canonical", bit="canonical")
 _SHOWN = Flavour(json="canonical", temporal="text", binary="base64", bit="canonical")
 OPERATION: dict[int, Operation] = {
     code: "insert" if code in INSERTS else "delete" if code in DELETES else "update" for code in ROWS_EVENTS

@@ -47,8 +47,12 @@ def from_text(column: Column) -> FromText:
     Text arrives as str, binary strings and BIT as bytes.
     """
     kind, is_bit = column.type.kind, column.column_type.startswith("bit")
+    packed = canonical.PACKED.get("vector" if kind == "list" else kind)
 
     def read(value: str | bytes) -> Canonical:
+        if packed is not None:
+            raw = value if isinstance(value, bytes) else bytes.fromhex(value)
+            return packed(raw)  # type: ignore[return-value]  # a list of floats is a list of members
         if isinstance(value, bytes):
             if is_bit:
                 width = 1 if kind == "bool" else 8 * len(value)
@@ -62,7 +66,11 @@ def from_text(column: Column) -> FromText:
 
 
 def select_expression(column: Column, quoted: str) -> str:
-    """What a snapshot selects for a column: FLOAT as DOUBLE, since MySQL prints FLOAT with six digits only."""
+    """What a snapshot selects for a column: FLOAT as DOUBLE, since MySQL prints FLOAT with six digits only; a VECTOR in
+    hexadecimal, since clients take it for text.
+    """
+    if column.type.kind == "list":
+        return f"HEX({quoted})"
     return f"{quoted} * 1e0" if column.type.kind == "float32" else quoted
 
 
@@ -80,6 +88,10 @@ def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
                 values[column.name] = canonical.day(value)
             elif column.type in (T.TIME, T.TIME2):
                 values[column.name] = canonical.clock(value)
+            elif column.type in (T.GEOMETRY, T.VECTOR) or column.declared == "vector":
+                kind = "geometry" if column.type is T.GEOMETRY else "vector"
+                packed = canonical.PACKED["point" if column.is_point else kind]
+                values[column.name] = packed(base64.b64decode(value))  # type: ignore[assignment]  # as above
         except Unrepresentable as error:
             refused[column.name] = str(error)
     return RefusedImage(values=values, columns=refused) if refused else values

@@ -50,6 +50,10 @@ LOGICAL: Mapping[str, tuple[str, Read]] = {
     f"{_TIME}.Year": ("year", values.whole),
     f"{_DATA}.Json": ("json", values.json_text),
     f"{_DATA}.Uuid": ("char(36)", values.text),
+    f"{_DATA}.FloatVector": ("vector", values.floats),
+    f"{_DATA}.geometry.Geometry": ("geometry", values.geometry),
+    f"{_DATA}.geometry.Geography": ("geometry", values.geometry),
+    f"{_DATA}.geometry.Point": ("point", values.geometry),
 }
 
 

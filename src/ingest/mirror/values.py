@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from cdc.words.types import Canonical, float_of, from_mysql
+from cdc.words.geometry import NoGeometry, ewkt_of
+from cdc.words.types import Canonical, Member, Struct, float_of, from_mysql
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[Any], Canonical]
@@ -50,6 +51,10 @@ def reader_of(column_type: str, *, decimals: str = "string") -> Read:
             return json_text
         case "string" | "bytes":
             return text
+        case "point" | "geometry":
+            return geometry
+        case "list":
+            return floats
         case _:
             return whole
 
@@ -80,6 +85,27 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise Unrepresentable(f"{value!r} is no text")
     return value
+
+
+def geometry(value: Any) -> Struct:
+    """Debezium's struct of a geometry."""
+    if not isinstance(value, dict):
+        raise Unrepresentable(f"{value!r} is no geometry")
+    try:
+        ewkt_of(value)
+    except NoGeometry as error:
+        raise Unrepresentable(f"no geometry: {error}") from error
+    return {name: value.get(name) for name in ("x", "y", "wkb", "srid") if name in value or name == "srid"}
+
+
+def floats(value: Any) -> list[Member]:
+    """A vector: an array of finite numbers."""
+    if not isinstance(value, list):
+        raise Unrepresentable(f"{value!r} is no vector")
+    found = [number(one) for one in value]
+    if any(isinstance(one, str) for one in found):
+        raise Unrepresentable("a vector whose numbers are not finite")
+    return list(found)
 
 
 def json_text(value: Any) -> str:

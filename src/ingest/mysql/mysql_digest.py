@@ -205,6 +205,6 @@ def _part(form: Form, column: Column) -> str:
             plain = column.charset == "utf8mb4" and not column.column_type.lower().startswith(("enum", "set"))
             text = name if plain else f"CONVERT({name} USING utf8mb4)"
             return f"CONCAT(LENGTH({text}), ':', {text})"
-        case "bytes":
+        case "bytes" | "geometry" | "floats":
             return f"CONCAT('x', HEX({name}))"
     return name

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from cdc.words.types import Canonical, float_of
+from cdc.words.geometry import NoGeometry, point_of
+from cdc.words.types import Canonical, Struct, float_of
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[bytes], Canonical]
@@ -99,6 +100,14 @@ def _bytes(value: bytes) -> str:
     return base64.b64encode(bytes.fromhex(value[2:].decode())).decode()
 
 
+def _point(value: bytes) -> Struct:
+    x, y = value[1:-1].split(b",")
+    try:
+        return point_of(float(x), float(y))
+    except NoGeometry as error:
+        raise Unrepresentable(f"{value.decode()} is {error}") from error
+
+
 # By the type's name in pg_catalog: the column type, and how values are read. Every other type is `longtext`.
 PLAIN: Mapping[str, tuple[str, Read]] = {
     "bool": ("bit(1)", _flag),
@@ -116,6 +125,7 @@ PLAIN: Mapping[str, tuple[str, Read]] = {
     "jsonb": ("json", text),
     "bytea": ("longblob", _bytes),
     "uuid": ("char(36)", text),
+    "point": ("point", _point),
     "name": ("varchar(63)", text),
 }
 TEXTS = PgTyped(column_type="longtext", read=text)

@@ -106,6 +106,11 @@ def _hash(text: str) -> str:
     return f"encode(sha256(convert_to({text}, 'UTF8')), 'hex')"
 
 
+def _reversed(number: str) -> str:
+    """The bytes of a double, the lowest first, in hexadecimal."""
+    return " || ".join(f"upper(substr(encode(float8send({number}), 'hex'), {at}, 2))" for at in range(15, 0, -2))
+
+
 def _within(column: str, edges: tuple[str, str]) -> str:
     return f"{column} BETWEEN {edges[0]} AND {edges[1]}"
 
@@ -131,6 +136,9 @@ def _part(form: Form, column: Column) -> str:
             part = f"to_char({name}::interval, 'HH24:MI:SS.US')"
         case "bytes":
             part = f"concat('x', upper(encode({name}, 'hex')))"
+        case "geometry":  # a point's: MySQL's bytes of it
+            there = " AND ".join(f"abs({name}[{at}]) < 'Infinity'" for at in (0, 1))
+            part = f"concat('x000000000101000000', {_reversed(f'{name}[0]')}, {_reversed(f'{name}[1]')})"
         case _:
             # concat prints a value as SELECT does, CHAR(n) with its blanks
             part = f"concat(octet_length(convert_to(concat({name}), 'UTF8')), ':', {name})"

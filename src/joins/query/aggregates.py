@@ -97,6 +97,9 @@ def _if(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
+_UNORDERED = ("geometry", "list")
+
+
 @dataclass(slots=True)
 class Keeping:
     """What the functions of one query ask of a group: each total and each bag once, and a result per function."""
@@ -113,6 +116,8 @@ class Keeping:
             return self._result("count_rows", 0, INT64, text)
         number, type_ = arguments[0]
         distinct = isinstance(function.this, exp.Distinct)
+        if isinstance(function, exp.Min | exp.Max | exp.ArrayAgg | exp.ArrayUniqueAgg) and family(type_) in _UNORDERED:
+            refuse(call, f"{type_} in {text}", "numbers or text: ST_X(p), ST_Y(p), ST_AsText(g)")
         match function:
             case exp.Count() | exp.CountIf() if not distinct:
                 return self._result("count", self._total(number, type_), INT64, text)

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 
+from cdc.words.geometry import NoGeometry, ewkt_of
+from cdc.words.geometry import number as coordinate
 from cdc.words.types import NOT_FINITE, Canonical, LogicalType
 
 Fit = Callable[[object], Canonical]
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 _NUMBER = re.compile(r"-?[0-9]{1,100}(\.[0-9]{1,100})?")
+_PAIR = re.compile(r"\((-?[0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?),(-?[0-9]+(?:\.[0-9]+)?(?:e[-+][0-9]+)?)\)")
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}Z")
 _CANONICAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{0,8}[1-9])?Z")
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?)?Z?")
@@ -45,6 +48,10 @@ def fit_of(type_: LogicalType) -> Fit:
             return _bool
         case "string" | "json":
             return _text
+        case "point" | "geometry":
+            return _geometry
+        case "list":
+            return _floats
     return _as_it_is  # bytes, time: nothing else becomes one
 
 
@@ -138,6 +145,28 @@ def _text(value: object) -> Canonical:
     if isinstance(value, float) and value and not 1e-5 <= abs(value) < 1e15:  # MySQL writes an exponent
         raise Unfit
     return _plain(exact)
+
+
+def _geometry(value: object) -> Canonical:
+    if value is None:
+        return None
+    if isinstance(value, str) and (found := _PAIR.fullmatch(value)):  # PostgreSQL's point as older records have it
+        return f"POINT({coordinate(float(found[1]))} {coordinate(float(found[2]))})"
+    if not isinstance(value, dict):
+        raise Unfit
+    try:
+        return ewkt_of(value)
+    except NoGeometry as error:
+        raise Unfit from error
+
+
+def _floats(value: object) -> Canonical:
+    """A vector: the only list that a column of a source is."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in value):
+        raise Unfit
+    return value
 
 
 def _as_it_is(value: object) -> Canonical:

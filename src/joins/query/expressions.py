@@ -59,6 +59,7 @@ Function = Callable[["ExpressionCompiler", exp.Expr], Typed]
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }  # fmt: skip
+_EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ)
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Div: "try_divide", exp.Mod: "try_mod",
     exp.SafeAdd: "try_add", exp.SafeSubtract: "try_subtract", exp.SafeMultiply: "try_multiply",
@@ -142,6 +143,8 @@ class ExpressionCompiler:
 
     def _comparison(self, node: exp.Expr) -> Typed:
         left, right = self.pair(node, node.this, node.expression)
+        if "geometry" in (family(left.type), family(right.type)) and not isinstance(node, _EQUALITIES):
+            refuse(node, f"{left.type} in {node.sql('spark')}", "numbers: ST_X(p), ST_Y(p)")
         sql = f"({left.sql} {_COMPARISONS[type(node)]} {right.sql})"
         return Typed(sql=sql, type=BOOL, failed=any_of(left.failed, right.failed))
 
@@ -340,7 +343,7 @@ def _cast(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if isinstance(literal, exp.Literal) and literal.is_string and family(to) in ("date", "moment"):
         return moment(node, literal.this, day=family(to) == "date")
     inner = compiler.compile(literal)
-    impossible = {"bytes"} | ({"date", "moment"} if family(to) in ("number", "bool") else set())
+    impossible = {"bytes", "geometry"} | ({"date", "moment"} if family(to) in ("number", "bool") else set())
     if (family(inner.type) in impossible and inner.type != to) or (
         family(inner.type) in ("number", "bool") and family(to) in ("date", "moment", "bytes")
     ):

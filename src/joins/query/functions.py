@@ -12,6 +12,7 @@ from sqlglot import exp
 from cdc.words.types import LogicalType
 from joins.query.aggregates import aggregates_in, arguments_of, check_call
 from joins.query.expressions import ExpressionCompiler, Function, Typed, any_of, escaped, is_basic, refuse
+from joins.query.spatial import SPATIAL_FUNCTIONS
 from joins.query.value_types import (
     BOOL,
     DATE,
@@ -48,7 +49,7 @@ def _argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tu
         typed = compiler.dated(value, typed, DATETIME if "moment" in wanted and len(value.name) > 10 else DATE)
     if family(typed.type) in (*wanted, "null"):
         return typed
-    if wanted == ("text",) and family(typed.type) not in ("bytes",):
+    if wanted == ("text",) and family(typed.type) not in ("bytes", "geometry"):
         return compiler.cast(typed, STRING)
     refuse(node, f"{typed.type} in {node.sql('spark')}", " or ".join(wanted) + ": write a CAST")
 
@@ -79,8 +80,8 @@ def _texts(name: str) -> Function:
         found = []
         for item in items:
             typed = compiler.compile(item)
-            if family(typed.type) == "bytes":
-                refuse(node, f"bytes in {node.sql('spark')}", "text")
+            if family(typed.type) in ("bytes", "geometry"):
+                refuse(node, f"{typed.type} in {node.sql('spark')}", "text")
             found.append(compiler.cast(typed, STRING))
         return Typed(
             sql=f"{name}({', '.join(t.sql for t in found)})", type=STRING, failed=any_of(*(t.failed for t in found))
@@ -304,6 +305,7 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.TimeToStr: _formatted,
     exp.TsOrDsToDate: _to_date,
     TimeWindow: window_start,
+    **SPATIAL_FUNCTIONS,
 }
 
 

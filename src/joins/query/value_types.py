@@ -36,6 +36,7 @@ _SPARK: dict[Kind, str] = {
     "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT",
     "uint64": "DECIMAL(20,0)", "float32": "FLOAT", "float64": "DOUBLE", "date": "DATE", "datetime": "TIMESTAMP_NTZ",
     "timestamp": "TIMESTAMP_NTZ", "time": "STRING", "string": "STRING", "json": "STRING", "bytes": "BINARY",
+    "point": "STRING", "geometry": "STRING",
 }  # fmt: skip
 _CASTS: dict[exp.DType, LogicalType] = {
     exp.DType.BOOLEAN: BOOL,
@@ -53,7 +54,7 @@ _CASTS: dict[exp.DType, LogicalType] = {
     exp.DType.TIMESTAMPTZ: DATETIME,  # how sqlglot reads Spark's TIMESTAMP
 }
 MOST_DIGITS = 38  # of a decimal in Spark
-Family = Literal["null", "bool", "number", "text", "date", "moment", "bytes", "list"]
+Family = Literal["null", "bool", "number", "text", "date", "moment", "bytes", "list", "geometry"]
 
 
 _TIME = re.compile(r"(-?)(\d{1,3}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,6}))?)?")
@@ -102,6 +103,8 @@ def family(type_: LogicalType) -> Family:
             return "moment"
         case "string" | "json" | "time":
             return "text"
+        case "point" | "geometry":
+            return "geometry"
     return "number"
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from cdc.topology.topology import Topology
 from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.types import LogicalType
+from cdc.words.types import SPATIAL, LogicalType
 from joins.query.aggregates import Keeping, aggregates_in, arguments_of
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
@@ -188,7 +188,7 @@ class Binder:
 
     def _check_keys(self, inner: BoundTree, keys: list[tuple[exp.Expr, Place]]) -> None:
         for (node, place), column in zip(keys, inner.rows.columns, strict=False):
-            if column.type.kind in ("float32", "float64", "json", "list"):
+            if column.type.kind in ("float32", "float64", "json", "list", *SPATIAL):
                 what = f"GROUP BY {text_of_expression(node)}, a {column.type}"
                 self.refuse(place, what, "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING")
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from joins.query.functions import PATTERN, pattern_for
+from joins.query.spatial import renamed
 from joins.query.windows import TimeWindow
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of one length, so that all else stays where it was
@@ -52,7 +53,7 @@ def statements_of(text: str) -> list[exp.Expr | None]:
     for start in called:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
     statements = list(sqlglot.parse(text, dialect="spark"))
-    return [one if one is None or not called else _renamed(one) for one in statements]
+    return [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
 
 
 def _renamed(statement: exp.Expr) -> exp.Expr:

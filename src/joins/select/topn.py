@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from cdc.topology.topology import Topology
+from cdc.words.types import SPATIAL
 from joins.query.finish import text_of_expression
 from joins.query.value_types import INT32
 from joins.select.bound import BoundTop, BoundTree
@@ -21,8 +22,8 @@ from joins.select.rows import QueryColumn, QueryRows, keys_of
 from joins.select.sql import Place, Select, refuse
 
 Ties = dict[Place, tuple[exp.Expr, ...]]
-_NO_GROUPS = ("float32", "float64", "json", "list")
-_NO_ORDER = ("json", "list")
+_NO_GROUPS = ("float32", "float64", "json", "list", *SPATIAL)
+_NO_ORDER = ("json", "list", *SPATIAL)
 
 
 def name_key(topology: Topology, inner: BoundTree, bind: Callable[[Flat, Place], BoundTree]) -> BoundTree:

@@ -14,13 +14,13 @@ from typing import NoReturn
 from sqlglot import exp
 
 from cdc.topology.topology import Topology
-from cdc.words.types import LogicalType
+from cdc.words.types import SPATIAL, LogicalType
 from joins.select.flat import Condition, Flat, FlatJoin
 from joins.select.rows import keys_of
 from joins.select.sql import Place, refuse
 
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
-_INEXACT = {"float32", "float64", "json"}
+_INEXACT = {"float32", "float64", "json", "list", *SPATIAL}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def _key(type_: LogicalType) -> Callable[[Any], Any]:
     if type_.kind == "list":  # no order of theirs is asked for: any will do
         return orjson.dumps
     match family(type_):
-        case "text":
+        case "text" | "geometry":
             return _utf8
         case "moment":  # the fraction is behind the point: "…00Z" comes before "…00.5Z"
             return _instant

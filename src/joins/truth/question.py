@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import sqlglot
 from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId, TableSchema
+from joins.query.spatial import SPATIAL_FUNCTIONS, spark_sql
 from joins.query.windows import TimeWindow, seconds_of
 from joins.select.compiler import ties_of
 from joins.select.sql import place_of
@@ -57,6 +59,8 @@ class _Query:
         for node in list(query.find_all(TimeWindow)):
             length = exp.Interval(this=exp.Literal.string(seconds_of(node)), unit=exp.var("SECOND"))
             node.replace(exp.Anonymous(this="time_bucket", expressions=[length, node.this]))
+        for call in list(query.find_all(*SPATIAL_FUNCTIONS)):
+            call.replace(sqlglot.parse_one(spark_sql(call, call.this.sql("spark")), read="spark"))
         self._number(query, table)
         named = query.args.get("with_")
         query.set("with_", None)

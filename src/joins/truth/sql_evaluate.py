@@ -89,6 +89,8 @@ def translated(text: str, width: int) -> str:
 
 def duckdb_type(type_: LogicalType) -> str:
     """DuckDB's name of a type."""
+    if type_.element is not None:
+        return f"{duckdb_type(type_.element)}[]"
     return str(type_) if type_.kind == "decimal" else _TYPES.get(type_.kind, "VARCHAR")
 
 

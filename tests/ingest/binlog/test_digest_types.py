@@ -25,9 +25,9 @@ DATABASE = "digests"
 KEYS = (
     "tinyint", "int", "int_unsigned", "bigint", "bigint_unsigned", "decimal_10_2", "date", "datetime_0", "datetime_3",
     "timestamp_0", "timestamp_6", "time_2", "year", "varchar_utf8mb4", "varchar_latin1", "char_utf8mb4", "varbinary",
-    "binary", "bit_9", "bit_64", "enum", "set",
+    "binary", "bit_9", "bit_64", "enum", "set", "uuid", "inet4", "inet6",
 )  # fmt: skip
-LEFT_OUT = ("t_float", "t_double", "t_json", "t_json_opaque", "t_json_maria", "t_geometry", "t_point", "t_vector")
+LEFT_OUT = ("t_float", "t_double", "t_json", "t_json_opaque")
 # Columns that meet in one row: character sets and collations that do not compare, padding, zero fill, NULL and empty.
 MIXED = """
 id BIGINT NOT NULL, b VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
@@ -89,9 +89,7 @@ def check(server: Server) -> None:
             one = replace(source, unrepresentable=setting)
             assert [found for schema in schemas.values() if (found := differs(connection, one, schema))] == []
         told = {id_.table: dict(covered(schema).left_out) for id_, schema in schemas.items()}
-    assert {name for name, out in told.items() if out} == {
-        name for name in told if name in LEFT_OUT and name not in ("t_geometry", "t_point", "t_vector", "t_json_maria")
-    }
+    assert {name for name, out in told.items() if out} == {name for name in told if name in LEFT_OUT}
 
 
 def differs(connection: Connection, source: Source, schema: TableSchema) -> str:

@@ -179,10 +179,27 @@ def _bytes() -> Iterator[TypeCase]:
     yield _case("bit_1", "bit(1)", "bit", "b'0'", "b'1'")
     yield _case("bit_9", "bit(9)", "bit", "b'0'", "b'111111111'", "b'100000000'")
     yield _case("bit_64", "bit(64)", "bit", "b'0'", "b'1'", "0xFFFFFFFFFFFFFFFF")
-    yield _case(
-        "geometry", "geometry", "bytes", "ST_GeomFromText('POINT(1 2)')", "ST_GeomFromText('LINESTRING(0 0,1 1)')"
-    )
-    yield _case("point", "point", "bytes", "ST_GeomFromText('POINT(-1.5 2.5)')")
+    yield from _geometries()
+
+
+_SHAPES = {
+    "point": ("POINT(-1.5 2.5)", "POINT(0 0)", "POINT(0.1 123456789.123456789)", "POINT(1e20 -1e-9)"),
+    "linestring": ("LINESTRING(0 0,1 1)", "LINESTRING(-1.5 2,3.25 4,5 6)"),
+    "polygon": ("POLYGON((0 0,0 5,5 5,0 0))", "POLYGON((0 0,0 9,9 9,9 0,0 0),(1 1,2 1,2 2,1 1))"),
+    "multipoint": ("MULTIPOINT(1 2,3 4)",),
+    "multilinestring": ("MULTILINESTRING((0 0,1 1),(2 2,3 3,4 4))",),
+    "multipolygon": ("MULTIPOLYGON(((0 0,0 5,5 5,0 0)),((8 8,8 9,9 9,8 8)))",),
+    "geometrycollection": ("GEOMETRYCOLLECTION(POINT(1 2),LINESTRING(0 0,1 1))", "GEOMETRYCOLLECTION EMPTY"),
+}
+
+
+def _geometries() -> Iterator[TypeCase]:
+    for name, shapes in _SHAPES.items():
+        texts = [f"ST_GeomFromText('{shape}')" for shape in shapes]
+        more = [f"ST_GeomFromText('{shapes[0]}', {srid})" for srid in (4326, 3857)]
+        yield _case(name, name, "bytes", *texts, *more)
+    every = [f"ST_GeomFromText('{shape}')" for shapes in _SHAPES.values() for shape in shapes]
+    yield _case("geometry", "geometry", "bytes", *every, "ST_GeomFromText('POINT(1 2)', 4326)")
 
 
 def _json() -> Iterator[TypeCase]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cdc.words.event import Position
+from cdc.words.geometry import point_of
 from cdc.words.schema import TableId
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.ddl.catalog import Catalog
@@ -24,6 +25,7 @@ from ingest.records.seams import Checkpoint
 
 TABLE = TableId(source="crm", database="crm", table="customers")
 COLUMNS = (("id", "bigint"), ("name", "varchar(100)"), ("credit", "decimal(10,2)"), ("since", "datetime(3)"))
+POINT = point_of(2.35, 48.85, 4326)
 FIELDS = [
     {"type": "int64", "optional": False, "field": "id"},
     {"type": "string", "optional": True, "field": "name"},
@@ -272,7 +274,10 @@ def test_time_of_a_change_is_the_databases() -> None:
         ({"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}, {"scale": 1, "value": "Dw=="},
          "longtext", "1.5"),
         ({"type": "array", "items": {"type": "int32"}}, [1, 2], "json", "[1,2]"),
-        ({"type": "struct", "name": "io.debezium.data.geometry.Point"}, {"x": 1.0}, "longtext", '{"x":1.0}'),
+        ({"type": "struct", "name": "io.debezium.data.geometry.Point"}, POINT, "point", POINT),
+        ({"type": "struct", "name": "io.debezium.data.geometry.Geometry"}, {"wkb": POINT["wkb"]}, "geometry",
+         {"wkb": POINT["wkb"], "srid": None}),
+        ({"type": "array", "name": "io.debezium.data.FloatVector"}, [1, 0.5], "vector", [1.0, 0.5]),
     ],
 )  # fmt: skip
 def test_types_of_inline_schemas(field: Any, value: Any, column_type: str, wanted: Any) -> None:

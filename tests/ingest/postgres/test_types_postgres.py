@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cdc.words.geometry import point_of
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.postgres.column_types import PLAIN, PgType, PgTypes, first_of
 from tests.support.pg_captured import Capture
@@ -59,7 +60,20 @@ MATRIX: list[tuple[str, str, str, Any]] = [
     ("bit(1)", "B'1'", "bit(1)", True),
     ("bit(3)", "B'101'", "longtext", "101"),
     ("varbit", "B'0101'", "longtext", "0101"),
-    ("point", "'(1.5,2)'", "longtext", "(1.5,2)"),
+    ("point", "'(1.5,2)'", "point", point_of(1.5, 2)),
+    ("point", "'(-0,1e300)'", "point", point_of(-0.0, 1e300)),
+    ("line", "'{1,2,3}'", "longtext", "{1,2,3}"),
+    ("lseg", "'[(0,0),(1,1)]'", "longtext", "[(0,0),(1,1)]"),
+    ("box", "'(1,1),(0,0)'", "longtext", "(1,1),(0,0)"),
+    ("path", "'((0,0),(1,1))'", "longtext", "((0,0),(1,1))"),
+    ("polygon", "'((0,0),(1,1),(1,0))'", "longtext", "((0,0),(1,1),(1,0))"),
+    ("circle", "'<(0,0),1>'", "longtext", "<(0,0),1>"),
+    ("macaddr8", "'08:00:2b:01:02:03:04:05'", "longtext", "08:00:2b:01:02:03:04:05"),
+    ("inet", "'2001:DB8::1'", "longtext", "2001:db8::1"),
+    ("uuid", "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "char(36)", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    ("tsquery", "'a & b'", "longtext", "'a' & 'b'"),
+    ("numrange", "'(1.5,)'", "longtext", "(1.5,)"),
+    ("uuid[]", "'{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'", "json", '["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]'),
     ("xml", "'<a/>'", "longtext", "<a/>"),
     ("tsvector", "'a:1 b:2'", "longtext", "'a':1 'b':2"),
     ("int4range", "'[1,5)'", "longtext", "[1,5)"),
@@ -78,7 +92,7 @@ MATRIX: list[tuple[str, str, str, Any]] = [
     ("timestamptz[]", "'{2020-01-01 00:00:00+00}'", "json", '["2020-01-01T00:00:00Z"]'),
     ("jsonb[]", """ARRAY['{"a": 1}'::jsonb]""", "json", '[{"a": 1}]'),
     ("mood[]", "'{sad,ok}'", "json", '["sad","ok"]'),
-    ("point[]", "'{\"(1,2)\"}'", "json", '["(1,2)"]'),
+    ("point[]", "'{\"(1,2)\"}'", "json", f"[{json.dumps(point_of(1, 2), separators=(',', ':'))}]"),
     ("box[]", "'{(1,1),(0,0);(3,3),(2,2)}'", "json", '["(1,1),(0,0)","(3,3),(2,2)"]'),
 ]
 MADE = (
@@ -98,6 +112,8 @@ REFUSED = [
     ("timestamptz", "'0044-03-15 00:00:00+00 BC'"),
     ("date[]", "'{2020-01-01,infinity}'"),
     ("numeric(5,2)[]", "'{NaN}'"),
+    ("point", "'(NaN,1)'"),
+    ("point", "'(1,-Infinity)'"),
 ]
 
 

@@ -21,7 +21,7 @@ _KEYS = 500
 _POLL = 0.1
 _ROWS = f"{fields.KIND}:{fields.ROW}"
 # Fields made from others, to query by: not stored, but Solr tells those that it keeps in columns.
-_MADE = (fields.query_field(""), fields.words_field(""), fields.members_field(""))
+_MADE = fields.MADE
 _OURS = frozenset({fields.INDEXED_AT, "_version_"})
 
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from math import isfinite
+from struct import iter_unpack
 from typing import Final
 
 import orjson
 
+from cdc.words.geometry import NoGeometry, struct_of
+from cdc.words.types import Struct
 from ingest.binlog.format.temporal import DATETIME_DAYS as DAYS_OF_DATETIME
 from ingest.binlog.format.temporal import date_text
 
@@ -95,6 +100,38 @@ def bit(value: int, width: int) -> bool | str:
     if width == 1:
         return bool(value)
     return base64.b64encode(value.to_bytes((width + 7) // 8, "little")).decode()
+
+
+def geometry(stored: bytes) -> Struct:
+    """Canonical form of a geometry's bytes."""
+    return _struct(stored, point=False)
+
+
+def point(stored: bytes) -> Struct:
+    """Canonical form of a POINT column's bytes."""
+    return _struct(stored, point=True)
+
+
+def _struct(stored: bytes, *, point: bool) -> Struct:
+    try:
+        return struct_of(stored, point=point)
+    except NoGeometry as error:
+        raise Unrepresentable(str(error)) from error
+
+
+def vector(stored: bytes) -> list[float]:
+    """Canonical form of a VECTOR's bytes: four per number, little-endian."""
+    if len(stored) % 4:
+        raise Unrepresentable(f"{len(stored)} bytes are no vector")
+    found = [number for (number,) in iter_unpack("<f", stored)]
+    if not all(map(isfinite, found)):
+        raise Unrepresentable("a vector whose numbers are not finite")
+    return found
+
+
+PACKED: Final[dict[str, Callable[[bytes], Struct | list[float]]]] = {
+    "geometry": geometry, "point": point, "vector": vector,
+}  # fmt: skip
 
 
 def logged_json(text: str) -> str:

@@ -41,6 +41,11 @@ class LoggedColumn:
     dimensions: int | None = None
     declared: str = ""
 
+    @property
+    def is_point(self) -> bool:
+        """Whether it is a column of points alone, as far as metadata or a schema say so."""
+        return self.declared == "point" or (not self.declared and self.geometry == 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHint:
@@ -69,6 +74,11 @@ CHARACTER: Final = frozenset(
     | {T.MARIA_BLOB_COMPRESSED, T.MARIA_VARCHAR_COMPRESSED}
 )
 LABELLED: Final = frozenset({T.ENUM, T.SET})
+# by their numbers in a TABLE_MAP
+GEOMETRIES: Final = (
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+    "geometrycollection", "geomcollection",
+)  # fmt: skip
 
 _HINT: Final = re.compile(r"^\s*([a-z]+\d?)\s*(?:\((.*)\))?\s*(.*)$", re.IGNORECASE | re.DOTALL)
 _FUNCTIONAL_INDEX: Final = re.compile(r"^(?:[0-9a-f]{32}|!hidden!.*)$")
@@ -96,6 +106,7 @@ _STORED_AS: Final[dict[str, frozenset[ColumnType]]] = {
     "set": frozenset({T.SET}),
     "json": frozenset({T.JSON, *CHARACTER}),
     "vector": frozenset({T.VECTOR, *CHARACTER}),
+    **dict.fromkeys(GEOMETRIES, frozenset({T.GEOMETRY})),
     **dict.fromkeys(("inet4", "inet6", "uuid", "char", "binary"), frozenset({T.STRING, T.VAR_STRING})),
     **dict.fromkeys(("varchar", "varbinary", "xmltype"), CHARACTER),
     **dict.fromkeys(

@@ -13,7 +13,8 @@ class Flavour:
     rows: a dict by column name without absent columns, or a tuple with `ABSENT` in their place.
     decimal: the server's text, or `Decimal`. json: Python values (`JSON_NULL` for a null document), or JSON text.
     temporal: the server's text (UTC); `iso` puts a T between date and time and a Z behind TIMESTAMP.
-    binary: bytes, or base64 text. bit: a number. unknown_sign: what to do with an integer whose highest bit is set
+    binary: bytes, or base64 text. packed: geometries and vectors as their bytes. bit: a number.
+    unknown_sign: what to do with an integer whose highest bit is set
     while no metadata and no schema tells its sign. `canonical` is the form of `cdc.words.types`, see `canonical.py`: a
     value that has none, such as a zero date, raises `Unrepresentable`.
     """
@@ -23,6 +24,7 @@ class Flavour:
     json: Literal["value", "text", "canonical"] = "value"
     temporal: Literal["text", "iso", "canonical"] = "text"
     binary: Literal["bytes", "base64"] = "bytes"
+    packed: Literal["bytes", "canonical"] = "bytes"
     bit: Literal["number", "canonical"] = "number"
     unknown_sign: Literal["refuse", "signed", "unsigned"] = "refuse"
 

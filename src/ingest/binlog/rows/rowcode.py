@@ -136,7 +136,9 @@ def _text(code: RowCode, column: LoggedColumn, name: str) -> str:
     if column.type in (T.MARIA_BLOB_COMPRESSED, T.MARIA_VARCHAR_COMPRESSED):
         value = f"{code.bind('inflate', convert.inflate)}({value})"
     special = convert.DECLARED_BYTES.get(column.declared)
-    if special:
+    if column.declared == "vector" and code.flavour.packed == "canonical":
+        value = f"{code.bind('vector', canonical.vector)}({value})"
+    elif special:
         value = f"{code.bind(column.declared, special)}({value})"
     elif column.charset is None:
         value = _bytes(code, value)
@@ -152,7 +154,12 @@ def _text(code: RowCode, column: LoggedColumn, name: str) -> str:
 
 
 def _blob(code: RowCode, column: LoggedColumn, name: str) -> str:
-    code.add(f"{name}=" + _bytes(code, code.variable(column.size, name)))
+    value = code.variable(column.size, name)
+    if code.flavour.packed == "canonical":
+        function = "vector" if column.type is T.VECTOR else "point" if column.is_point else "geometry"
+        code.add(f"{name}={code.bind(function, canonical.PACKED[function])}({value})")
+    else:
+        code.add(f"{name}=" + _bytes(code, value))
     return name
 
 

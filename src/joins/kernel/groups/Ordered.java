@@ -30,7 +30,8 @@ final class Ordered {
     if (name.equals("time")) return TIME;
     if (name.equals("bytes")) return BYTES;
     if (name.equals("list")) return LIST; // in no order that means anything: as it is written
-    return name.equals("string") || name.equals("json") ? TEXT : MOMENT;
+    boolean text = name.equals("string") || name.equals("json") || name.equals("point") || name.equals("geometry");
+    return text ? TEXT : MOMENT;
   }
 
   /** Appends a value. */

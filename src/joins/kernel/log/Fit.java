@@ -12,7 +12,8 @@ import java.util.regex.*;
  * type's form already, as nearly all has, is only looked at.
  */
 final class Fit {
-  private static final int OPAQUE = 0, INT = 1, DECIMAL = 2, FLOAT = 3, BOOL = 4, DATE = 5, MOMENT = 6, TEXT = 7;
+  private static final int OPAQUE = 0, INT = 1, DECIMAL = 2, FLOAT = 3, BOOL = 4, DATE = 5, MOMENT = 6, TEXT = 7,
+      SPATIAL = 8, LIST = 9;
   private static final Pattern NUMBER = Pattern.compile("-?[0-9]{1,100}(\\.[0-9]{1,100})?");
   private static final Pattern DATED = Pattern.compile(
       "([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\\.([0-9]{1,9}))?)?Z?");
@@ -39,6 +40,8 @@ final class Fit {
     else if (name.equals("bool")) kind = BOOL;
     else if (name.equals("date")) kind = DATE;
     else if (name.equals("datetime") || name.equals("timestamp")) kind = MOMENT;
+    else if (name.equals("point") || name.equals("geometry")) kind = SPATIAL;
+    else if (name.equals("list")) kind = LIST; // of numbers: a vector
     else kind = name.equals("string") || name.equals("json") ? TEXT : OPAQUE; // nothing else becomes bytes or a time
   }
 
@@ -48,6 +51,7 @@ final class Fit {
     if (token == JsonToken.VALUE_STRING) {
       String text = json.getText();
       if (kind == TEXT || kind == OPAQUE) return Envelope.quoted(text);
+      if (kind == SPATIAL) return Wkt.ofPair(text);
       if (kind == FLOAT && isBeyondJson(text)) return ascii('"' + text + '"');
       boolean fits = kind == DECIMAL && isDecimal(text) || kind == DATE && text.length() == 11 && formed(text, DAY);
       return fits || kind == MOMENT && isMoment(text) ? ascii('"' + text + '"') : converted(token, text);
@@ -56,6 +60,8 @@ final class Fit {
       String text = json.getText();
       if (text.charAt(0) != '-' || least.signum() < 0 && text.charAt(1) != '0') return ascii(text);
     }
+    if (token == JsonToken.START_OBJECT && kind == SPATIAL) return Wkt.of(json);
+    if (token == JsonToken.START_ARRAY && kind == LIST) return numbers(json);
     if (token.isStructStart()) {
       Envelope.skip(json, token);
       return null;
@@ -69,6 +75,20 @@ final class Fit {
   /** A double that JSON has no number for. */
   private static boolean isBeyondJson(String text) {
     return text.equals("NaN") || text.equals("Infinity") || text.equals("-Infinity");
+  }
+
+  /** An array of numbers as it is written, null for one of anything else. */
+  private static byte[] numbers(JsonParser json) throws IOException {
+    StringBuilder out = new StringBuilder("[");
+    boolean all = true;
+    for (JsonToken one = json.nextToken(); one != JsonToken.END_ARRAY; one = json.nextToken()) {
+      if (one == null) throw new IOException("it ends too early");
+      if (one.isNumeric()) Envelope.finite(json, one);
+      else all = false;
+      if (all) out.append(out.length() > 1 ? "," : "").append(json.getText());
+      else Envelope.skip(json, one);
+    }
+    return all ? ascii(out.append(']').toString()) : null;
   }
 
   private boolean isDecimal(String text) {
@@ -100,7 +120,7 @@ final class Fit {
 
   private byte[] converted(JsonToken token, String text) {
     if (kind == DATE || kind == MOMENT) return token == JsonToken.VALUE_STRING ? dated(text) : null;
-    if (kind == OPAQUE) return null;
+    if (kind == OPAQUE || kind == SPATIAL || kind == LIST) return null;
     boolean whole = token == JsonToken.VALUE_NUMBER_INT, bool = token.isBoolean();
     if (bool && kind != INT && kind != DECIMAL) return null;
     if (kind == BOOL && !whole) return null;
