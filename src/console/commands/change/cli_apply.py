@@ -60,30 +60,12 @@ def apply(
         show_plan(topology, as_json=as_json)
         return
 
-    def echo(outcome: Outcome) -> None:
-        if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(outcome)))
-        else:
-            typer.echo(f"{outcome.done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
-
-    stuck: Sequence[Change] = ()
     if not (rollback or retire):
         write_sources(topology, as_json=as_json)
     if topology.only_captures:
         typer.echo(NOTHING_TO_MAKE, err=True)
         return
-    with connected_to(topology) as connected, journal_of(connected.client, topology, 0.0) as journal:
-        from console.planning.bringing import retire as removed
-        from console.planning.bringing import roll_back
-
-        hands = _hands(topology, connected, journal, echo, timeout)
-        if rollback:
-            roll_back(topology, hands)
-        elif retire:
-            removed(hands)
-        else:
-            stuck = _brought(topology, connected, hands, wait=not no_wait)
-        journal.end()
+    stuck = _applied(topology, as_json, "rollback" if rollback else "retire" if retire else "", timeout, not no_wait)
     for one in stuck:
         if as_json:
             note = f"{one.why}: {one.by}"
@@ -92,6 +74,31 @@ def apply(
             typer.echo(f"stale   query      {one.name}  ({one.why}: {one.by})")
     if stuck:
         raise typer.Exit(1)
+
+
+def _applied(topology: Topology, as_json: bool, way: str, timeout: float, wait: bool) -> Sequence[Change]:
+    """Do it, or go back, or remove old versions; the changes that only a person can make."""
+
+    def echo(outcome: Outcome) -> None:
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(outcome)))
+        else:
+            typer.echo(f"{outcome.done:<8}{outcome.kind:<11}{outcome.name}  ({outcome.note})")
+
+    with connected_to(topology) as connected, journal_of(connected.client, topology, 0.0) as journal:
+        from console.planning.bringing import retire as removed
+        from console.planning.bringing import roll_back
+
+        hands = _hands(topology, connected, journal, echo, timeout)
+        stuck: Sequence[Change] = ()
+        if way == "rollback":
+            roll_back(topology, hands)
+        elif way == "retire":
+            removed(hands)
+        else:
+            stuck = _brought(topology, connected, hands, wait=wait)
+        journal.end()
+    return stuck
 
 
 def _brought(topology: Topology, connected: ConnectedServers, hands: VersionsAtWork, *, wait: bool) -> Sequence[Change]:
