@@ -21,6 +21,7 @@ from console.status.captured_position import CapturedPosition
 from console.status.dead_letters import Letters, incomplete_lines, readers_of
 from console.status.index_status import IndexStatus, index_statuses, missing_changes, told
 from console.status.part_status import WIDE, PartStatus, lines_of, part_statuses
+from console.status.prepared import prepared_at
 from console.status.quarantine import quarantined
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) 
     else:
         captured = _captured(topology)
         well = _complete(topology, letters, captured or {}, as_json)
+        for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
+            told_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
+            typer.echo(told_as_json if as_json else f"{'open':<{WIDE}}{one}")
         well = _checked(topology, as_json) and well
     if topology.only_captures:
         return well

@@ -18,7 +18,8 @@ class CapturedPosition:
     the tables some rows of which are held back until they are mended; `quarantine` those whose rows are kept as raw
     events, `left_out` those that are not captured though they are wanted, by `database.table`. `file` and `pos` are its
     place in the source's log, `offset` its own in the positions topic; `signals` the offset behind the last signal that
-    was obeyed. Not `whole` while rows are read again or held back: the log does not hold yet what the source does.
+    was obeyed; `prepared` is when each XA transaction that is open was prepared, in ms since 1970. Not `whole` while
+    rows are read again or held back: the log does not hold yet what the source does.
     """
 
     gtid_set: str
@@ -32,4 +33,5 @@ class CapturedPosition:
     pos: int = 0
     offset: int = 0
     signals: int = 0
+    prepared: tuple[int, ...] = ()
     whole: bool = True

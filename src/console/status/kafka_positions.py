@@ -17,6 +17,7 @@ from console.status.captured_position import CapturedPosition
 from console.status.proc_watch import Watch
 from ingest.facts.kept import kept_of
 from ingest.facts.left_out import left_out_of
+from ingest.facts.prepared import STATE as PREPARED
 
 # whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
 _PATIENCE_MS = 3_000
@@ -115,5 +116,6 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         pos=position["pos"],
         offset=offset,
         signals=state.get("signals") or 0,
+        prepared=tuple(since for _, _, _, _, since, _ in state.get(PREPARED, ())),
         whole=not (state.get("snapshots") or mending),
     )

@@ -159,7 +159,7 @@ def test_an_incident_is_repaired(captured: Callable[..., MemoryCapture], flavour
     try:
         run(capture, "SET GLOBAL max_binlog_stmt_cache_size = 4096")
         with pytest.raises(pymysql.err.MySQLError, match="max_binlog_stmt_cache_size"):
-            run(capture, "INSERT INTO m VALUES " + ",".join(f"({n}, REPEAT('x', 3000))" for n in range(9)))
+            run(capture, "INSERT INTO m VALUES " + ",".join(f"({n}, REPEAT('x', 3000))" for n in range(40)))
     finally:
         run(capture, f"SET GLOBAL max_binlog_stmt_cache_size = {size}")
     run(capture, "INSERT INTO t VALUES (5, 5)")
