@@ -106,6 +106,7 @@ def test_a_server_as_needed_has_no_fault() -> None:
         (with_variable(binlog_expire_logs_seconds="3600"), "retention", "warning", "= 604800"),
         (with_variable(server_id="7001"), "server_id", "fault", "another server_id"),
         (replace(GOOD, replicas=(3, 7001)), "server_id", "warning", "another server_id"),
+        (replace(GOOD, longest=1500), "row versions", "warning", "docs/capture.md"),
         (replace(GOOD, denied=("REPLICATION SLAVE",)), "grants", "fault", "GRANT REPLICATION SLAVE"),
     ],
 )

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import os
 
-_MYSQL = {
-    "odd names": "names that Kafka refuses",
-    "engines": "tables of engines without transactions",
-    "xa": "XA transactions end the capture",
-    "versioning": "system-versioned tables end the capture",
-    "sequence": "sequences end the capture",
-    "temporary": "MariaDB logs what it rolls back beside temporary tables",
-}
+_MYSQL: dict[str, str] = {}
 _POSTGRES = {
     "no key": "a table without a usable key ends the capture under `accept`",
-    "odd names": "names that Kafka refuses",
     "identity": "an application's UPDATE fails once a table is published that has generated columns and FULL",
     "generated": "the same",
     "partitions": "changes of partitions that no message carries",

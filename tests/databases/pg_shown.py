@@ -113,7 +113,8 @@ def _reader(kind: str) -> Callable[[str], Cell]:
 
 
 def _number(value: float, printed: str) -> Cell:
-    return value if math.isfinite(value) else Odd(printed)
+    """NaN and infinities are published as Debezium does, as texts."""
+    return value if math.isfinite(value) else printed
 
 
 def _moment(printed: str) -> Cell:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pymysql
 import pytest
 
+from console.doctor.doctor import LONG_TRANSACTION, ServerFacts, judge
+from console.doctor.mysql_doctor import server_facts
 from tests.databases.capturing import Capturing
 from tests.databases.cases import Line
 from tests.databases.harm import altered, effects, harmed
@@ -168,6 +171,24 @@ def test_no_transaction_of_a_capture_stays_open(server: MySqlServer) -> None:
                 threading.Event().wait(0.05)
         finally:
             capturing.stop()
+    database.drop()
+
+
+def test_doctor_sees_a_transaction_that_stays_open(server: MySqlServer) -> None:
+    """A snapshot that takes long is told by `doctor`: for how long its transaction is open."""
+    database = server.database()
+    source = database.topology().sources["s"]
+    with server.server.session(database=database.name, ssl_disabled=True) as connected, connected.cursor() as cursor:
+        cursor.execute("CREATE TABLE a (id INT PRIMARY KEY)")
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        cursor.execute("SELECT * FROM a")
+        deadline = time.monotonic() + 20
+        while not (isinstance(facts := server_facts(source), ServerFacts) and facts.longest):
+            assert time.monotonic() < deadline, facts
+            threading.Event().wait(0.2)
+    assert isinstance(facts, ServerFacts)
+    checks = judge(source, replace(facts, longest=facts.longest + LONG_TRANSACTION))
+    assert [one.status for one in checks if one.check == "row versions"] == ["warning"]
     database.drop()
 
 

@@ -16,6 +16,7 @@ from ingest.facts.left_out import refused_kind
 from ingest.facts.published import published
 
 Status = Literal["ok", "warning", "fault"]
+LONG_TRANSACTION = 600  # seconds
 SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without anybody looking
 
 
@@ -63,7 +64,8 @@ class TableFacts:
 class ServerFacts:
     """What a MySQL or MariaDB server said; `denied` are the privileges that were tried and refused.
 
-    `replicas` are the server ids that are registered with it now.
+    `replicas` are the server ids that are registered with it now; `longest`: for how many seconds a transaction of the
+    source's user is open, the oldest one; 0 where there is none, or the user may not see it (PROCESS).
     """
 
     version: str
@@ -71,6 +73,7 @@ class ServerFacts:
     denied: tuple[str, ...]
     replicas: tuple[int, ...]
     tables: Sequence[TableFacts] = field(default_factory=tuple)
+    longest: int = 0
 
     @property
     def maria(self) -> bool:
@@ -114,9 +117,23 @@ def judge(source: Source, facts: ServerFacts) -> list[Checkup]:
     if source.poll is None:
         found += _settings(subject, facts)
         found += [_retention(subject, facts), *_server_ids(subject, source, facts)]
+    if facts.longest >= LONG_TRANSACTION:
+        found.append(_row_versions(subject, source, facts))
     for table in facts.tables:
         found += judge_table(subject, source, table)
     return found
+
+
+def _row_versions(subject: str, source: Source, facts: ServerFacts) -> Checkup:
+    """A snapshot that takes long holds the server back: InnoDB keeps every row version since it began."""
+    return Checkup(
+        subject=subject,
+        check="row versions",
+        status="warning",
+        found=f"a transaction of user {source.username} is open for {facts.longest // 60} minutes: the server keeps all "
+        "row versions since then",
+        remedy="wait, or give the table that is read in one pass a key of integers or text (docs/capture.md, Snapshots)",
+    )
 
 
 def _privileges(subject: str, source: Source, facts: ServerFacts) -> list[Checkup]:

@@ -29,6 +29,11 @@ _VARIABLES = (
     "server_id",
 )
 _TABLE = "SELECT ENGINE, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_LONGEST = (
+    "SELECT MAX(TIMESTAMPDIFF(SECOND, t.trx_started, NOW())) FROM information_schema.INNODB_TRX t "
+    "JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id "
+    "WHERE p.USER = SUBSTRING_INDEX(CURRENT_USER(), '@', 1)"
+)
 _INDEXES = (
     "SELECT INDEX_NAME, COLUMN_NAME, NON_UNIQUE FROM information_schema.STATISTICS "
     "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY INDEX_NAME, SEQ_IN_INDEX"
@@ -79,9 +84,11 @@ def _facts(source: Source) -> ServerFacts:
             elif not maria or not _registers(connection, source.server_id):
                 denied.append("REPLICATION SLAVE")
         tables = [_table(cursor, source, table) for table in source.tables]
+        longest = 0 if _said(cursor, _LONGEST) else int((cursor.fetchone() or (0,))[0] or 0)
     return ServerFacts(
-        version=version, variables=variables, denied=tuple(denied), replicas=tuple(replicas), tables=tables
-    )
+        version=version, variables=variables, denied=tuple(denied), replicas=tuple(replicas), tables=tables,
+        longest=longest,
+    )  # fmt: skip
 
 
 def _said(cursor: Any, sql: str) -> tuple[int, str] | None:
