@@ -130,9 +130,9 @@ def _row_versions(subject: str, source: Source, facts: ServerFacts) -> Checkup:
         subject=subject,
         check="row versions",
         status="warning",
-        found=f"a transaction of user {source.username} is open for {facts.longest // 60} minutes: the server keeps all "
-        "row versions since then",
-        remedy="wait, or give the table that is read in one pass a key of integers or text (docs/capture.md, Snapshots)",
+        found=f"a transaction of user {source.username} is open for {facts.longest // 60} minutes: the server keeps "
+        "all row versions since then",
+        remedy="wait; tables with a key of integers or text are read in short chunks (docs/capture.md, Snapshots)",
     )
 
 
