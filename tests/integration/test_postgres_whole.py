@@ -95,6 +95,11 @@ def test_postgres_is_proved_waited_for_and_explained(
             "UPDATE invoices SET id = 1000 WHERE id = 12",
         )
         run("wait", str(file), "--source", "billing", "--now", "--timeout", "120")
+        with postgres_server.session(name) as session:
+            row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            assert row is not None
+            run("wait", str(file), "--source", "billing", "--lsn", str(row[0]), "--timeout", "120")
+        run("wait", str(file), "--source", "billing", "--gtid", "a:1-5", code=2)
         found = verdicts()
         assert {stage: (one["outcome"], one["differing"], one["rows"]) for stage, one in found.items()} == {
             "log": ("equal", 0, 399), "table": ("equal", 0, 399), "index": ("equal", 0, 399),

@@ -14,6 +14,7 @@ def wait(
     source: Annotated[str, typer.Option("--source", help="The source that was written to.")],
     now: Annotated[bool, typer.Option("--now", help="Wait for all that it has committed when this starts.")] = False,
     gtid: Annotated[str, typer.Option("--gtid", help="Wait for these transactions instead: a GTID set.")] = "",
+    lsn: Annotated[str, typer.Option("--lsn", help="Of PostgreSQL: wait for what was committed before it.")] = "",
     until: Annotated[
         Literal["log", "table", "index"], typer.Option("--until", help="Where they must be readable.")
     ] = "index",
@@ -31,13 +32,12 @@ def wait(
     # imported here: the clients of all servers take half a second
     from cdc.process.file_topology import load_serving
     from cdc.words.errors import UsageError
-    from console.waiting.goal import goal_of
     from console.waiting.run import Waiter
 
-    if now == bool(gtid):
-        raise UsageError("wait for what?", "either --now or --gtid SET")
+    if [now, bool(gtid), bool(lsn)].count(True) != 1:
+        raise UsageError("wait for what?", "one of --now, --gtid SET and --lsn LSN")
     with Waiter(load_serving(file)) as waiter:
-        goal = waiter.now(source) if now else goal_of(waiter.topology, source, gtid)
+        goal = waiter.now(source) if now else waiter.goal(source, gtid or lsn)
         reached = waiter.wait(goal, until=until, table=table, timeout=timeout)
     if as_json:
         typer.echo(json.dumps({**dataclasses.asdict(reached), "gtid_set": goal.position.gtid_set}))

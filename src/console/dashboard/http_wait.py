@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable, TailorbirdError, UsageError
-from console.waiting.goal import UNTIL, NotYet, Until, goal_of
+from console.waiting.goal import UNTIL, NotYet, Until
 
 _AT_ONCE = 16
 LONGEST = 60.0  # seconds: what a wait may ask for
@@ -48,7 +48,7 @@ def answer(
     try:
         stage, seconds = _stage(until), _seconds(timeout)
         with Waiter(topology) as waiter:
-            goal = goal_of(topology, source, gtid) if gtid else waiter.now(source)
+            goal = waiter.goal(source, gtid) if gtid else waiter.now(source)
             reached = waiter.wait(goal, until=stage, table=table or None, timeout=seconds)
     except NotYet as late:
         return {"reached": False, "lacks": late.message}, 504

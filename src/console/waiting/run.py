@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from cdc.process.file_topology import load_serving
 from cdc.topology.topology import Topology
-from cdc.words.errors import Retriable
+from cdc.words.errors import Retriable, UsageError
 from console.status.captured_position import CapturedPosition
 from console.status.kafka_positions import PositionsReader
 from console.status.solr_barriers import visible_positions
 from console.waiting.goal import Goal, Reached, Until, binlog_source, goal_of, lacking, logged, shows, targets
 from indexer.solr.solr_http import reading_session
+from ingest.postgres.messages import lsn_of
 from ingest.sources import log_end
 from joins.process.targets import target_of
 
@@ -28,13 +30,13 @@ def wait(
     topology: str, source: str, *, gtid_set: str | None = None, until: Until = "index", table: str | None = None,
     timeout: float = 60.0,
 ) -> Reached:  # fmt: skip
-    """Wait until all that a source has committed (or a GTID set of it) can be read; returns then.
+    """Wait until all that a source has committed (or a GTID set or LSN of it) can be read; returns then.
 
     `topology` is the YAML file; `gtid_set` None means what is committed when this is called. NotYet after `timeout`
     seconds. Many waits are cheaper with one `Waiter`.
     """
     with Waiter(load_serving(topology)) as waiter:
-        goal = waiter.now(source) if gtid_set is None else goal_of(waiter.topology, source, gtid_set)
+        goal = waiter.now(source) if gtid_set is None else waiter.goal(source, gtid_set)
         return waiter.wait(goal, until=until, table=table, timeout=timeout)
 
 
@@ -60,6 +62,20 @@ class Waiter:
         """All that a source has committed by now; Retriable while it is away, UsageError for one that is polled."""
         binlog_source(self.topology, source)
         return Goal(source=source, position=log_end(self.topology.sources[source])())
+
+    def goal(self, source: str, position: str) -> Goal:
+        """What a person names: a GTID set, or the LSN of a commit on PostgreSQL. UsageError for anything else."""
+        binlog_source(self.topology, source)
+        named = self.topology.sources[source]
+        if named.type != "postgresql":
+            return goal_of(self.topology, source, position)
+        try:
+            lsn = lsn_of(position)
+        except ValueError as error:
+            what = f"{position!r} is no LSN, and source {source} is PostgreSQL"
+            raise UsageError(what, "SELECT pg_current_wal_insert_lsn() behind the commit gives one") from error
+        end = log_end(named)()  # names the log: an LSN alone does not
+        return Goal(source=source, position=replace(end, pos=lsn))
 
     def wait(self, goal: Goal, *, until: Until = "index", table: str | None = None, timeout: float = 60.0) -> Reached:
         """Return when the log, the tables (or `table`) or the indexes show all of a goal; NotYet after `timeout`.
