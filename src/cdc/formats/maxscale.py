@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from cdc.words.event import ChangeEvent
 from cdc.words.geometry import stored_of, struct_of
 from cdc.words.schema import Column, TableSchema
-from cdc.words.types import Canonical, LogicalType, Struct, from_mysql
+from cdc.words.types import Canonical, LogicalType, Struct, float_of, from_mysql
 
 NAMESPACE = "MaxScaleChangeDataSchema.avro"
 EVENTS = ("insert", "update_before", "update_after", "delete")
@@ -170,6 +170,8 @@ def teller(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
             return lambda value: None if value is None else stored_of(value)
         case "point" | "geometry":
             return lambda value: None if value is None else stored_of(value).decode("latin-1")
+        case "float32" | "float64" if binary:  # NaN and infinities are strings in JSON alone
+            return lambda value: None if value is None else float(value)
         case "uint64" if binary:  # Avro's long has a sign: the same 64 bits, as MaxScale wrote them
             return lambda value: None if value is None else (value + (1 << 63)) % (1 << 64) - (1 << 63)
         case "date":
@@ -189,6 +191,8 @@ def hearer(kind: LogicalType, *, binary: bool) -> Callable[[Any], Any]:
             return lambda value: None if value is None else _base64(value)
         case "point" | "geometry":
             return lambda value: None if value is None else _struct(value, point=kind.kind == "point")
+        case "float32" | "float64" if binary:
+            return lambda value: None if value is None else float_of(value)
         case "uint64" if binary:
             return lambda value: None if value is None else value % (1 << 64)
         case "date":

@@ -14,7 +14,7 @@ from typing import Any
 
 from cdc.words.event import ChangeEvent
 from cdc.words.schema import TableSchema
-from cdc.words.types import SPATIAL, Kind, LogicalType
+from cdc.words.types import SPATIAL, Kind, LogicalType, float_of
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAY = dt.date(1970, 1, 1)
@@ -61,6 +61,8 @@ def parquet_teller(kind: LogicalType) -> Callable[[Any], Any]:
     match kind.kind:
         case "decimal":
             return Decimal
+        case "float32" | "float64":
+            return float
         case "date":
             return lambda value: dt.date.fromisoformat(value.removesuffix("Z"))
         case "datetime":
@@ -83,6 +85,8 @@ def parquet_hearer(kind: LogicalType) -> Callable[[Any], Any]:
     match kind.kind:
         case "decimal":
             return lambda value: f"{value:f}"
+        case "float32" | "float64":
+            return float_of
         case "date":
             return lambda value: f"{value.isoformat()}Z"
         case "datetime" | "timestamp":

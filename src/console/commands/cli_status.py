@@ -23,6 +23,7 @@ from console.status.index_status import IndexStatus, index_statuses, missing_cha
 from console.status.part_status import WIDE, PartStatus, lines_of, part_statuses
 from console.status.prepared import prepared_at
 from console.status.quarantine import quarantined
+from console.status.unrepresentable import stood_in, stood_in_line
 
 if TYPE_CHECKING:
     from console.status.kafka_letters import LettersReader
@@ -89,6 +90,9 @@ def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) 
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
             told_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
             typer.echo(told_as_json if as_json else f"{'open':<{WIDE}}{one}")
+        for one in stood_in(topology, captured or {}):
+            shown = json.dumps({"kind": "unrepresentable", **dataclasses.asdict(one)})
+            typer.echo(shown if as_json else f"{'':<{WIDE}}{stood_in_line(one)}")
         well = _checked(topology, as_json) and well
     if topology.only_captures:
         return well

@@ -20,6 +20,8 @@ class CapturedPosition:
     place in the source's log, `offset` its own in the positions topic; `signals` the offset behind the last signal that
     was obeyed; `prepared` is when each XA transaction that is open was prepared, in ms since 1970. Not `whole` while
     rows are read again or held back: the log does not hold yet what the source does.
+    `unrepresentable` counts the values that their columns' types cannot hold, published as NULL or as text, by
+    `database.table` and column.
     """
 
     gtid_set: str
@@ -35,3 +37,4 @@ class CapturedPosition:
     signals: int = 0
     prepared: tuple[int, ...] = ()
     whole: bool = True
+    unrepresentable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from console.status.proc_watch import Watch
 from ingest.facts.kept import kept_of
 from ingest.facts.left_out import left_out_of
 from ingest.facts.prepared import STATE as PREPARED
+from ingest.records.refused import COUNTS
 
 # whoever asks has a limit of his own, and asks again; kafka-python's is half a minute
 _PATIENCE_MS = 3_000
@@ -118,4 +119,5 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         signals=state.get("signals") or 0,
         prepared=tuple(since for _, _, _, _, since, _ in state.get(PREPARED, ())),
         whole=not (state.get("snapshots") or mending),
+        unrepresentable=state.get(COUNTS, {}),
     )
