@@ -90,9 +90,9 @@ def _told_servers(topology: Topology, letters: LettersReader, *, as_json: bool) 
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
             told_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
             typer.echo(told_as_json if as_json else f"{'open':<{WIDE}}{one}")
-        for each in stood_in(topology, captured or {}):
-            shown = json.dumps({"kind": "unrepresentable", **dataclasses.asdict(each)})
-            typer.echo(shown if as_json else f"{'':<{WIDE}}{stood_in_line(each)}")
+        for counted in stood_in(topology, captured or {}):
+            shown = json.dumps({"kind": "unrepresentable", **dataclasses.asdict(counted)})
+            typer.echo(shown if as_json else f"{'':<{WIDE}}{stood_in_line(counted)}")
         well = _checked(topology, as_json) and well
     if topology.only_captures:
         return well
