@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingest.ddl.alteration import Alteration, Place
 from ingest.ddl.columns import read_column, shown_default, skip_expression
 from ingest.ddl.cursor import Cursor
-from ingest.ddl.elements import read_elements, read_key, sees_key
+from ingest.ddl.elements import read_elements, read_key, read_period, sees_key, sees_period
 from ingest.ddl.options import read_charset_option, read_engine, read_table_option, skip_partitioning
 
 # Actions on partitions: they stand alone and end the statement. After ADD and DROP, PARTITION must follow.
@@ -140,6 +140,9 @@ def _add(cursor: Cursor, found: Alteration) -> None:
     if cursor.accept("SYSTEM", "VERSIONING"):
         found.versioned = True
         return
+    if sees_period(cursor):
+        found.required |= {name.lower() for name in read_period(cursor)}
+        return
     if sees_key(cursor):
         key = read_key(cursor)
         found.keys.extend([key] if key else [])
@@ -161,7 +164,12 @@ def _drop(cursor: Cursor, found: Alteration) -> None:
         found.dropped_keys.add("primary")
     elif cursor.accept("SYSTEM", "VERSIONING"):
         found.versioned = False
-    elif cursor.accept("PERIOD", "FOR") or cursor.accept("FOREIGN", "KEY") or cursor.accept("CHECK"):
+    elif (
+        cursor.accept("PERIOD", "IF", "EXISTS", "FOR")
+        or cursor.accept("PERIOD", "FOR")
+        or cursor.accept("FOREIGN", "KEY")
+        or cursor.accept("CHECK")
+    ):
         cursor.accept("IF", "EXISTS")
         cursor.name()
     elif cursor.accept("INDEX") or cursor.accept("KEY") or cursor.accept("CONSTRAINT"):

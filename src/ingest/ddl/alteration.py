@@ -47,6 +47,7 @@ class Alteration:
     rename_to: TableName | None = None
     engine: str = ""
     versioned: bool | None = None
+    required: set[str] = field(default_factory=set)
 
     def add(self, column: ColumnWords, place: Place, *, if_not_exists: bool) -> None:
         """ADD COLUMN."""
@@ -97,6 +98,7 @@ class Alteration:
                 made = self._new(step.column, charset, collation, dialect)
                 old = table.column(step.old) if step.old is not None else None
                 self._put(columns, moved(old, made) if old else made, step.place)
+        columns = [replace(c, nullable=False) if c.name.lower() in self.required else c for c in columns]
         if len({column.name.lower() for column in columns}) != len(columns):
             raise DdlNotUnderstood("two columns would have the same name")
         if not columns:

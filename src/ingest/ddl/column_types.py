@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from ingest.binlog.format.charsets import text_decoder
 from ingest.ddl.charsets import BINARY, WIDE, charset_named, charset_of_collation, width_of
 from ingest.ddl.cursor import Cursor
 from ingest.ddl.dialect import Dialect
@@ -39,12 +40,13 @@ BY_CODE = "_bin"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeWords:
     """A type as written. `text` is the printed type, but for character types (`stem`, `length`, `members`), whose
-    printed type and character set follow from the table's and are made by `resolved`."""
+    printed type and character set follow from the table's and are made by `resolved`. A member that was written in
+    hexadecimal or binary digits is bytes of that set."""
 
     text: str = ""
     stem: str = ""
     length: int | None = None
-    members: tuple[str, ...] | None = None
+    members: tuple[str | bytes, ...] | None = None
     charset: str | None = None
     collation: str | None = None
     serial: bool = False
@@ -195,16 +197,25 @@ def _floating(cursor: Cursor, name: str) -> TypeWords:
 def _length(cursor: Cursor) -> int | None:
     if not cursor.accept("("):
         return None
-    length = cursor.number()
+    length = _whole(cursor)
     cursor.expect(")")
     return length
 
 
+def _whole(cursor: Cursor) -> int:
+    """A number in a type's brackets: of `19.5` servers take what stands before the point."""
+    whole, point, digits = cursor.peek().text.partition(".")
+    if cursor.peek().kind != "number" or not point or not whole.isdecimal() or not (whole + digits).isascii():
+        return cursor.number()
+    cursor.take()
+    return int(whole[:20])
+
+
 def _pair(cursor: Cursor) -> tuple[int | None, int | None]:
-    """`(M)` or `(M,D)`; the tokenizer may take `(10.2)` for one number, which MySQL refuses anyway."""
+    """`(M)` or `(M,D)`."""
     if not cursor.accept("("):
         return None, None
-    first, second = cursor.number(), None
+    first, second = _whole(cursor), None
     if cursor.accept(","):
         second = cursor.number()
     cursor.expect(")")
@@ -223,13 +234,43 @@ def _signs(cursor: Cursor) -> str:
     return " unsigned zerofill" if zerofill else " unsigned" if unsigned else ""
 
 
-def _members(cursor: Cursor) -> tuple[str, ...]:
+def _members(cursor: Cursor) -> tuple[str | bytes, ...]:
     cursor.expect("(")
-    members = [cursor.string()]
+    members = [_member(cursor)]
     while cursor.accept(","):
-        members.append(cursor.string())
+        members.append(_member(cursor))
     cursor.expect(")")
     return tuple(members)
+
+
+def _member(cursor: Cursor) -> str | bytes:
+    """A member of ENUM or SET: a text, or its bytes as `0x61`, `x'61'`, `0b1100001` or `b'1100001'`."""
+    word = cursor.peek()
+    if word.upper in ("X", "B") and cursor.peek(1).kind == "string":
+        cursor.take()
+        return _digits(cursor, cursor.string(), 16 if word.upper == "X" else 2)
+    if word.kind in ("word", "number") and word.text[:2] in ("0x", "0b"):
+        cursor.take()
+        return _digits(cursor, word.text[2:], 16 if word.text[1] == "x" else 2)
+    return cursor.string()
+
+
+def _digits(cursor: Cursor, digits: str, base: int) -> bytes:
+    size = -(-len(digits) * (4 if base == 16 else 1) // 8)
+    try:
+        return int(digits or "0", base).to_bytes(size, "big")
+    except ValueError as error:
+        raise cursor.error("expected digits") from error
+
+
+def _text_of(member: str | bytes, charset: str) -> str:
+    if isinstance(member, str):
+        return member
+    found = text_decoder("utf8mb4" if charset == BINARY else charset)
+    try:
+        return found(member)
+    except (UnicodeDecodeError, LookupError, ValueError) as error:
+        raise DdlNotUnderstood(f"a member of ENUM or SET is no text in {charset}") from error
 
 
 def _with_charset(cursor: Cursor, words: TypeWords) -> TypeWords:
@@ -270,7 +311,9 @@ def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) ->
     if charset is None:
         raise DdlNotUnderstood("the database's default character set is not known")
     if words.members is not None:
-        members = words.members if charset == BINARY else tuple(member.rstrip(" ") for member in words.members)
+        members = tuple(_text_of(member, charset) for member in words.members)
+        if charset != BINARY:
+            members = tuple(member.rstrip(" ") for member in members)
         listed = ",".join("'" + _escaped(member) + "'" for member in members)
         return f"{words.stem}({listed})", _listed_charset(charset, dialect)
     return sized(words.stem, words.length, charset)

@@ -70,6 +70,11 @@ class ColumnWords:
         return (None, False) if computed else initial_of(self.literal, column_type, nullable=nullable)
 
 
+def sees_partitioning(cursor: Cursor) -> bool:
+    """Whether partitioning is next: ALTER TABLE takes it behind its last action without a comma."""
+    return cursor.sees("PARTITION", "BY") or cursor.sees("REMOVE", "PARTITIONING")
+
+
 def read_column(cursor: Cursor, name: str) -> ColumnWords:
     """Read what follows a column's name, up to a comma, a closing bracket, FIRST, AFTER or the end."""
     kind = read_type(cursor)
@@ -78,17 +83,19 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
     rest: list[str] = []
     default = suffix = ""
     literal: Literal | None = None
-    while not cursor.done() and not cursor.sees_any(_CLAUSE_ENDS):
+    while not cursor.done() and not cursor.sees_any(_CLAUSE_ENDS) and not sees_partitioning(cursor):
         start = cursor.at
         if cursor.accept("NOT", "NULL"):
             nullable = False
         elif cursor.accept("NULL"):
             nullable = True
-        elif cursor.accept("GENERATED", "ALWAYS", "AS", "ROW"):
+        elif cursor.accept("GENERATED", "ALWAYS", "AS", "ROW") or cursor.accept("AS", "ROW"):
             nullable = False
-            if not cursor.accept("START"):
+            if cursor.accept("START"):
+                rest.append(ROW_START)
+            else:
                 cursor.expect("END")
-            rest.append(cursor.since(start))
+                rest.append(ROW_END)
         elif cursor.accept("AUTO_INCREMENT"):
             nullable = False
             rest.append("AUTO_INCREMENT")

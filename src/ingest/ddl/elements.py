@@ -19,9 +19,24 @@ def sees_key(cursor: Cursor) -> bool:
     return (
         cursor.sees_any(_STARTS)
         or cursor.sees("CHECK", "(")
-        or cursor.sees("PERIOD", "FOR")
+        or sees_period(cursor)
         or (cursor.sees("VECTOR") and cursor.peek(1).upper in ("KEY", "INDEX"))
     )
+
+
+def sees_period(cursor: Cursor) -> bool:
+    """Whether a PERIOD of MariaDB is next."""
+    return cursor.sees("PERIOD", "FOR") or cursor.sees("PERIOD", "IF", "NOT", "EXISTS", "FOR")
+
+
+def read_period(cursor: Cursor) -> tuple[str, ...]:
+    """Read the PERIOD that is next: its two columns, which are NOT NULL from then on."""
+    cursor.expect("PERIOD")
+    cursor.accept("IF", "NOT", "EXISTS")
+    cursor.expect("FOR")
+    cursor.accept("IF", "NOT", "EXISTS")
+    cursor.name()
+    return key_parts(cursor)
 
 
 def read_key(cursor: Cursor) -> Key | None:
@@ -48,11 +63,6 @@ def read_key(cursor: Cursor) -> Key | None:
         cursor.skip_group()
         if not cursor.accept("NOT", "ENFORCED"):
             cursor.accept("ENFORCED")
-        return None
-    if cursor.accept("PERIOD", "FOR"):
-        cursor.accept("IF", "NOT", "EXISTS")
-        cursor.name()
-        cursor.skip_group()
         return None
     kind: KeyKind = "unique" if cursor.take().upper == "UNIQUE" else "plain"
     if not cursor.accept("KEY"):
@@ -111,8 +121,11 @@ def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
     """Read a bracketed list of columns, keys and constraints; the cursor stands behind the opening bracket."""
     columns: list[ColumnWords] = []
     keys: list[Key] = []
+    required: set[str] = set()
     while True:
-        if sees_key(cursor):
+        if sees_period(cursor):
+            required |= {name.lower() for name in read_period(cursor)}
+        elif sees_key(cursor):
             key = read_key(cursor)
             keys.extend([key] if key else [])
         else:
@@ -122,7 +135,7 @@ def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
         if cursor.accept(","):
             continue
         cursor.expect(")")
-        return columns, keys
+        return [replace(c, nullable=False) if c.name.lower() in required else c for c in columns], keys
 
 
 def named(keys: Iterable[Key]) -> tuple[Key, ...]:
