@@ -259,6 +259,11 @@ def _skip_operand(cursor: Cursor) -> None:
     word = cursor.take()
     if word.kind == "number" and cursor.peek().glued and cursor.accept("."):
         return
+    if word.text.startswith("_") and word.kind == "word" and cursor.peek().text[:2] in ("0x", "0b"):
+        cursor.take()  # _latin1 0xE4
+        return
+    if word.text.startswith("_") and word.kind == "word" and cursor.sees_any({"X", "B"}):
+        word = cursor.take()  # _latin1 x'E4'
     if word.kind == "string" or (word.kind == "word" and cursor.peek().kind == "string"):
         while cursor.peek().kind == "string":  # 'a' 'b', _utf8'a', DATE'…', b'1'
             cursor.take()
