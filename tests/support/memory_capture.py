@@ -121,7 +121,11 @@ class MemoryCapture:
                 if not self.broker.checkpoints:
                     return False
                 newest = self.broker.checkpoints[-1]
-                if newest.snapshot != "done" or newest.state.get("snapshots") or newest.state.get("mends"):
+                if (
+                    newest.snapshot != "done"
+                    or newest.state.get("snapshots")
+                    or {*newest.state.get("mends", ())} - {"relations"}
+                ):
                     return False
                 if server.maria:
                     return bool(newest.position.gtid_set == wanted)

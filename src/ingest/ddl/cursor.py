@@ -80,11 +80,11 @@ class Cursor:
     def table(self, database: str) -> tuple[str, str]:
         """A table's name with the database it stands in, `database` unless it is qualified."""
         if self.accept("."):
-            return database, self.dialect.table_name(self._part())
+            return self.dialect.table_name(database, self._part())
         first = self._part()
         if self.accept("."):
-            return self.dialect.table_name(first), self.dialect.table_name(self._part())
-        return database, self.dialect.table_name(first)
+            return self.dialect.table_name(first, self._part())
+        return self.dialect.table_name(database, first)
 
     def _part(self) -> str:
         word = self.peek()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cdc.words.errors import UsageError
@@ -20,7 +21,8 @@ class Dialect:
 
     `version` is written as in executable comments: 80036 is 8.0.36, 101106 is 10.11.6. `explicit_timestamps` is
     explicit_defaults_for_timestamp, None for the version's default; `fold_names` is lower_case_table_names > 0.
-    `strict`: the session's sql_mode refuses values that a column cannot hold, and does not adjust them.
+    Where names are folded, `spelt` and `spelt_databases` map tables and databases in small letters to how the topology
+    writes them. `strict`: the session's sql_mode refuses values that a column cannot hold, and does not adjust them.
     """
 
     server: ServerName
@@ -31,6 +33,8 @@ class Dialect:
     explicit_timestamps: bool | None = None
     fold_names: bool = False
     strict: bool = False
+    spelt: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict, compare=False)
+    spelt_databases: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def maria(self) -> bool:
@@ -92,9 +96,18 @@ class Dialect:
             return False  # MySQL's own since the servers parted
         return wanted <= self.version
 
-    def table_name(self, name: str) -> str:
-        """A database or table name as the server stores it."""
-        return name.lower() if self.fold_names else name
+    def database_name(self, name: str) -> str:
+        """A database's name, however a statement or the log writes it: as the topology does, else as the server."""
+        if not self.fold_names:
+            return name
+        return self.spelt_databases.get(name.lower(), name.lower())
+
+    def table_name(self, database: str, table: str) -> tuple[str, str]:
+        """The same of a table and its database."""
+        if not self.fold_names:
+            return database, table
+        name = database.lower(), table.lower()
+        return self.spelt.get(name) or (self.database_name(database), name[1])
 
 
 def dialect_of(server: str, version: int | None = None) -> Dialect:

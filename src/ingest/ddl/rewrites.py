@@ -61,7 +61,7 @@ def rewritten(
             continue
         old = kept[origin]
         retyped |= _parts(old) != _parts(column) or old.charset != column.charset
-        if origin != name or not preserves(old, column, strict=strict, in_key=name in key):
+        if old.name != column.name or not preserves(old, column, strict=strict, in_key=name in key):
             yield column.name
     if retyped:
         yield from (column.name for column in after.columns if generation(column))

@@ -113,7 +113,7 @@ class _Reader:
             return self._truncate(cursor) if word == "TRUNCATE" else self.catalog
         if word == "USE":
             cursor.take()
-            self.database = cursor.dialect.table_name(cursor.name())
+            self.database = cursor.dialect.database_name(cursor.name())
             return self.catalog
         if word == "RENAME":
             return self._rename(cursor)
@@ -166,7 +166,7 @@ class _Reader:
             return self._create_sequence(cursor, replacing=replacing, temporary=temporary)
         if not temporary and (cursor.accept("DATABASE") or cursor.accept("SCHEMA")):
             lenient = cursor.accept("IF", "NOT", "EXISTS")
-            name_only = cursor.dialect.table_name(cursor.name())
+            name_only = cursor.dialect.database_name(cursor.name())
             if lenient and not replacing and name_only in self.catalog.databases:
                 return self.catalog
             charset, collation = self._database_options(cursor, self.catalog.default_charset, None)
@@ -243,7 +243,7 @@ class _Reader:
                     cursor.sees_any({"DEFAULT", "ENCRYPTION", "READ", "COMMENT"}) and cursor.peek(1).kind != "end"
                 )
                 if not option_first or cursor.peek().kind == "name":
-                    database = cursor.dialect.table_name(cursor.name())
+                    database = cursor.dialect.database_name(cursor.name())
             else:
                 cursor.at = start + 1
             known = self.catalog.databases.get(database), self.catalog.collations.get(database)
@@ -319,7 +319,7 @@ class _Reader:
             return self._drop_tables(cursor, temporary=temporary)
         if not temporary and (cursor.accept("DATABASE") or cursor.accept("SCHEMA")):
             cursor.accept("IF", "EXISTS")
-            return self.catalog.without_database(cursor.dialect.table_name(cursor.name()))
+            return self.catalog.without_database(cursor.dialect.database_name(cursor.name()))
         cursor.accept("ONLINE") or cursor.accept("OFFLINE")
         if cursor.accept("INDEX"):
             return self._drop_index(cursor)

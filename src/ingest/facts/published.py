@@ -29,6 +29,9 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
             f"ALTER TABLE {schema.table_id.database}.{schema.table_id.table} ADD PRIMARY KEY (…), or name the "
             "columns that identify a row (message_key_columns), or do not capture it (`tables:`)",
         )
+    if rule is not None and not rule.exact_case:
+        spelt = {column.name.lower(): column.name for column in schema.columns}
+        key = tuple(spelt.get(name.lower(), name) for name in key)
     if missing := [name for name in key if schema.column(name) is None]:
         raise Skippable(
             f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"

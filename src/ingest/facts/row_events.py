@@ -97,7 +97,7 @@ class RowEvents:
         return None
 
     def _id(self, table: tuple[str, str]) -> TableId:
-        return TableId(source=self._tables.source, database=table[0], table=table[1])
+        return self._tables.id_of(table)
 
     def event(self, raw: RawEvent) -> RowsEvent | None:
         """A rows event of a captured table, not decoded yet; None for any other table. MissingTableMap without one."""

@@ -73,7 +73,7 @@ class Tables:
         self._rules = rules or {}
         self._listed, self._kinds = frozenset(listed), dict(kinds or {})
         self.passed, self.told, self.unsettled = dict[str, LeftOut](), set[str](), True
-        self.source, self.captured = source, captured
+        self.source, self._captured = source, captured
         self.databases = frozenset(database.lower() for database in databases)
         # names that are no word, as they stand in quotes
         self._odd = [name.replace(q, 2 * q) for name in self.databases if not _WORD.fullmatch(name) for q in '`"']
@@ -81,6 +81,19 @@ class Tables:
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
         self.written = 0  # records of the history since it was last read or restated
         self._untold, self._shown = True, dict[TableId, tuple[str, ...]]()
+
+    def captured(self, database: str, table: str) -> bool:
+        """Whether a table's rows are wanted; names as the log, a statement or the topology writes them."""
+        return self._captured(*self._dialect.table_name(database, table))
+
+    def effects(self, fact: StatementLogged) -> list[TableEffect]:
+        """What a statement does to whole tables, under their names here."""
+        name = self._dialect.table_name
+        found: list[TableEffect] = []
+        for effect in effects(fact.database, fact.sql):
+            (database, table), to = name(effect.database, effect.table), effect.to and name(*effect.to)
+            found.append(replace(effect, database=database, table=table, to=to))
+        return found
 
     def begin(self, catalog: Catalog) -> TablesChanged:
         """Take what the server shows now as the beginning of the history."""
@@ -109,7 +122,7 @@ class Tables:
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
         """The decoder's question (`ingest.binlog.SchemaSource`): a table's columns where the log is being read."""
-        known = self.catalog.tables.get(table) if self.captured(*table) else None
+        known = self.catalog.tables.get(self._dialect.table_name(*table)) if self.captured(*table) else None
         if known is None:
             return None
         return hints_of(known, self._dialect)
@@ -227,12 +240,12 @@ class Tables:
         """
         whole, *splits = meanings(name, "")
         splits = splits or [whole]
-        database, table = next((split for split in splits if self.captured(*split)), splits[0])
-        return TableId(source=self.source, database=database, table=table)
+        return self.id_of(next((split for split in splits if self.captured(*split)), splits[0]))
 
     def id_of(self, name: tuple[str, str]) -> TableId:
-        """The id of a table by its database and name."""
-        return TableId(source=self.source, database=name[0], table=name[1])
+        """The id of a table by its database and name, as the log, a statement or the topology writes them."""
+        database, table = self._dialect.table_name(*name)
+        return TableId(source=self.source, database=database, table=table)
 
     def exists(self, table: TableId) -> bool:
         """Whether there is such a table here, its columns known or not."""
@@ -299,10 +312,10 @@ class Tables:
         dialect = self._dialect.in_mode_bits(fact.sql_mode)
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
-            self.history, self.catalog, fact.sql, source=self.source, position=position, database=fact.database,
-            dialect=dialect, session=fact.session,
+            self.history, self.catalog, fact.sql, source=self.source, position=position,
+            database=dialect.database_name(fact.database), dialect=dialect, session=fact.session,
         )  # fmt: skip
-        found = effects(fact.database, fact.sql)
+        found = self.effects(fact)
         made = {(effect.database, effect.table) for effect in found if effect.kind == "create"}
         touched = tuple(  # what CREATE OR REPLACE drops is there afterwards, and empty
             replace(effect, kind="truncate") if (effect.database, effect.table) in made else effect

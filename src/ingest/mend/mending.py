@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from cdc.words.errors import Skippable
 from cdc.words.schema import TableId
-from ingest.binlog.reading.effects import effects
 from ingest.facts.facts import (
     Fact,
     Image,
@@ -121,8 +120,8 @@ class MendingTransactions(AlteringTransactions):
     def _statement(self, fact: StatementLogged, now_ms: int) -> list[Record]:
         records = super()._statement(fact, now_ms)
         emptied = [
-            TableId(source=self.tables.source, database=effect.database, table=effect.table)
-            for effect in effects(fact.database, fact.sql)
+            self.tables.id_of((effect.database, effect.table))
+            for effect in self.tables.effects(fact)
             if effect.kind == "truncate"
         ]
         if below := [table for table in self._mends.foreign_keys.below(emptied) if table not in emptied]:

@@ -6,6 +6,7 @@ from cdc.topology.topology import Source
 from cdc.words.schema import TableId
 from ingest.facts.foreign_keys import ForeignKey, ForeignKeys
 from ingest.mysql.mysql_connection import Connection, query, translated
+from ingest.mysql.mysql_schema import dialect_of
 
 _KEYS = """SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.COLUMN_NAME,
 k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME, r.DELETE_RULE, r.UPDATE_RULE
@@ -21,8 +22,12 @@ def foreign_keys(connection: Connection, source: Source) -> ForeignKeys:
     sql = _KEYS.format(", ".join(["%s"] * len(databases)))
     found: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
     with translated(source, "read the foreign keys"):
+        dialect, _ = dialect_of(connection, source)
+        if dialect.fold_names:
+            databases = [name.lower() for name in databases]
         for row in query(connection, sql, *databases, *databases):
-            found.setdefault((str(row[0]), str(row[1]), str(row[2])), []).append(tuple(map(str, row[3:])))
+            child, parent = (dialect.table_name(str(row[at]), str(row[at + 1])) for at in (0, 4))
+            found.setdefault((*child, str(row[2])), []).append((str(row[3]), *parent, *map(str, row[6:])))
     return ForeignKeys(
         ForeignKey(
             child=TableId(source=source.name, database=database, table=table),

@@ -142,9 +142,10 @@ _TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type"
 
 def seen(connection: Connection, source: Source) -> Seen:
     """All tables of the captured databases as information_schema shows them, and the server's dialect."""
-    databases = sorted(source.databases)
-    marks = ", ".join(["%s"] * len(databases))
     with translated(source, "read the tables' columns"):
+        dialect, charset = dialect_of(connection, source)
+        databases = sorted({name.lower() for name in source.databases} if dialect.fold_names else source.databases)
+        marks = ", ".join(["%s"] * len(databases))
         columns, statistics, tables, schemata = (
             [dict(zip(names, row, strict=True)) for row in query(connection, sql.format(marks), *databases)]
             for names, sql in (
@@ -154,24 +155,46 @@ def seen(connection: Connection, source: Source) -> Seen:
                 (("schema_name", "default_character_set_name", "default_collation_name"), _SCHEMATA),
             )
         )
-        ((version, charset, fold, explicit),) = query(
-            connection,
-            "SELECT VERSION(), @@character_set_server, @@lower_case_table_names, @@explicit_defaults_for_timestamp",
-        )
+    for row in (*columns, *statistics, *tables):
+        row["table_schema"], row["table_name"] = dialect.table_name(str(row["table_schema"]), str(row["table_name"]))
+    for row in schemata:
+        row["schema_name"] = dialect.database_name(str(row["schema_name"]))
     kinds = {(t["table_schema"], t["table_name"]): (str(t["table_type"]), str(t["engine"] or "")) for t in tables}
     base = [t for t in tables if str(t["table_type"]) in _TABLE_TYPES]
     names = {(t["table_schema"], t["table_name"]) for t in base}
     columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
+    catalog = catalog_of(columns, statistics, base, schemata, charset, dialect)
+    return Seen(catalog=catalog, dialect=dialect, kinds=kinds)
+
+
+def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
+    """What the server's statements and names mean, and its character_set_server. UsageError where the topology names a
+    table twice that is one to the server."""
+    ((version, charset, fold, explicit),) = query(
+        connection,
+        "SELECT VERSION(), @@character_set_server, @@lower_case_table_names, @@explicit_defaults_for_timestamp",
+    )
     maria = "mariadb" in str(version).lower()
     numbers = [int(n) for n in re.findall(r"\d+", str(version))[:3]]
+    folds = int(fold) > 0
+    tables = sorted({*source.tables, *source.rules}) if folds else []
+    spelt = {(table.database.lower(), table.table.lower()): (table.database, table.table) for table in tables}
+    databases = {name.lower(): name for name in sorted(source.databases)} if folds else {}
+    if twice := [t for t in tables if spelt[t.database.lower(), t.table.lower()] != (t.database, t.table)]:
+        other = ".".join(spelt[twice[0].database.lower(), twice[0].table.lower()])
+        raise UsageError(
+            f"source {source.name}: {twice[0].name} and {other} are one table, since lower_case_table_names is {fold}",
+            "name it once in `tables:`",
+        )
     dialect = Dialect(
         server="mariadb" if maria else "mysql",
         version=numbers[0] * 10000 + numbers[1] * 100 + numbers[2],
         explicit_timestamps=str(explicit) in ("1", "ON"),
-        fold_names=int(fold) > 0,
+        fold_names=folds,
+        spelt=spelt,
+        spelt_databases=databases,
     )
-    catalog = catalog_of(columns, statistics, base, schemata, str(charset), dialect)
-    return Seen(catalog=catalog, dialect=dialect, kinds=kinds)
+    return dialect, str(charset)
 
 
 def captured_schemas(connection: Connection, source: Source) -> dict[TableId, TableSchema]:

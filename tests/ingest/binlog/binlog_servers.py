@@ -241,6 +241,8 @@ def start(flavour: str, folder: Path, *extra: str) -> Server:
     common = ["--no-defaults", *root, f"--basedir={installed.base}", f"--datadir={data}"]
     # A server that starts removes every temporary table in its tmpdir, so in /tmp those of other servers too.
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    # MySQL 8 must be initialised with it, and refuses to start with another one
+    common += [flag for flag in extra if flag.startswith("--lower-case-table-names")]
     common += [f"--lc-messages-dir={installed.share}", f"--tmpdir={folder / 'tmp'}", *installed.flags]
     if maria:
         _bootstrap_maria(installed, common, data, folder, environ)
