@@ -15,6 +15,7 @@ import orjson
 from cdc.topology.topology import Topology
 from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
 from cdc.words.schema import TableId, TableSchema
+from cdc.words.types import SPATIAL
 from ingest.changes.versions import SchemaRecords
 from ingest.records.seams import Record
 from joins.query.convert import Unfit, fit_of
@@ -53,6 +54,9 @@ def _held(topology: Topology, table: TableId, schemas: SchemaRecords, records: R
         row: dict[str, Any] = {}
         for column in schema.columns:
             value = image[column.name] if column.name in image else default_of(schema, column.name)
+            if column.type.kind in SPATIAL and isinstance(value, dict):
+                row[column.name] = value  # compared by the bytes of its WKB
+                continue
             try:
                 row[column.name] = fit_of(column.type)(value)
             except Unfit:

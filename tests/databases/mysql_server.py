@@ -18,9 +18,9 @@ from cdc.topology.topology import Topology
 from ingest.records.seams import Checkpoint
 from tests.databases.cases import Line
 from tests.databases.known import avoided
-from tests.databases.mysql_shown import as_json, shown
+from tests.databases.mysql_shown import as_json, published_geometry, shown
 from tests.databases.mysql_traffic import MySqlTraffic
-from tests.databases.shown import LEFT_OUT, Cell, ShownColumn, ShownTable
+from tests.databases.shown import Cell, ShownColumn, ShownTable
 from tests.ingest.binlog.binlog_servers import Server, start
 
 FLAVOURS = {
@@ -175,8 +175,10 @@ class MySqlDatabase:
     @staticmethod
     def canonical(column: ShownColumn, value: Any) -> Cell:
         """A published value in the form in which the server's are compared."""
-        if value is None or value == LEFT_OUT:
+        if value is None:
             return None
+        if isinstance(value, dict):
+            return published_geometry(value)
         if column.kind == "json":
             return as_json(value)
         if column.kind in ("float", "double") and isinstance(value, int | float):

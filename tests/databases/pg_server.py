@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -160,6 +162,9 @@ class PgRandomDatabase:
             return None
         if column.kind.endswith("[]"):
             return "json", repr(_numbers(json.loads(value)))
+        if isinstance(value, dict):
+            x, y = struct.unpack("<dd", base64.b64decode(value["wkb"])[5:])
+            return "point", f"{x} {y}"
         if column.kind in ("json", "jsonb"):
             return as_json(value)
         if column.kind in ("real", "double precision") and isinstance(value, int | float):

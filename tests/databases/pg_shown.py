@@ -107,6 +107,8 @@ def _reader(kind: str) -> Callable[[str], Cell]:
         return _moment
     if kind == "bytea":
         return lambda printed: base64.b64encode(bytes.fromhex(printed[2:])).decode()
+    if kind == "point":
+        return _point
     if kind in ("json", "jsonb"):
         return as_json
     return str
@@ -115,6 +117,11 @@ def _reader(kind: str) -> Callable[[str], Cell]:
 def _number(value: float, printed: str) -> Cell:
     """NaN and infinities are published as Debezium does, as texts."""
     return value if math.isfinite(value) else printed
+
+
+def _point(printed: str) -> Cell:
+    x, y = (float(one) for one in printed[1:-1].split(","))
+    return ("point", f"{x} {y}") if math.isfinite(x) and math.isfinite(y) else Odd(printed)
 
 
 def _moment(printed: str) -> Cell:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 Cell = bool | int | float | str | tuple[str, str] | list[Any] | None
-LEFT_OUT = ("left out", "")  # a column whose type is not captured
 
 
 class Odd(str):
