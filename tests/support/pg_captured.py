@@ -15,7 +15,8 @@ import psycopg
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from cdc.words.errors import Retriable
-from cdc.words.naming import TRUNCATE_KEY, history_topic, schemas_topic
+from cdc.words.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
+from cdc.words.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
@@ -152,7 +153,7 @@ class PgCaptured:
         wait_for(reached, f"it stays behind {end}: {self.checkpoint}, {self.retried[-2:]}", seconds=seconds)
 
     def topic(self, table: str, schema: str = "public") -> str:
-        return f"{self.name}.shop.{schema}.{table}"
+        return change_topic(self.name, TableId(source="shop", database=schema, table=table))
 
     def records(self, table: str, schema: str = "public") -> list[Record]:
         return [record for record in self.broker.records if record.topic == self.topic(table, schema)]
