@@ -170,6 +170,21 @@ def test_exact_text_is_filtered_sorted_and_counted_whole(collection: SolrCollect
     assert query(url, name, q="_t_text:ubersee")["response"]["numFound"] == 1
 
 
+def test_points_are_found_and_sorted_by_distance(collection: SolrCollection, url: str, name: str) -> None:
+    """Also in a collection that was made before there were places; what is no place on earth has none."""
+    without = requests.post(f"{url}/{name}/schema", json={"delete-field-type": {"name": "location"}}, timeout=30)
+    without.raise_for_status()
+    place = Field(name="_l_p", type="location", stored=False)
+    assert collection.ensure_fields([Field(name="p", type="exact", stored=True), place])
+    rows = [("a", "48.85,2.35"), ("b", "52.5,13.4"), ("c", "-33.9,151.2"), ("d", "90.0,-180.0")]
+    assert collection.post([row(key, 1, _l_p=where) for key, where in rows] + [row("e", 1, p="POINT(200 100)")]) == []
+    near = {"pt": "49.0,2.5", "sfield": "_l_p"}
+    found = query(url, name, fq="{!geofilt d=1000}", sort="geodist() asc", fl="_id", **near)["response"]["docs"]
+    assert [document["_id"] for document in found] == ["a", "b"]
+    everywhere = query(url, name, fq="_l_p:[-90,-180 TO 90,180]", sort="geodist() asc", fl="_id", **near)
+    assert [document["_id"] for document in everywhere["response"]["docs"]] == ["a", "b", "d", "c"]
+
+
 def test_lists_keep_their_order_and_are_counted_by_member(collection: SolrCollection, url: str, name: str) -> None:
     """Of texts, numbers and truths alike; a field that was made for one value takes a list of one and refuses more."""
     lists: dict[str, tuple[str, list[Any]]] = {

@@ -47,6 +47,7 @@ TYPES: dict[str, tuple[Canonical, str, object, str | None, object]] = {
     "string": ("<b>é\x00😀", "exact", "<b>é\x00😀", None, None),
     "json": ('{"a": 1}', "stored", '{"a": 1}', None, None),
     "bytes": ("AAH/", "stored", "AAH/", None, None),
+    "geometry": ("SRID=3857;LINESTRING(1 2,3 4)", "exact", "SRID=3857;LINESTRING(1 2,3 4)", None, None),
 }  # fmt: skip
 
 
@@ -77,6 +78,23 @@ def test_each_type_has_its_exact_field_and_its_query_field(type_: str) -> None:
     assert {name: value for name, value in document.items() if name in ("c", "_q_c")} == expected
     stored_alone = Mapper(one, ["c"], queried=False).document(change(one, c=value), now_ms=99)
     assert stored_alone == {name: document[name] for name in document if name != "_q_c"}
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ("SRID=4326;POINT(2.35 48.85)", "48.85,2.35"), ("POINT(-180 0.000001)", "1e-06,-180.0"),
+        ("SRID=3857;POINT(1 2)", None), ("POINT(200 100)", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_point_has_its_place_on_earth(value: str | None, place: str | None) -> None:
+    """Latitude first, as Solr reads it; a plane's coordinates, and what lies beyond the earth, have none."""
+    one = layout(k="int32", c="point")
+    wanted = [Field(name="c", type="exact", stored=True), Field(name="_l_c", type="location", stored=False)]
+    assert list(fields_of(one, ()))[1:] == wanted
+    document = Mapper(one, ()).document(change(one, k=1, c=value), now_ms=0)
+    assert (document.get("c"), document.get("_l_c")) == (value, place)
+    assert "_l_c" not in Mapper(one, (), queried=False).document(change(one, k=1, c=value), now_ms=0)
 
 
 @pytest.mark.parametrize("type_", TYPES)

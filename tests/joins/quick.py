@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 
+from cdc.words.geometry import ewkt_of
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import Canonical, LogicalType
 from joins.steps.records import Values
@@ -95,6 +96,7 @@ def _literal(name: str, value: Canonical) -> str:
     """A canonical value in DuckDB's SQL, of the type of that name."""
     if value is None or isinstance(value, bool | int | float):
         return f"{'NULL' if value is None else value}::{name}"
+    value = ewkt_of(value) if isinstance(value, dict) else value
     text = str(value).removesuffix("Z") if name in ("DATE", "TIMESTAMP") else str(value)
     quoted = text.replace("'", "''")
     return f"'{quoted}'::{name}"

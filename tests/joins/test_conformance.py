@@ -308,14 +308,15 @@ def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first:
     compare(spark, engine, iter(range(first, first + 1000)), 25, tmp_path)
 
 
-ALTERED = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("column-*.case"))
+CASES = Path(__file__).parents[1] / "cases" / "joins"
+ALTERED = [*sorted(CASES.glob("column-*.case")), CASES / "geometries-vectors-and-uuids.case"]
 
 
 @pytest.mark.parametrize(("engine", "path"), [("jvm", path) for path in ALTERED] + [("python", ALTERED[0])])
 def test_engine_reads_altered_tables_as_the_specification_does(
     spark: SparkSession, engine: str, path: Path, tmp_path: Path
 ) -> None:
-    """Columns added, dropped, renamed and retyped, before the query was compiled and while it runs."""
+    """Columns added, dropped, renamed and retyped, before the query was compiled and while it runs; special types."""
     case = read_case(path)
     plan, at = case.plan(), dict[tuple[str, int], int]()
     batches, ends = [], dict[str, dict[int, int]]()

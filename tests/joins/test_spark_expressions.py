@@ -193,6 +193,26 @@ def test_times_are_durations(spark: SparkSession) -> None:
     }
 
 
+def test_geometries_are_texts_with_coordinates(spark: SparkSession) -> None:
+    """Each function over points, other geometries, what is none, and NULL; nothing of them ends a query."""
+    columns = {"id": "int", "g": "geometry?"}
+    calls = ("ST_X(g)", "ST_Latitude(g)", "st_srid(g)", "ST_AsText(g)")
+    query = f"SELECT id, {', '.join(f'{text} AS x{i}' for i, text in enumerate(calls))} FROM shop.t"
+    plan = Case(tables={"shop.t": {"key": ["id"], **columns}}, query=query, row_key=["id"], history=[]).plan()
+    line = "LINESTRING(1 2,3 4)"
+    wanted: dict[str | None, list[Canonical]] = {
+        "POINT(-0.5 1e20)": [-0.5, 1e20, 0, "POINT(-0.5 1e20)"],
+        "SRID=4326;POINT(2.35 48.85)": [2.35, 48.85, 4326, "POINT(2.35 48.85)"],
+        f"SRID=4294967295;{line}": [None, None, 4294967295, line],
+        "GEOMETRYCOLLECTION(POINT(1 2))": [None, None, 0, "GEOMETRYCOLLECTION(POINT(1 2))"],
+        "": [None, None, 0, ""],
+        None: [None, None, None, None],
+    }
+    rows = [(b"\xff" + text_of([n]), ROW_PUT, 1, payload([n, text], 5)) for n, text in enumerate(wanted)]
+    whole = [bytes(row.m) for row in finish(stored(spark, rows), plan.last, "table wide").collect()]
+    assert {values_of(m[13:])[1]: values_of(m[13:])[2:] for m in whole} == wanted
+
+
 def test_failures_are_told_beside_the_row(spark: SparkSession) -> None:
     """A dead letter with the row's key and the expression; guards and rows that WHERE hides tell nothing."""
     asked = case(", n / d AS q, CASE WHEN tiny <> 0 THEN n / tiny END AS g", "WHERE n < 100 OR n IS NULL")

@@ -18,6 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from cdc.stored.values import datetime_of
+from cdc.words.geometry import ewkt_of
 from cdc.words.types import Canonical, LogicalType
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish
@@ -100,6 +101,8 @@ def native(type_: LogicalType, value: Canonical) -> Any:
         return None
     if type_.kind == "decimal":
         return decimal.Decimal(str(value))
+    if isinstance(value, dict):  # as the log has a geometry
+        return ewkt_of(value)
     match family(type_):
         case "date":
             return dt.date.fromisoformat(str(value).removesuffix("Z"))

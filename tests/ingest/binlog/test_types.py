@@ -130,4 +130,7 @@ _NOTES = [
     "MariaDB adds: INET4, INET6 and UUID (text with a schema, bytes without: the binlog calls them CHAR), compressed",
     "columns (inflated), JSON (text, as MariaDB stores it). MySQL 9 adds VECTOR (its bytes, four per",
     "float, little-endian).",
+    "",
+    "The library returns a geometry as the server's bytes: SRID (4, little-endian), then WKB. Capture publishes it as",
+    "Debezium's struct, and a VECTOR as an array of floats (docs/capture.md).",
 ]
