@@ -7,6 +7,7 @@ other's faults. Which tables and columns there are, and what an array's text mea
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Kind, from_mysql
 from console.verify.mysql_tables import SourceSnapshot, SourceTable
 from console.verify.positions import text_of
+from ingest.binlog.format.canonical import Unrepresentable
 from ingest.postgres import pg_schema, selects
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.relations import TableShown
@@ -55,7 +57,8 @@ def _read(connection: PgConnection, source: Source, table: TableId, shown: Table
     )
     keys = {key.name: key.columns for key in shown.definition.keys}
     schema = TableSchema(table_id=table, version=1, columns=columns, primary_key=keys.get("PRIMARY", ()))
-    read = [_value(column, shown.reads[column.name]) for column in columns]
+    as_text = source.unrepresentable == "text"
+    read = [_value(column, shown.reads[column.name], as_text=as_text) for column in columns]
     rows = [
         tuple(None if text is None else of(text.decode()) for of, text in zip(read, row, strict=True))
         for row in connection.query(selects.select_all(schema, ""))
@@ -65,13 +68,20 @@ def _read(connection: PgConnection, source: Source, table: TableId, shown: Table
     )
 
 
-def _value(column: Column, captured: Callable[[bytes], Any]) -> Value:
+def _value(column: Column, captured: Callable[[bytes], Any], *, as_text: bool) -> Value:
     """What makes a value of the server's text; None for one that has no canonical form."""
     kind = from_mysql(column.column_type).kind
     if kind == "json":
         # an array is JSON in the topics; json and jsonb are the server's text
-        return lambda text: captured(text.encode())
+        return lambda text: _json(text, captured, as_text=as_text)
     return _VALUES.get(kind, str)
+
+
+def _json(text: str, captured: Callable[[bytes], Any], *, as_text: bool) -> Any:
+    try:
+        return captured(text.encode())
+    except Unrepresentable:  # an array that holds such a value is NULL as a whole, or a JSON string
+        return json.dumps(text, ensure_ascii=False) if as_text else None
 
 
 def _integer(text: str) -> int:

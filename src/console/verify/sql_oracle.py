@@ -80,13 +80,16 @@ def _duration(value: dt.timedelta) -> str:
 
 
 def _arrow(table: SourceTable) -> Any:
+    """The rows that the source publishes: one whose key cannot be represented is a dead-letter record."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
-    return pa.table(
-        {
-            name: pa.array(_arrow_values(values, type_), _arrow_type(type_))
-            for (name, type_), values in zip(table.columns, columns, strict=True)
-        }
-    )
+    found = {
+        name: _arrow_values(values, type_) for (name, type_), values in zip(table.columns, columns, strict=True)
+    }  # fmt: skip
+    made = pa.table({name: pa.array(found[name], _arrow_type(type_)) for name, type_ in table.columns})
+    keys = [found[name] for name in (table.schema.primary_key if table.schema else ()) if name in found]
+    if any(None in key for key in keys):
+        made = made.filter(pa.array([None not in key for key in zip(*keys, strict=True)]))
+    return made
 
 
 def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
@@ -97,6 +100,8 @@ def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
         return [None if value is None else _ewkt(value) for value in values]
     if type_.kind == "list":
         return [None if value is None else [n for (n,) in iter_unpack("<f", bytes.fromhex(value))] for value in values]
+    if type_.kind in ("date", "datetime", "timestamp"):  # MySQL's driver gives a day that is none as text
+        return [None if isinstance(value, str) else value for value in values]
     if type_.kind == "string":
         return [",".join(value) if isinstance(value, set | frozenset) else value for value in values]
     return values

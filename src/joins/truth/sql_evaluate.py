@@ -18,8 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from cdc.stored.values import datetime_of
-from cdc.words.geometry import ewkt_of
-from cdc.words.types import Canonical, LogicalType
+from cdc.words.types import Canonical, LogicalType, ewkt_of, float_of
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish
 from joins.query.value_types import family
@@ -126,6 +125,8 @@ def canonical(value: Any) -> Canonical:
             return base64.b64encode(value).decode()
         case list():
             return [canonical(member) for member in value]  # type: ignore[misc]  # a list has no NULL and no list in it
-        case None | bool() | int() | float() | str():
+        case float():
+            return float_of(value)
+        case None | bool() | int() | str():
             return value
     raise TypeError(f"no canonical form for {type(value).__name__}")
