@@ -43,10 +43,16 @@ PG_ROWS = (
     "'2020-01-03',NULL,NULL,2.5,'-Infinity','Infinity','{}','{}','b'",
     "'2020-01-04',NULL,NULL,3.5,'-1e308',0,'{}','{}','c'",
 )
+SERVERS = (
+    "log: {bootstrap_servers: '127.0.0.1:${TAILORBIRD_PORT_KAFKA:-9092}'}\n"
+    "hbase: {thrift: '127.0.0.1:${TAILORBIRD_PORT_THRIFT:-9090}',"
+    " zookeeper: '127.0.0.1:${TAILORBIRD_PORT_ZOOKEEPER:-2181}'}\n"
+    "solr: {url: 'http://127.0.0.1:${TAILORBIRD_PORT_SOLR:-8983}/solr'}\n"
+)
 NUMBER = 100  # what rows of the log have more in their keys
 
 
-def topology_text(name: str, my_port: int, pg_port: int, brokers: str) -> str:
+def topology_text(name: str, my_port: int, pg_port: int) -> str:
     names = ("my", "pg", "groups", "joined")
     indexes = "".join(f"  {one}: {{table: {one}}}\n" for one in names)
     return (
@@ -55,7 +61,7 @@ def topology_text(name: str, my_port: int, pg_port: int, brokers: str) -> str:
         " server_id: 8311, tables: {t: {ignored_columns: [hidden]}}}\n"
         f"  crm: {{type: postgresql, hostname: 127.0.0.1, port: {pg_port}, username: cdc, password: cdc,"
         f" dbname: {name}, tables: [p]}}\n"
-        f"{brokers}tables:\n"
+        f"{SERVERS}tables:\n"
         "  my: {query: 'SELECT t.id, t.d, t.at, t.ts, t.n FROM shop.t t', row_key: [id]}\n"
         "  pg: {query: 'SELECT p.id, p.d, p.at, p.tz, p.amount, p.f, p.r, p.days, p.fs, p.g FROM crm.public.p p',"
         " row_key: [id]}\n"
@@ -83,7 +89,7 @@ def test_no_row_disappears_for_a_value(
     name = unique("values")
     my_port = stack.settings.ports.mysql_shop
     file = tmp_path / "values.yml"
-    file.write_text(topology_text(name, my_port, postgres_server.port, ""))
+    file.write_text(topology_text(name, my_port, postgres_server.port))
     with postgres_server.session() as owner:
         owner.execute(f"CREATE DATABASE {name} OWNER app")
     mysql = pymysql.connect(
