@@ -18,7 +18,8 @@ import sqlglot
 from sqlglot import exp
 
 from cdc.stored.values import datetime_of
-from cdc.words.types import Canonical, LogicalType, ewkt_of, float_of
+from cdc.words.geometry import ewkt_of
+from cdc.words.types import Canonical, LogicalType, float_of
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish
 from joins.query.value_types import family
