@@ -22,12 +22,21 @@ from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import dialect_of
-from ingest.facts.facts import CaughtUp, Fact, Image, RowsLogged, StatementLogged, TransactionBegan, TransactionEnded
+from ingest.facts.facts import (
+    CaughtUp,
+    Fact,
+    Image,
+    RowsLogged,
+    RowsUntold,
+    StatementLogged,
+    TransactionBegan,
+    TransactionEnded,
+)
 from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, PositionLost, Seen, Stream
+from ingest.records.seams import Checkpoint, LogDamaged, PositionLost, Seen, Stream
 from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
@@ -248,6 +257,38 @@ def test_an_idle_source_publishes_nothing() -> None:
     broker = Broker()
     run(Script(told=[CaughtUp(), 100.0, CaughtUp(), 100.0, CaughtUp()]), broker)
     assert len(broker.checkpoints) == 1
+
+
+def test_what_cannot_be_read_again_does_not_end_the_capture() -> None:
+    """A host's policy, or a server without GTIDs, lets no table be read: what an incident hides is marked as partial,
+    a damaged part of the log is passed over, and the rest flows."""
+    broker = Broker()
+    begin, end = transaction(1)
+    incident = RowsUntold(None, "an incident", "incident")
+    damaged = LogDamaged("the log cannot be read", "look into the server's error log")
+    script = Script(told=[begin, incident, end, *transaction(2, 5), CaughtUp(), damaged])
+    with pytest.raises(Retriable, match="begins anew"):
+        run(script, broker, dumps=False)
+    script.told = [damaged]
+    script.told += transaction(3, 6)
+    run(script, broker, dumps=False)
+    events = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value is not None]
+    assert [(event["after"]["id"], event["source"]["snapshot"]) for event in events] == [(5, "false"), (6, "false")]
+    assert script.requests == 0
+    assert broker.checkpoints[-1].state["partial"] == ["d.t"]
+
+
+def test_a_damaged_log_is_repaired_whatever_a_lost_position_means() -> None:
+    """`position_lost: fail` is about a log that was purged or replaced; one that is damaged does not come back."""
+    broker = Broker()
+    run(Script(told=[*transaction(1, 5), CaughtUp()], pages=[[{"id": 5}]]), broker, mode="initial")
+    damaged = LogDamaged("the log cannot be read", "look into the server's error log")
+    script = Script(told=[damaged, *[CaughtUp()] * 9, *transaction(2, 6), CaughtUp()], pages=[[{"id": 5}, {"id": 7}]])
+    run(script, broker)
+    events = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value is not None]
+    rows = [event["after"]["id"] for event in events if event["after"]]
+    assert rows[-3:] == [5, 7, 6]
+    assert [event["op"] for event in events].count("t") == 1
 
 
 def test_what_came_before_a_refusal_is_published() -> None:

@@ -84,7 +84,8 @@ class History:
     def record(self, change: SchemaChange) -> History:
         """The history with a change; what it holds of that number already, amended or not, is passed over.
 
-        Fatal when a table is known to have changed later, but not then: positions were mixed up.
+        Fatal when a table is known to have changed later, but not then: positions were mixed up. The content of a log
+        cannot cause this: its reader numbers each change above all that came before, and commits both together.
         """
         entries = dict(self._entries)
         number = change.position.sequence

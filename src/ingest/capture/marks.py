@@ -173,7 +173,10 @@ def reached_before(checkpoint: Checkpoint) -> Position | None:
 
 
 def check_replay(checkpoint: Checkpoint, held: Callable[[Position], bool]) -> None:
-    """Fatal where a capture that was set back could never come to the place at which its numbers go on."""
+    """Fatal where a capture that was set back could never come to the place at which its numbers go on.
+
+    The content of a log cannot cause this: a person set the capture back, and pointed it at another server since.
+    """
     place = reached_before(checkpoint)
     if place is not None and not held(place):
         raise Fatal(

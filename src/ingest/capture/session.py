@@ -82,7 +82,8 @@ class Session:
         self.marks.restore(tables.source, recovered.history)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
         partial = checkpoint.state.get("partial", ()) if checkpoint else ()
-        snapshots = Snapshots(self.recorder, tables, stored, partial=partial, parallel=self.parallel)
+        reads = self.dumps and seen.reads
+        snapshots = Snapshots(self.recorder, tables, stored, partial=partial, parallel=self.parallel, reads=reads)
         known = checkpoint.state.get("mends", {}) if checkpoint else {}
         mends = Rounds(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")
         if mends.unsure:
@@ -210,7 +211,7 @@ class Session:
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
         for schema in tables.schemas():
-            mends.snapshots.start(schema.table_id, initial=True, marker=number)
+            mends.snapshots.start(schema.table_id, initial=mends.snapshots.reads, marker=number)
         return self.commit(replace(checkpoint, position=place, open=None), mends)
 
     def tidy(self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, mends: Rounds) -> Checkpoint:

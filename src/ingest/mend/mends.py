@@ -204,7 +204,10 @@ class Mends:
             self.moved = True
             name = name_of(table)
             self.counts[kind] += 1
-            self._news.append((f"{kind}: {about}" if about else kind, name))
+            if not self.snapshots.reads and table in self.snapshots.partial:
+                continue  # nobody can read it, which was said before
+            why = f"{kind}: {about}" if about else kind
+            self._news.append((why if self.snapshots.reads else f"{why}; it cannot be read: it is partial", name))
             if "after" in self.snapshots.state.get(name, {}):
                 self.again[name] = number  # let it come to its end first, however often this happens
             else:
@@ -221,7 +224,7 @@ class Mends:
             before, after = change if operation == "update" else (change, change)
             old, new = values_of(before), values_of(after)
             first = key_of(key, old)
-            if first is None or not sure:
+            if first is None or not sure or not self.snapshots.reads:
                 self.untold([table], "partial", number)
                 return
             last = {name: new.get(name, value) for name, value in first.items()}
@@ -253,6 +256,8 @@ class Mends:
         named = [key_of(columns, key) for key in keys]
         if not all(named):
             return f"rows of {name_of(table)} are named by {', '.join(columns)}"
+        if not self.snapshots.reads:
+            return f"{name_of(table)} cannot be read beside the log"
         mend = self._opened(table)
         mend.keys.update((_dumps(key), key) for key in named if key)
         self.counts["named"] += len(named)
@@ -269,6 +274,9 @@ class Mends:
             self._beneath(table)
             return
         if self.tables.why_left_out(table):
+            return
+        if not self.snapshots.reads:
+            self.untold([table], "cascade", self.number())
             return
         mend = self._opened(table)
         mend.behind = self.snapshots.under_way(table)

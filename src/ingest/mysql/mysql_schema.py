@@ -164,7 +164,7 @@ def seen(connection: Connection, source: Source) -> Seen:
     names = {(t["table_schema"], t["table_name"]) for t in base}
     columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
     catalog = catalog_of(columns, statistics, base, schemata, charset, dialect)
-    return Seen(catalog=catalog, dialect=dialect, kinds=kinds)
+    return Seen(catalog=catalog, dialect=dialect, kinds=kinds, reads=_can_read(connection, source, dialect))
 
 
 def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
@@ -195,6 +195,14 @@ def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
         spelt_databases=databases,
     )
     return dialect, str(charset)
+
+
+def _can_read(connection: Connection, source: Source, dialect: Dialect) -> bool:
+    """Whether tables can be read beside the log: without GTIDs, only a lock tells which rows belong to which place."""
+    if dialect.server == "mariadb" or source.snapshot_locking_mode == "minimal":
+        return True
+    with translated(source, "read the server's GTID mode"):
+        return str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
 
 def captured_schemas(connection: Connection, source: Source) -> dict[TableId, TableSchema]:

@@ -71,13 +71,14 @@ class Seen:
     """What a server shows at a moment: its tables, and what its statements mean.
 
     `decides`: its log has no statements, so what it shows holds where a session begins. `kinds` are TABLE_TYPE and
-    ENGINE of all its relations, by database and name, where it has such.
+    ENGINE of all its relations, by database and name, where it has such. `reads`: tables can be read beside the log.
     """
 
     catalog: Catalog
     dialect: Dialect
     decides: bool = False
     kinds: Mapping[tuple[str, str], Kind] = field(default_factory=dict)
+    reads: bool = True
 
 
 class PositionLost(Fatal):

@@ -89,7 +89,9 @@ class Snapshots:
         *,
         partial: Iterable[str] = (),
         parallel: int = 2,
+        reads: bool = True,
     ) -> None:
+        self.reads = reads
         self._recorder, self._tables, self._parallel = recorder, tables, parallel
         self._state: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in state.items()}
         for entry in self._state.values():
@@ -126,9 +128,12 @@ class Snapshots:
 
         `marker` is a number of the sequence: rows that are not seen again vanish, by a truncate marker at the end, and
         the rest is mended (`joins.steps.truncation`); -1 mends only. A snapshot of all rows that is under way is not
-        limited by a later `where`.
+        limited by a later `where`. Where tables cannot be read (not `reads`), one that is to be read again is partial.
         """
         self.void(table)
+        if not self.reads and not initial:
+            self.partial.add(table)
+            return
         name = table.name
         known = self._state.get(name)
         initial = initial or bool((known or {}).get("initial"))
