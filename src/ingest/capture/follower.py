@@ -58,6 +58,8 @@ class Following(Protocol):
     def signals(self) -> Signals | None: ...
     @property
     def rereads(self) -> bool: ...
+    @property
+    def dumps(self) -> bool: ...
 
     def commit(self, checkpoint: Checkpoint, mends: Rounds, signals: int | None = None) -> Checkpoint:
         """Commit what was appended."""
@@ -161,6 +163,8 @@ class Follower:
         records = self._mends.turn(chunks, session.log, lambda: place(stream), stream.reached, int(now * 1000))
         records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
         self._mends.marked(going - set(snapshots.state))
+        if failed := chunks.failed():
+            self._transactions.tables.cannot_read(failed, now, session.limits.ask)
         if records:
             self._publish(records, now)
         if snapshots.take_moved():
@@ -170,13 +174,15 @@ class Follower:
             self._pace.progressed()
 
     def _settle(self, now: float) -> None:
-        """Look after the tables that are left out."""
+        """Look after the tables that are left out; those that could not be read are tried again, ever more seldom."""
         session, transactions = self._session, self._transactions
+        transactions.tables.try_again(now)
         if transactions.tables.unsettled:
             self._patience = session.limits.ask
         records = settled(
-            transactions.tables, self._mends, session.recorder, session.observer, transactions.number, int(now * 1000)
-        )
+            transactions.tables, self._mends, session.recorder, session.observer, transactions.number, int(now * 1000),
+            reads=session.dumps and session.rereads,
+        )  # fmt: skip
         if records:
             session.log.extend(records)
             self._pace.group.add(len(records), now)

@@ -22,10 +22,18 @@ from ingest.records.seams import Record
 
 
 def settled(
-    tables: Tables, mends: Rounds, recorder: Recorder, observer: Observer, number: Callable[[], int], now_ms: int
+    tables: Tables,
+    mends: Rounds,
+    recorder: Recorder,
+    observer: Observer,
+    number: Callable[[], int],
+    now_ms: int,
+    *,
+    reads: bool = True,
 ) -> list[Record]:
     """Take note of tables that are left out from here on; begin the snapshots of those that are not any more. The
-    records to append; `number` gives the next of the sequence, so that what it was asked for is to be committed."""
+    records to append; `number` gives the next of the sequence, so that what it was asked for is to be committed.
+    `reads`: whether tables may be read; else they are captured from here on."""
     if not tables.unsettled:
         return []
     tables.unsettled = False
@@ -40,7 +48,10 @@ def settled(
             observer.phase("table is captured: what kept it out is gone; it is read", table=str(table))
             records.append(recorder.schema(tables.schema(table)))
             mends.dissolve(table)
-            mends.snapshots.start(table, where=tables.where(table), marker=marker)
+            if reads:
+                mends.snapshots.start(table, where=tables.where(table), marker=marker)
+            else:
+                mends.snapshots.partial.add(table)
     for table, why in found.items():
         held = tables.passed.get(name_of(table))
         mends.snapshots.stop(table)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
-from cdc.words.errors import TableChanged
+from cdc.words.errors import Skippable, TableChanged
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
 PATIENCE = 5.0  # seconds that the log's reader gets to come to a change of the table, before the session begins again
@@ -72,6 +72,7 @@ class _Worker:
         threading.Thread(target=self._run, name="snapshot", daemon=True).start()
 
     def _run(self) -> None:
+        request: ChunkRequest | None = None
         try:
             request = self.asked.get()
             deadline: float | None = None
@@ -94,6 +95,11 @@ class _Worker:
                         raise
                     with suppress(queue.Empty):
                         request = self.asked.get(timeout=_PAUSE)
+        except Skippable as error:  # of this table alone
+            self.ended = True
+            assert request is not None, "it was being read"
+            failed = Chunk(request=request, images=[], after=None, last=None, high=request.position, failed=error)
+            self._done.put(failed)
         except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's own thread
             self.ended = True
             self._done.put(error)

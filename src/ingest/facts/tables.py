@@ -30,6 +30,7 @@ from ingest.facts.hidden import Trim, hints_of, trim_of
 from ingest.facts.left_out import Kind, LeftOut, absent, refused_kind
 from ingest.facts.published import not_captured, published
 
+_LONGEST_PAUSE = 600.0  # seconds between attempts to read a table that cannot be read
 _WORD = re.compile(r"[\w$]+")
 _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
 
@@ -73,6 +74,8 @@ class Tables:
         self._rules = rules or {}
         self._listed, self._kinds = frozenset(listed), dict(kinds or {})
         self.passed, self.told, self.unsettled = dict[str, LeftOut](), set[str](), True
+        self._unread: dict[TableId, Skippable] = {}
+        self._pause = self._again = 0.0
         self.source, self._captured = source, captured
         self.databases = frozenset(database.lower() for database in databases)
         # names that are no word, as they stand in quotes
@@ -151,7 +154,7 @@ class Tables:
             self.schema(table)
         except Skippable as error:
             return error
-        return None
+        return self._unread.get(table)
 
     def left_out(self) -> dict[TableId, Skippable]:
         """All tables that are left out here, with the reasons; sequences only where the topology lists them."""
@@ -174,6 +177,18 @@ class Tables:
         since, before = (held["since_ms"], held["rows"]) if held else (ms, 0)
         self.passed[name] = LeftOut(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
         self.unsettled = self.unsettled or held is None
+
+    def cannot_read(self, tables: Mapping[TableId, Skippable], now: float, ask: float) -> None:
+        """Tables could not be read beside the log: they are left out for a while, each time for longer."""
+        self._unread |= tables
+        self._pause = min(max(6 * ask, 2 * self._pause), _LONGEST_PAUSE)
+        self._again, self.unsettled = now + self._pause, True
+
+    def try_again(self, now: float) -> None:
+        """Let tables be read that could not be, if it is time."""
+        if self._unread and now >= self._again:
+            self._unread.clear()
+            self.unsettled = True
 
     def show_kinds(self, kinds: Mapping[tuple[str, str], Kind]) -> None:
         """What the server shows of its relations now."""

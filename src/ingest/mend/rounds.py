@@ -212,7 +212,19 @@ class Shared:
         self._reader = reader
         self._chunks: list[Chunk] = []
         self._keyed: list[Chunk] = []
-        self.request = reader.request
+        self._failed: dict[TableId, Skippable] = {}
+
+    def request(self, request: ChunkRequest) -> None:
+        """See `snapshots.ChunkReader`."""
+        try:
+            self._reader.request(request)
+        except Skippable as error:  # told by `failed`
+            self._failed[request.schema.table_id] = error
+
+    def failed(self) -> dict[TableId, Skippable]:
+        """Tables that cannot be read, since the last call."""
+        found, self._failed = self._failed, {}
+        return found
 
     def ready(self) -> list[Chunk]:
         """See `snapshots.ChunkReader`."""
@@ -228,6 +240,9 @@ class Shared:
 
     def _take(self) -> None:
         for chunk in self._reader.ready():
+            if chunk.failed is not None:
+                self._failed[chunk.request.schema.table_id] = chunk.failed
+                continue
             (self._keyed if chunk.request.keys else self._chunks).append(chunk)
 
 

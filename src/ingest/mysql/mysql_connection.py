@@ -11,7 +11,8 @@ from pymysql.constants import CR, ER
 from pymysql.converters import conversions
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, Retriable, TableChanged, TailorbirdError, UsageError
+from cdc.words.errors import Fatal, Retriable, Skippable, TableChanged, TailorbirdError, UsageError
+from cdc.words.schema import TableId
 from ingest.binlog.transports.mysql_transport import tls_options
 from ingest.binlog.transports.uri import Ssl
 
@@ -22,6 +23,7 @@ _DENIED = {
     ER.DBACCESS_DENIED_ERROR,
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
     ER.TABLEACCESS_DENIED_ERROR,
+    ER.COLUMNACCESS_DENIED_ERROR,
 }
 _AWAY = {
     CR.CR_CONN_HOST_ERROR,
@@ -77,6 +79,19 @@ def translated(source: Source, doing: str) -> Iterator[None]:
         raise _translate(error, source, doing) from error
     except OSError as error:
         raise Retriable(f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error}") from error
+
+
+@contextmanager
+def reading(source: Source, table: TableId) -> Iterator[None]:
+    """The same while one table is read: what concerns it alone, a missing right or an engine's error, is Skippable."""
+    try:
+        with translated(source, f"read {table}"):
+            yield
+    except (UsageError, Fatal) as error:
+        grant = f"GRANT SELECT ON {table.name} TO '{source.username}'@'%'"
+        raise Skippable(
+            error.message, grant if isinstance(error, UsageError) else "correct it at the server"
+        ) from error
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any
 from pymysql.cursors import SSCursor
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, Retriable
+from cdc.words.errors import Retriable, Skippable
 from cdc.words.event import Position
 from cdc.words.schema import TableSchema
 from cdc.words.types import Canonical
@@ -28,7 +28,7 @@ from ingest.capture.proc_chunks import ChunkThreads
 from ingest.facts.facts import Image, RefusedImage
 from ingest.facts.values import FromText, from_text
 from ingest.mysql import mysql_schema
-from ingest.mysql.mysql_connection import Connection, connected, query, translated
+from ingest.mysql.mysql_connection import Connection, connected, query, reading, translated
 from ingest.records import chunks
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
@@ -45,7 +45,7 @@ class MySqlChunks(ChunkThreads):
         self._source = source
 
     def request(self, request: ChunkRequest) -> None:
-        """See `snapshots.ChunkReader`; Fatal where the host's owner lets no rows be read."""
+        """See `snapshots.ChunkReader`; Skippable where the host's owner lets no rows be read."""
         table = request.schema.table_id
         if not self._source.dumps:
             what = (
@@ -53,7 +53,7 @@ class MySqlChunks(ChunkThreads):
                 if request.keys
                 else f"table {table} would have to be read whole"
             )
-            raise Fatal(what, "the policy of its host forbids it (dumps: false)")
+            raise Skippable(what, "the policy of its host forbids it (dumps: false)")
         if request.where and self._source.conditions is not None:
             request = replace(request, where=self._source.conditions(table, request.where))
         super().request(request)
@@ -101,7 +101,7 @@ class _Reading:
             return self._page(connection, request)
         schema, last = request.schema, request.last
         self._wait(connection, request.position)
-        with translated(self._source, f"read {schema.table_id}"):
+        with reading(self._source, schema.table_id):
             if last is None:
                 found = query(connection, chunks.select_last(schema, request.where))
                 last = [chunks.stored(value) for value in found[0]] if found else None
@@ -126,7 +126,7 @@ class _Reading:
         self._wait(connection, request.position)
         exact = self._maria or not self._gtids
         high = self._pass_begins(connection) if exact else None
-        with translated(self._source, f"read {request.schema.table_id}"):
+        with reading(self._source, request.schema.table_id):
             for at in range(0, len(request.keys), KEYS):
                 sql = chunks.select_keys(request.schema, request.keys[at : at + KEYS])
                 images += _images(request.schema, query(connection, sql))
@@ -163,10 +163,10 @@ class _Reading:
     def _pages(self, connection: Connection, request: ChunkRequest) -> Iterator[list[Image]]:
         # Not closed when reading fails: the cursor would first read the rest of the table; the connection goes with it.
         cursor = connection.cursor(SSCursor)
-        with translated(self._source, f"read {request.schema.table_id}"):
+        with reading(self._source, request.schema.table_id):
             cursor.execute(chunks.select_all(request.schema, request.where))
         while True:
-            with translated(self._source, f"read {request.schema.table_id}"):
+            with reading(self._source, request.schema.table_id):
                 rows = cursor.fetchmany(self._rows)
             if not rows:
                 return
@@ -178,7 +178,7 @@ class _Reading:
                 position = self._begin(connection)
                 return position if self._maria else self._executed(connection)
         if not self._lock:
-            raise Fatal(
+            raise Skippable(
                 f"source {self._source.name}: without GTIDs, only a lock tells which rows belong to which position",
                 "SET PERSIST gtid_mode = ON, or allow a brief FLUSH TABLES WITH READ LOCK by "
                 "snapshot_locking_mode: minimal",

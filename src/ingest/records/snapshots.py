@@ -53,7 +53,7 @@ class Chunk:
     """Rows that were read for a request; `high` is a position behind everything that they show.
 
     `after` is where the next chunk begins, None when the table is at its end; `last` the key that ends the table;
-    `total` about how many rows it has, told with a table's first chunk.
+    `total` about how many rows it has, told with a table's first chunk. `failed`: the table cannot be read, and why.
     """
 
     request: ChunkRequest
@@ -62,6 +62,7 @@ class Chunk:
     last: Key | None
     high: Position
     total: int | None = None
+    failed: Skippable | None = None
 
 
 class ChunkReader(Protocol):

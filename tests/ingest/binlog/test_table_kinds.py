@@ -197,3 +197,26 @@ def test_tables_that_cannot_be_captured_leave_their_source_alone(
         captured.wait(lambda: captured.left_out() == set(), "they are still left out")
     finally:
         captured.stop()
+
+
+def test_a_table_that_may_not_be_read_is_left_out_until_it_may(mysql80: Server) -> None:
+    """Without SELECT on one table, the other one flows; with it, the rows of the first are read, none is missing."""
+    captured = live(mysql80, "unreadable", "t", "secret", user="half")
+    captured.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE secret (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO t VALUES (1)", "INSERT INTO secret VALUES (1, 1)", "DROP USER IF EXISTS half@'%'",
+        "CREATE USER half@'%' IDENTIFIED BY 'cdc'", "GRANT SELECT ON unreadable.t TO half@'%'",
+        "GRANT SELECT (id) ON unreadable.secret TO half@'%'",
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO half@'%'",
+    )  # fmt: skip
+    captured.start()
+    try:
+        captured.wait_rows("t", [{"id": 1}])
+        captured.sql("INSERT INTO secret VALUES (2, 2)", "INSERT INTO t VALUES (2)")
+        captured.wait_rows("t", [{"id": 1}, {"id": 2}])
+        captured.wait(lambda: captured.left_out() == {"secret"}, "it is not named")
+        captured.sql("GRANT SELECT ON unreadable.secret TO half@'%'")
+        captured.wait_rows("secret", [{"id": 1, "v": 1}, {"id": 2, "v": 2}])
+        captured.wait(lambda: captured.left_out() == set(), "it is still left out")
+    finally:
+        captured.stop()
