@@ -14,7 +14,7 @@ from cdc.topology.reader import read_topology
 from cdc.words.brokers import Brokers
 from cdc.words.event import SourceInfo
 from cdc.words.schema import Column, TableId, TableSchema
-from cdc.words.settlement import KEY, settled_letters, settled_table
+from cdc.words.settlement import KEY, settled_letters, settled_row, settled_table
 from console.cli import app
 from console.commands import cli_status
 from console.probes import kafka_probe
@@ -295,3 +295,15 @@ def test_status_is_as_loud_of_letters_as_of_lag(
     assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter waits" in result.output) == bool(letters)
     assert ("(so do wide): in quarantine, 40 events wait" in result.output) == quarantine
     assert (f"tailorbird dead-letters list {file}" in result.output) == bool(letters or quarantine)
+
+
+def test_a_later_change_of_a_row_settles_its_records_alone() -> None:
+    """Of the capture by the row's key; `upto` leaves what was refused again meanwhile."""
+    keys = [json.loads(value)["key"] for _, value in (capture_letter(1), capture_letter(2))]
+    table = "s.d.orders"
+    settled = (b"s.d.orders", settled_row("capture", table, keys[0], "a later change"))
+    found = folded(capture_letter(1), capture_letter(1, born="?"), capture_letter(2), settled)
+    assert [json.loads(one.key)["id"] for one in found.letters] == [2]
+    assert [one.settled for one in found.settled] == ["a later change"] * 2
+    late = (b"s.d.orders", settled_row("capture", table, keys[1], "a later change", upto=0))
+    assert len(folded(capture_letter(1), capture_letter(2), late).letters) == 2

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from cdc.words.schema import TableId
+from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import from_mysql
 from console.verify.mysql_tables import SourceTable
 from console.verify.sql_oracle import answer, canonical
@@ -74,3 +75,31 @@ def test_durations_may_be_negative_and_long() -> None:
     """A MySQL TIME is a duration of up to 838 hours, of either sign."""
     assert canonical(dt.timedelta(hours=-100, seconds=-5, microseconds=-250_000)) == "-100:00:05.25"
     assert canonical(dt.timedelta(minutes=1)) == "00:01:00"
+
+
+def test_a_value_without_a_form_is_null() -> None:
+    """A day that is none, which MySQL's driver gives as text, is NULL as it was published; NaN and infinities are
+    values; a row whose key is no day was not published."""
+    text = (
+        "name: t\nsources:\n  s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1,"
+        " tables: [a]}\ntables:\n  a: {query: 'SELECT a.k, a.d, a.at, a.f FROM s.a a', row_key: [k]}\n"
+    )
+    topology = read_topology(text, file="t.yml", environ={})
+    (name,) = topology.sources["s"].tables
+    columns = {"k": "date", "d": "date", "at": "datetime(3)", "f": "double"}
+    day = dt.date(2026, 1, 2)
+    found = table(
+        columns,
+        (day, "0000-00-00", "2020-00-00 00:00:00.000", float("nan")),
+        (dt.date(2026, 1, 3), None, dt.datetime(2026, 1, 1), float("-inf")),
+        ("0000-00-00", day, None, 1.5),
+    )
+    schema = TableSchema(
+        table_id=name, version=1, primary_key=("k",),
+        columns=tuple(Column(name=one, column_type=type_) for one, type_ in columns.items()),
+    )  # fmt: skip
+    rows = answer(topology, topology.tables["a"], {name: replace(found, schema=schema)})
+    assert sorted(rows, key=lambda row: str(row["k"])) == [
+        {"k": "2026-01-02Z", "d": None, "at": None, "f": "NaN"},
+        {"k": "2026-01-03Z", "d": None, "at": "2026-01-01T00:00:00Z", "f": "-Infinity"},
+    ]

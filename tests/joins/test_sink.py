@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from cdc.words.errors import Fatal, UsageError
+from cdc.words.settlement import place_of
 from cdc.words.types import Canonical, parse_type
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, measured_rate
 from joins.engine.workers.proc_worker import settle
@@ -33,7 +34,7 @@ from joins.steps.records import (
     record_of,
     text_of,
 )
-from joins.steps.sink import Report, barriers, dead_letter, next_stamp, writes_of
+from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_stamp, settlements, writes_of
 from joins.stores import hbase_sink, kafka_sink
 from joins.stores.hbase_table import connection
 from joins.stores.kafka_table import upserts
@@ -191,3 +192,22 @@ def test_a_worker_keeps_its_connection() -> None:
         inner = [code.co_names for code in writer.__code__.co_consts if hasattr(code, "co_names")]
         held = [name for name in chain(*inner) if isinstance(vars(module).get(name), (dict, list, set))]
         assert held == [], "a task would get a copy of it"
+
+
+def test_a_row_that_is_written_settles_its_records_of_former_batches() -> None:
+    """What is refused again in the same batch settles nothing; a row that goes settles as one that comes."""
+    rows = {text: OpenRow(text, offset, records) for text, offset, records in (("1", 7, 2), ("2", 8, 1), ("3", 9, 1))}
+    messages = [
+        Message(b"\xff" + key, op, b"", 0, b"")
+        for key, op in ((b"1", ROW_PUT), (b"2", ROW_GONE), (b"3", ROW_PUT), (b"4", ROW_PUT))
+    ]
+    again = [RefusedRecord("table t, row 3", 0, 0, "not computed: x", None, None)]
+    found, count = settlements(messages, again, rows, "t")
+    told = [orjson.loads(value) for _, value in found]
+    assert ([one["row"] for one in told], [one["upto"] for one in told]) == (
+        [["join", "t", "1"], ["join", "t", "2"]],
+        [7, 8],
+    )
+    assert count == 3
+    _, letter = dead_letter(again[0], "t", 5)
+    assert place_of(orjson.loads(letter)) == "3"
