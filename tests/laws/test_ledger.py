@@ -269,3 +269,29 @@ def test_a_schema_that_changes_the_text_reads_all_again() -> None:
         None, text.hash({"id": 701, "v": 2, "n": 5})
     )
     assert ledger.books.schema(wider, "topic") == []
+
+
+def _record(offset: int, key: object, op: str, after: object, sequence: int) -> LogRecord:
+    value = {"op": op, "before": None, "after": after, "source": {"sequence": sequence}, "ts_ms": 0}
+    return LogRecord(offset, TRUNCATE_KEY if op == "t" else orjson.dumps(key), orjson.dumps(value))
+
+
+def test_records_under_an_old_key_are_forgotten_at_the_marker() -> None:
+    """A table that got another primary key, or whose values only the server could convert, is comparable again."""
+    kept = Kept(partitions=1)
+    old = [
+        _record(0, {"old": 1}, "c", {"old": 1, "v": 1}, 1),
+        _record(1, {"old": 2}, "d", None, 2),
+        LogRecord(2, orjson.dumps({"old": 2}), None),
+        _record(3, {"id": 1}, "c", {"id": 1, "v": "a label"}, 3),
+    ]
+    kept.books.records("topic", 0, old, 4, 0)
+    book = kept.books.tables[SCHEMA.table_id]
+    assert book.unread
+    read = [_record(4, {"id": 1}, "r", {"id": 1, "v": 5}, 9), _record(5, None, "t", None, 8)]
+    kept.books.records("topic", 0, read, 6, 0)
+    assert book.unread == 0
+    assert book.total().count == 1
+    late = [_record(6, {"id": 2}, "c", {"id": 2, "v": "a label"}, 10), _record(7, None, "t", None, 9)]
+    kept.books.records("topic", 0, late, 8, 0)
+    assert book.unread == 1

@@ -60,13 +60,19 @@ class Tagged(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What a store is to commit at once: rows (None: gone), what leaves become richer by, changes by place."""
+    """What a store is to commit at once: rows (None: gone), what leaves become richer by, changes by place.
+
+    `unread` more records could not be read, the youngest with the number `unread_at`. Those below `forgiven` count no
+    more: a marker ended their rows.
+    """
 
     next_offset: int
     rows: dict[RowPlace, HeldRow | None] = field(default_factory=dict)
     leaves: dict[int, Digest] = field(default_factory=dict)
     tagged: dict[tuple[int, str], Digest] = field(default_factory=dict)
     unread: int = 0
+    unread_at: int = 0
+    forgiven: int = 0
     floor: int | None = None
     deleted: bytes | None = None
 
@@ -125,7 +131,7 @@ class Fold:
         """Fold records in order and commit; `next_offset` is what is read next. How many changed a row."""
         changed = 0
         batch: list[_Read] = []
-        unread, deleted = 0, self._store.deleted
+        unread, deleted = list[int](), self._store.deleted
         for record in records:
             tombstone = record.value is None and record.key == deleted
             deleted = None
@@ -134,7 +140,7 @@ class Fold:
             try:
                 read = self._read(record)
             except (ValueError, KeyError, TypeError):  # no envelope of this table: told, and not comparable
-                unread += 1
+                unread.append(_sequence_of(record))
                 continue
             if read.hash is None and not read.again:
                 deleted = record.key
@@ -142,15 +148,17 @@ class Fold:
                 batch.append(read)
                 continue
             changed += self._rows(batch, read.offset, now_ms)
-            batch = []
+            batch, unread = [], [number for number in unread if number >= read.sequence]
             self._truncate(read, now_ms)
         return changed + self._rows(batch, next_offset, now_ms, unread, deleted)
 
     def _rows(
-        self, batch: Sequence[_Read], next_offset: int, now_ms: int, unread: int = 0, deleted: bytes | None = None
-    ) -> int:
+        self, batch: Sequence[_Read], next_offset: int, now_ms: int, unread: Sequence[int] = (),
+        deleted: bytes | None = None,
+    ) -> int:  # fmt: skip
         held: dict[RowPlace, HeldRow | None] = dict(self._store.held(read.place for read in batch if read.place))
-        changes, changed = Changes(next_offset, unread=unread, deleted=deleted), 0
+        changes = Changes(next_offset, unread=len(unread), unread_at=max(unread, default=0), deleted=deleted)
+        changed = 0
         since, floor = now_ms - WINDOW_MS, self._store.floor
         for place, after, sequence, offset, tag, again, ts_ms in batch:
             assert place is not None, "markers are folded by themselves"
@@ -177,7 +185,7 @@ class Fold:
         return changed
 
     def _truncate(self, read: _Read, now_ms: int) -> None:
-        changes = Changes(read.offset + 1)
+        changes = Changes(read.offset + 1, forgiven=read.sequence)
         if read.sequence < _ENDLESS:
             changes.floor = max(read.sequence, self._store.floor)
         for leaf, lost in self._store.remove_older(read.sequence).items():
@@ -203,3 +211,14 @@ class Fold:
         if op not in ("c", "u", "r"):
             raise ValueError(f"op {op!r}")
         return _Read(place, self._text.hash(envelope["after"]), sequence, offset, tag, op == "r", ts_ms)
+
+
+def _sequence_of(record: LogRecord) -> int:
+    """The number of a record that is no change of the table as it is now; a tombstone says nothing by itself."""
+    if record.value is None:
+        return 0
+    try:
+        number = orjson.loads(record.value)["source"]["sequence"]
+    except (ValueError, KeyError, TypeError):
+        return _ENDLESS
+    return number if isinstance(number, int) else _ENDLESS

@@ -135,6 +135,11 @@ class SqlRows:
         self._db.execute("UPDATE facts SET value = ? WHERE name = 'next'", (changes.next_offset,))
         if changes.unread:
             self._db.execute("UPDATE facts SET value = value + ? WHERE name = 'unread'", (changes.unread,))
+            newest = max(changes.unread_at, int(self._fact("unread_at") or 0))
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('unread_at', ?)", (newest,))
+        youngest = self._fact("unread_at")
+        if changes.forgiven and youngest is not None and int(youngest) < changes.forgiven:
+            self._db.execute("UPDATE facts SET value = 0 WHERE name IN ('unread', 'unread_at')")
         if changes.floor is not None:
             self._db.execute("UPDATE facts SET value = ? WHERE name = 'floor'", (changes.floor,))
         if changes.deleted != self._deleted:
