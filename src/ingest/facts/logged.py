@@ -73,6 +73,9 @@ class LoggedFacts:
         self._rows = RowEvents(reader.stream, tables)
         self._prepared, self._read_again = PreparedTransactions(state or {}, tables.source), read_again
         self._withheld = Withheld()
+        # What stands before this place is done, although a server that is asked by GTIDs sends it again: what is in no
+        # transaction, and behind the last one that is done. None once a transaction has begun.
+        self._done: tuple[str, int] | None = self.place
         self._began_at = TransactionBegan("", 0, 0, "", 0)
         self._before: AnyGtidSet | None = None
         # Of the open transaction: whether there is one, whether it is XA, and whether not all its rows are in memory.
@@ -143,7 +146,7 @@ class LoggedFacts:
             raise self._stream.broken(raw, error) from error
 
     def _began(self, raw: RawEvent) -> TransactionBegan:
-        self._withheld = Withheld()
+        self._withheld, self._done = Withheld(), None
         self._open, self._spilled = True, False
         self._xa = raw.code == T.MARIA_GTID and bool(maria_gtid_identity(raw.data[HEADER_SIZE:])[2] & _PREPARED_XA)
         self._before = self._stream.progress.gtids
@@ -351,6 +354,8 @@ class LoggedFacts:
         """Rows of any table may have changed: all are read again, in a transaction of its own where none is open."""
         alone = not self._open
         if alone:
+            if self._done is not None and (raw.file, raw.offset) < self._done:
+                return
             micros = U32(raw.data, 0)[0] * 1_000_000
             yield TransactionBegan("", micros, U32(raw.data, 5)[0], raw.file, raw.offset)
         yield _again(None, "incident", f"{why}, at {raw.where}")
