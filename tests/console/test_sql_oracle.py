@@ -12,7 +12,7 @@ from cdc.topology.topology import Topology
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import from_mysql
 from console.verify.mysql_tables import SourceTable
-from console.verify.sql_oracle import answer, canonical
+from console.verify.sql_oracle import answer, duration
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 SHOP, REVENUE = TOPOLOGIES / "shop.yml", TOPOLOGIES / "revenue.yml"
@@ -47,7 +47,7 @@ def tables(topology: Topology) -> dict[TableId, SourceTable]:
 def test_shop_query_is_answered() -> None:
     """A left join keeps orders without customer or product, and every type arrives in its canonical form."""
     topology = read_topology(SHOP.read_text(), file="shop.yml", environ={})
-    rows = answer(topology, topology.tables["orders_wide"], tables(topology))
+    rows = answer(topology, topology.tables["orders_wide"], tables(topology)).rows
     assert sorted(rows, key=lambda row: int(str(row["id"] or 0))) == [
         {"id": 1, "status": "new", "quantity": 2, "amount": "10.50", "note": None, "revision": 1,
          "created_at": "2026-01-02T03:04:05.6Z", "customer_id": 7, "customer": "Ada", "country": "FR", "email": None,
@@ -62,7 +62,7 @@ def test_a_table_over_a_table_of_the_topology_is_answered() -> None:
     """Groups of rows that another query joins, also of those without a country: decimals, lists, counts as Spark has
     them."""
     topology = read_topology(REVENUE.read_text(), file="revenue.yml", environ={})
-    rows = answer(topology, topology.tables["revenue"], tables(topology))
+    rows = answer(topology, topology.tables["revenue"], tables(topology)).rows
     assert sorted(rows, key=lambda row: str(row["country"])) == [
         {"country": "FR", "category": "kitchen", "orders": 1, "customers": 1, "revenue": "10.50", "average": "10.50",
          "newest_order": "2026-01-02T03:04:05.6Z", "statuses": ["new"]},
@@ -73,8 +73,8 @@ def test_a_table_over_a_table_of_the_topology_is_answered() -> None:
 
 def test_durations_may_be_negative_and_long() -> None:
     """A MySQL TIME is a duration of up to 838 hours, of either sign."""
-    assert canonical(dt.timedelta(hours=-100, seconds=-5, microseconds=-250_000)) == "-100:00:05.25"
-    assert canonical(dt.timedelta(minutes=1)) == "00:01:00"
+    assert duration(dt.timedelta(hours=-100, seconds=-5, microseconds=-250_000)) == "-100:00:05.25"
+    assert duration(dt.timedelta(minutes=1)) == "00:01:00"
 
 
 def test_a_value_without_a_form_is_null() -> None:
@@ -98,7 +98,7 @@ def test_a_value_without_a_form_is_null() -> None:
         table_id=name, version=1, primary_key=("k",),
         columns=tuple(Column(name=one, column_type=type_) for one, type_ in columns.items()),
     )  # fmt: skip
-    rows = answer(topology, topology.tables["a"], {name: replace(found, schema=schema)})
+    rows = answer(topology, topology.tables["a"], {name: replace(found, schema=schema)}).rows
     assert sorted(rows, key=lambda row: str(row["k"])) == [
         {"k": "2026-01-02Z", "d": None, "at": None, "f": "NaN"},
         {"k": "2026-01-03Z", "d": None, "at": "2026-01-01T00:00:00Z", "f": "-Infinity"},

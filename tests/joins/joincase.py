@@ -31,7 +31,7 @@ from joins.truth.oracle import Rows, tables_after
 from joins.truth.simulation import Logged, Simulation
 from joins.truth.sql_oracle import Answer, Oracle
 from tests.joins.altering import WORDS, altered_columns, altered_row, flat, shown, versions
-from tests.joins.quick import QuickOracle, database, evaluator
+from tests.joins.quick import QuickOracle, database, evaluator, functions
 
 PARTITIONS = 2
 Row = dict[str, Canonical]
@@ -227,7 +227,7 @@ def prepared(case: Case) -> Prepared:
         topology = case.topology()
         plan = compile_plan(topology, topology.tables["wide"], case.schemas())
         schemas = {table: flat(schema) for table, schema in case.schemas().items()}
-        _PREPARED[wanted] = Prepared(topology, plan, QuickOracle(topology, schemas, database()))
+        _PREPARED[wanted] = Prepared(topology, plan, QuickOracle(topology, schemas, database(), functions()))
     return _PREPARED[wanted]
 
 

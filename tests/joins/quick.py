@@ -16,6 +16,7 @@ from cdc.words.types import Canonical, LogicalType
 from joins.steps.records import Values
 from joins.truth.oracle import Rows
 from joins.truth.sql_evaluate import Evaluator, canonical, duckdb_type, translated
+from joins.truth.sql_functions import Functions
 from joins.truth.sql_oracle import Oracle
 
 _NUMBER = LogicalType(kind="int32")
@@ -27,6 +28,12 @@ def database() -> duckdb.DuckDBPyConnection:
     made = duckdb.connect()
     made.execute("SET threads = 1")
     return made
+
+
+@cache
+def functions() -> Functions:
+    """What the database of this process computes expressions by."""
+    return Functions(database())
 
 
 class QuickOracle(Oracle):

@@ -22,7 +22,7 @@ from joins.steps.sink import Report, Writes, barriers
 from joins.truth.simulation import Simulation
 from joins.truth.sql_oracle import Answer
 from tests.joins.joincase import Case, comparable
-from tests.joins.quick import QuickOracle, database, evaluator
+from tests.joins.quick import QuickOracle, database, evaluator, functions
 from tests.joins.timedrandom import FLUSHED, TABLES, TimedCase, judged, logged, random_timed
 
 ROUNDS = 100
@@ -39,7 +39,7 @@ def expected_of(timed: TimedCase, watermarks: list[int] | None = None) -> tuple[
     assert isinstance(root, Interval)
     tables = [node.captured.table_id for node in root.walk()]
     found = judged(timed, frozenset(f"{table.source}.{table.table}" for table in tables), watermarks)
-    oracle = QuickOracle(topology, timed.case.schemas(), database())
+    oracle = QuickOracle(topology, timed.case.schemas(), database(), functions())
     answer = oracle.answer(topology.tables["wide"], tuple(timed.case.row_key), found.tables)
     return shown(answer), found.late, found.faults
 

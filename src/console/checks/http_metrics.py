@@ -54,7 +54,7 @@ class CheckMetrics:
             DIFFERING.labels(run.check, *place).set(sum(one.differing for one in some))
             MOVING.labels(run.check, *place).set(sum(one.moving for one in some))
             outcomes = {one.outcome for one in some}
-            worst = next(one for one in ("different", "could not tell", "equal") if one in outcomes)
+            worst = next(one for one in ("different", "could not tell", "equal in part", "equal") if one in outcomes)
             for outcome in _OUTCOMES:
                 OUTCOME.labels(run.check, *place, outcome).set(outcome == worst)
         self._shown[run.check] = set(found)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-Outcome = Literal["equal", "different", "could not tell"]
+Outcome = Literal["equal", "equal in part", "different", "could not tell"]
 
 _FORMAT = 1
 MOST_FINDINGS = 20  # kept of one table
@@ -59,7 +59,9 @@ class CheckRun:
         outcomes = {one.outcome for one in self.checked}
         if "different" in outcomes:
             return "different"
-        return "equal" if outcomes == {"equal"} and not self.error else "could not tell"
+        if self.error or not outcomes or "could not tell" in outcomes:
+            return "could not tell"
+        return "equal in part" if "equal in part" in outcomes else "equal"
 
     @property
     def told_nothing(self) -> bool:

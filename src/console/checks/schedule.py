@@ -39,7 +39,7 @@ def turn_of(check: Check, last: CheckRun | None) -> int:
     """Which part of its sample a check compares next: the next one, or the same while it was not found equal."""
     if last is None:
         return 0
-    return (last.turn + (last.outcome == "equal")) % check.sample
+    return (last.turn + (last.outcome in ("equal", "equal in part"))) % check.sample
 
 
 def overdue_ms(check: Check, last: CheckRun | None, now_ms: int) -> int:

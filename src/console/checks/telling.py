@@ -11,15 +11,21 @@ from console.checks.runs import Checked, CheckRun, Outcome
 from console.checks.schedule import overdue_ms
 from console.status.part_status import WIDE
 
-State = Literal["equal", "DIFFERENT", "unknown", "overdue", "waiting"]
-_STATES: Mapping[Outcome, State] = {"equal": "equal", "different": "DIFFERENT", "could not tell": "unknown"}
+State = Literal["equal", "in part", "DIFFERENT", "unknown", "overdue", "waiting"]
+_STATES: Mapping[Outcome, State] = {
+    "equal": "equal",
+    "equal in part": "in part",
+    "different": "DIFFERENT",
+    "could not tell": "unknown",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckStatus:
-    """How a check stands. `state`: `equal`; `DIFFERENT`; `unknown`: it could not tell all; `overdue`: it should have
-    run long ago; `waiting`: it never ran. `told` says what it found last, a line each; `look` is the command that shows
-    what differs, or does what was not done.
+    """How a check stands. `state`: `equal`; `in part`: equal, but for columns that were not compared; `DIFFERENT`;
+    `unknown`: it could not tell all; `overdue`: it should have run long ago; `waiting`: it never ran.
+
+    `told` says what it found last, a line each; `look` is the command that shows what differs, or catches up.
     """
 
     check: str
@@ -88,6 +94,8 @@ def found_text(one: Checked, now_ms: int) -> str:
     moving = f", {one.moving:,} of them moving" if one.moving else ""
     if one.outcome == "equal":
         return f"{what}: equal, {one.rows:,} rows{moving}, {when}"
+    if one.outcome == "equal in part":
+        return f"{what}: equal in part, {one.rows:,} rows{moving}, {when}; {'; '.join(one.untold)}"
     if one.outcome == "could not tell":
         return f"{what}: could not tell: {one.untold[0] if one.untold else 'no reason is known'}; {when}"
     return f"{what}: {_differ(one.differing)} of {one.rows:,}{_first(one.findings)}, {when}"

@@ -54,10 +54,13 @@ class Said:
 
 
 class Terminal(Protocol):
-    """Where progress is shown and a question is asked. `ask` is True at once where the person said `--yes`."""
+    """Where progress is shown and a question is asked. `ask` is True at once where the person said `--yes`, `sure`
+    where it was `--force`; without a terminal `sure` is False.
+    """
 
     def progress(self, title: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]: ...
     def ask(self, question: str) -> bool: ...
+    def sure(self, question: str) -> bool: ...
 
 
 def wanted(

@@ -3,75 +3,72 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from struct import iter_unpack
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
+from cdc.words.errors import Skippable
 from cdc.words.geometry import ewkt_of, point_of, struct_of
 from cdc.words.schema import TableId
 from cdc.words.types import SPATIAL, Canonical, Kind, LogicalType
 from console.verify.mysql_tables import SourceTable
-from joins.truth.question import question, typed
-from joins.truth.sql_evaluate import canonical as joins_canonical
-from joins.truth.sql_oracle import prepare
-
-_ARROW: dict[Kind, Any] = {
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint64": pa.uint64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "date": pa.date32(),
-    "datetime": pa.timestamp("us"),
-    "timestamp": pa.timestamp("us"),
-    "string": pa.string(),
-    "json": pa.string(),
-    "time": pa.duration("us"),
-    "bytes": pa.binary(),
-    "point": pa.string(),
-    "geometry": pa.string(),
-    "list": pa.list_(pa.float32()),
-}
+from ingest.binlog.format.canonical import json_text
+from joins.query.value_types import MOST_DIGITS
+from joins.truth.question import question
+from joins.truth.sql_functions import Functions, arrow_type
+from joins.truth.sql_oracle import prepare, rows_of
 
 
-def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> list[dict[str, Canonical]]:
-    """Rows of an aggregated table's query, canonical values by output column; KeyError for a table not given.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleAnswer:
+    """Rows of a query's answer, canonical values by output column, without the columns that are `untold`: these have a
+    value that is not known to be what the join computes, for the reason that is given.
+    """
 
-    A query that numbers rows needs its tables' schemas.
+    rows: list[dict[str, Canonical]]
+    untold: Mapping[str, str]
+
+
+def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> OracleAnswer:
+    """The answer of an aggregated table's query; KeyError for a table not given.
+
+    Skippable where it is not known as a whole: an expression that decides which rows there are is not told, or DuckDB
+    can not answer. A query that numbers rows needs its tables' schemas.
     """
     names = {table_id: f"source_{n}" for n, table_id in enumerate(sources)}
-    with duckdb.connect() as database:
-        prepare(database)
-        for table_id, name in names.items():
-            database.register(name, _arrow(sources[table_id]))
-
-        def types_of(select: exp.Select, expressions: list[exp.Expr]) -> list[str]:
-            return [str(row[1]) for row in database.execute(f"DESCRIBE {typed(select, expressions)}").fetchall()]
-
-        schemas = {table_id: schema for table_id, source in sources.items() if (schema := source.schema) is not None}
-        cursor = database.execute(question(topology, table, names, types_of, schemas))
-        columns = [description[0] for description in cursor.description or []]
-        return [dict(zip(columns, map(canonical, row), strict=True)) for row in cursor.fetchall()]
-
-
-def canonical(value: Any) -> Canonical:
-    """Canonical form (`cdc.words.types`) of a value of DuckDB; here TIME is an interval, which the joins keep as
-    text.
-    """
-    if isinstance(value, list):
-        return [canonical(member) for member in value]  # type: ignore[misc]  # a list has no NULL and no list in it
-    return _duration(value) if isinstance(value, dt.timedelta) else joins_canonical(value)
+    columns = {table_id: dict(source.columns) for table_id, source in sources.items()}
+    schemas = {table_id: schema for table_id, source in sources.items() if (schema := source.schema) is not None}
+    asked = question(topology, table, names, columns, schemas)
+    try:
+        with duckdb.connect() as database:
+            prepare(database)
+            functions = Functions(database)
+            functions.register(asked.functions)
+            for table_id, name in names.items():
+                database.register(name, _arrow(sources[table_id]))
+            rows, reasons = rows_of(database.execute(asked.sql), asked), functions.reasons
+    except (duckdb.Error, pa.ArrowException, ValueError, OverflowError, ArithmeticError) as error:
+        raise Skippable(f"its query can not be answered here: {_first_line(error)}", "nothing was compared") from None
+    whole, untold = asked.untold(reasons)
+    if whole or (missing := [name for name in table.row_key if name in untold]):
+        why = whole or untold[missing[0]]
+        raise Skippable(f"which rows it has depends on {why}", "nothing was compared")
+    kept = [{name: value for name, value in row.items() if name not in untold} for row in rows] if untold else rows
+    return OracleAnswer(rows=kept, untold=untold)
 
 
-def _duration(value: dt.timedelta) -> str:
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def duration(value: dt.timedelta) -> str:
+    """Canonical form of a TIME, which the driver gives as a duration."""
     micros = value // dt.timedelta(microseconds=1)
     seconds, fraction = divmod(abs(micros), 1_000_000)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -85,7 +82,7 @@ def _arrow(table: SourceTable) -> Any:
     found = {
         name: _arrow_values(values, type_) for (name, type_), values in zip(table.columns, columns, strict=True)
     }  # fmt: skip
-    made = pa.table({name: pa.array(found[name], _arrow_type(type_)) for name, type_ in table.columns})
+    made = pa.table({name: pa.array(found[name], arrow_type(type_)) for name, type_ in table.columns})
     keys = [found[name] for name in (table.schema.primary_key if table.schema else ()) if name in found]
     if any(None in key for key in keys):
         made = made.filter(pa.array([None not in key for key in zip(*keys, strict=True)]))
@@ -93,18 +90,13 @@ def _arrow(table: SourceTable) -> Any:
 
 
 def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
-    """What Arrow takes: MySQL has no booleans but numbers, and sets that the driver gives as sets."""
-    if type_.kind == "bool":
-        return [None if value is None else bool(value) for value in values]
-    if type_.kind in SPATIAL:
-        return [None if value is None else _ewkt(value) for value in values]
-    if type_.kind == "list":
-        return [None if value is None else [n for (n,) in iter_unpack("<f", bytes.fromhex(value))] for value in values]
-    if type_.kind in ("date", "datetime", "timestamp"):  # MySQL's driver gives a day that is none as text
-        return [None if isinstance(value, str) else value for value in values]
-    if type_.kind == "string":
-        return [",".join(value) if isinstance(value, set | frozenset) else value for value in values]
-    return values
+    """What Arrow takes: MySQL has no booleans but numbers, sets that the driver gives as sets, JSON with blanks, times
+    as durations; and Arrow no decimals of more than 38 digits.
+    """
+    convert = _CONVERTED.get(type_.kind)
+    if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
+        convert = partial(_digits, scale=type_.scale)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
 def _ewkt(value: bytes | str) -> str:
@@ -115,5 +107,29 @@ def _ewkt(value: bytes | str) -> str:
     return ewkt_of(point_of(float(x), float(y)))
 
 
-def _arrow_type(type_: LogicalType) -> Any:
-    return pa.decimal128(type_.precision, type_.scale) if type_.kind == "decimal" else _ARROW[type_.kind]
+def _numbers(value: str) -> list[float]:
+    """A VECTOR as MySQL's driver gives it."""
+    return [n for (n,) in iter_unpack("<f", bytes.fromhex(value))]
+
+
+def _digits(value: Any, *, scale: int) -> str:
+    return f"{value:.{scale}f}"
+
+
+def _moment(value: Any) -> Any:
+    return None if isinstance(value, str) else value  # MySQL's driver gives a day that is none as text
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, set | frozenset) else value
+
+
+_CONVERTED: dict[Kind, Callable[[Any], Any]] = {
+    "bool": bool,
+    "string": _text,
+    "json": json_text,
+    "list": _numbers,
+    **dict.fromkeys(("date", "datetime", "timestamp"), _moment),
+    **dict.fromkeys(SPATIAL, _ewkt),
+    "time": lambda value: duration(value) if isinstance(value, dt.timedelta) else value,
+}

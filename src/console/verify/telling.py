@@ -22,7 +22,7 @@ _WIDE = 7
 
 def lines_of(verdict: Verdict) -> Iterator[str]:
     """A verdict, as lines."""
-    head = f"{verdict.stage:<{_WIDE}}{verdict.table}: {verdict.outcome}"
+    head = f"{verdict.stage:<{_WIDE}}{verdict.table}: {verdict.summary}"
     leaves = f" in {verdict.leaves:,} leaves" if verdict.leaves else ""
     yield f"{head}  ({verdict.rows:,} rows{leaves}, {verdict.cut}, {verdict.seconds:.1f} s)"
     indent = " " * _WIDE
@@ -39,6 +39,8 @@ def lines_of(verdict: Verdict) -> Iterator[str]:
         yield f"{indent}{verdict.moving:,} rows changed at every look: not compared"
     for reason in verdict.untold:
         yield f"{indent}could not tell: {reason}"
+    for column, reason in verdict.uncompared.items():
+        yield f"{indent}not compared: column {column}: {reason}"
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:

@@ -35,6 +35,7 @@ from joins.query.windows import TimeWindow, window_start
 
 PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format keeps
 _MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}
+_ABSOLUTE = 34  # digits of a decimal of which Spark's abs() loses none; of more it may end the query
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -44,6 +45,8 @@ def _argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tu
         return None
     if isinstance(value, exp.TsOrDsToDate | exp.TimeStrToTime):  # sqlglot's own, around arguments of date functions
         value = value.this
+    if value is None:
+        refuse(node, f"{node.sql('spark')}, which lacks an argument", "all of its arguments")
     typed = compiler.compile(value)
     if "date" in wanted and "text" not in wanted:
         typed = compiler.dated(value, typed, DATETIME if "moment" in wanted and len(value.name) > 10 else DATE)
@@ -61,11 +64,23 @@ def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Famil
         if extra := [k for k, v in node.args.items() if v and k not in dict(arguments) and k not in _FLAGS]:
             refuse(node, f"{extra[0]} in {node.sql('spark')}", template)
         found = [_argument(compiler, node, key, wanted) for key, wanted in arguments]
-        there = [typed for typed in found if typed is not None]
+        there = [
+            _counted(typed) if wanted == _NUMBER else typed
+            for typed, (_, wanted) in zip(found, arguments, strict=True)
+            if typed is not None
+        ]
         sql = f"{template}({', '.join(typed.sql for typed in there)})"
         return Typed(sql=sql, type=result, failed=any_of(*(typed.failed for typed in there)))
 
     return compile_
+
+
+def _counted(typed: Typed) -> Typed:
+    """A number of characters or bits: Spark takes an INT, and ends the query where a larger number is none."""
+    if typed.type == NULL or typed.type.kind in ("int8", "int16", "int32"):
+        return typed
+    sql = f"try_cast({typed.sql} AS INT)"
+    return Typed(sql=sql, type=INT32, failed=any_of(typed.failed, f"({sql} IS NULL AND {typed.sql} IS NOT NULL)"))
 
 
 _FLAGS = {"safe", "coerce", "typed", "ansi", "only_json_types", "big_int", "binary", "is_left", "zone", "instance"}
@@ -146,8 +161,11 @@ def _number(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 def _absolute(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed = _number(compiler, node)
-    if typed.type.kind not in INTEGERS:
+    if typed.type.kind not in INTEGERS and not (typed.type.kind == "decimal" and typed.type.precision > _ABSOLUTE):
         return Typed(sql=f"abs({typed.sql})", type=typed.type, failed=typed.failed)
+    if typed.type.kind == "decimal":
+        sql = f"try_cast(replace(CAST({typed.sql} AS STRING), '-', '') AS {spark_type(typed.type)})"
+        return Typed(sql=sql, type=typed.type, failed=typed.failed)
     zero = f"CAST(0 AS {spark_type(typed.type)})"
     sql = f"(CASE WHEN {typed.sql} < 0 THEN try_subtract({zero}, {typed.sql}) ELSE {typed.sql} END)"
     return Typed(sql=sql, type=typed.type, failed=any_of(typed.failed, f"({sql} IS NULL AND {typed.sql} IS NOT NULL)"))
@@ -223,7 +241,7 @@ def _formatted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 def _json(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     typed = _argument(compiler, node, "this", _TEXT)
-    path = node.expression.sql("spark").strip("'")
+    path = node.expression.sql("spark").strip("'").replace("\\'", "'")
     if typed is None or not path.startswith("$"):
         refuse(node, node.sql("spark"), "get_json_object(x, '$.a.b')")
     return Typed(sql=f"get_json_object({typed.sql}, {escaped(path)})", type=STRING, failed=typed.failed)

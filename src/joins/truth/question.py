@@ -1,47 +1,73 @@
 """A table's query as a question to DuckDB: the same SELECT, over tables that stand for the captured ones.
 
 What it names is found as the compiler finds it: queries of WITH, other tables of the topology, captured tables. Its
-aggregates mean what Spark's do (`joins.truth.sql_aggregates`).
+expressions mean what the join's do (`joins.truth.scalars`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId, TableSchema
-from joins.query.spatial import SPATIAL_FUNCTIONS, spark_sql
-from joins.query.windows import TimeWindow, seconds_of
+from cdc.words.types import LogicalType
 from joins.select.compiler import ties_of
 from joins.select.sql import place_of
 from joins.select.tokens import statements_of
-from joins.truth.sql_aggregates import TypesOf, rewritten
+from joins.truth.scalars import Collected, Scalar, Scalars, Shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """DuckDB's SQL of a table's query; the functions that it calls, which are to be made first; the columns of its
+    answer, each with the functions that it depends on, and those that decide which rows there are.
+    """
+
+    sql: str
+    functions: Mapping[str, Scalar | Collected]
+    columns: tuple[Shown, ...]
+    rows: frozenset[str]
+
+    def untold(self, reasons: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Why the answer as a whole is not told (empty: it is), and the columns that are not, each with its reason.
+
+        `reasons`: why functions did not tell a value, by their names.
+        """
+        missing = {name: reason for name, reason in reasons.items() if name in self.functions}
+        whole = next((self._why(name, missing) for name in sorted(self.rows) if name in missing), "")
+        columns = {
+            column.name: self._why(name, missing)
+            for column in self.columns
+            for name in sorted(column.deps & missing.keys())[:1]
+        }
+        return whole, columns
+
+    def _why(self, name: str, reasons: Mapping[str, str]) -> str:
+        return f"{self.functions[name].text}: {reasons[name]}"
 
 
 def question(
     topology: Topology,
     table: Table,
     names: Mapping[TableId, str],
-    types_of: TypesOf,
+    columns: Mapping[TableId, Mapping[str, LogicalType]],
     schemas: Mapping[TableId, TableSchema],
-) -> str:
-    """DuckDB's SQL of a table's query; `names` are DuckDB's tables, KeyError for a captured one that has none.
+) -> Question:
+    """What DuckDB is asked; `names` are its tables, with these `columns`; KeyError for a captured one that has none.
 
     Rows that are numbered by an order that leaves some equal are told apart as the compiler does it, by `schemas`.
     """
-    return rewritten(_Query(topology, names, schemas).of(table), types_of).sql("duckdb")
+    query = _Query(topology, names, schemas).of(table)
+    scalars = Scalars({name: columns[table_id] for table_id, name in names.items()})
+    asked = scalars.query(query)
+    return Question(sql=query.sql("duckdb"), functions=scalars.functions, columns=asked.columns, rows=asked.rows)
 
 
-def typed(select: exp.Select, expressions: list[exp.Expr]) -> str:
-    """DuckDB's SQL of a SELECT that has these expressions instead of its columns: their types are to be asked for."""
-    asked = select.copy()
-    named = [exp.alias_(node.copy(), f"c{i}") for i, node in enumerate(expressions)]
-    for key, value in (("distinct", None), ("having", None), ("qualify", None), ("expressions", named)):
-        asked.set(key, value)
-    return asked.sql("duckdb")
+# names that sqlglot does not know, or takes for something else
+_NAMES: Mapping[str, type[exp.Func]] = {"every": exp.LogicalAnd, "some": exp.LogicalOr, "mean": exp.Avg}
 
 
 class _Query:
@@ -56,11 +82,10 @@ class _Query:
         """A table's query."""
         query = statements_of(table.query)[0]
         assert query is not None  # a table's query was compiled
-        for node in list(query.find_all(TimeWindow)):
-            length = exp.Interval(this=exp.Literal.string(seconds_of(node)), unit=exp.var("SECOND"))
-            node.replace(exp.Anonymous(this="time_bucket", expressions=[length, node.this]))
-        for call in list(query.find_all(*SPATIAL_FUNCTIONS)):
-            call.replace(sqlglot.parse_one(spark_sql(call, call.this.sql("spark")), read="spark"))
+        for node in list(query.find_all(exp.Anonymous, exp.Any)):
+            kind = _NAMES.get("some" if isinstance(node, exp.Any) else node.name.lower())
+            if kind is not None:
+                node.replace(kind(this=node.this if isinstance(node, exp.Any) else node.expressions[0]))
         self._number(query, table)
         named = query.args.get("with_")
         query.set("with_", None)

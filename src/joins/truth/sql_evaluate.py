@@ -22,7 +22,7 @@ from cdc.words.geometry import ewkt_of
 from cdc.words.types import Canonical, LogicalType, float_of
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish
-from joins.query.value_types import family
+from joins.query.value_types import MOST_DIGITS, NULL, family
 from joins.steps.records import Values
 
 _TRY: dict[str, type[exp.Binary]] = {"TRY_MOD": exp.Mod}
@@ -89,10 +89,12 @@ def translated(text: str, width: int) -> str:
 
 
 def duckdb_type(type_: LogicalType) -> str:
-    """DuckDB's name of a type."""
+    """DuckDB's name of a type; a decimal of more digits than DuckDB has is a text."""
     if type_.element is not None:
         return f"{duckdb_type(type_.element)}[]"
-    return str(type_) if type_.kind == "decimal" else _TYPES.get(type_.kind, "VARCHAR")
+    if type_.kind == "decimal":
+        return "INTEGER" if type_ == NULL else str(type_) if type_.precision <= MOST_DIGITS else "VARCHAR"
+    return _TYPES.get(type_.kind, "VARCHAR")
 
 
 def native(type_: LogicalType, value: Canonical) -> Any:
@@ -100,7 +102,7 @@ def native(type_: LogicalType, value: Canonical) -> Any:
     if value is None:
         return None
     if type_.kind == "decimal":
-        return decimal.Decimal(str(value))
+        return decimal.Decimal(str(value)) if type_.precision <= MOST_DIGITS else str(value)
     if isinstance(value, dict):  # as the log has a geometry
         return ewkt_of(value)
     match family(type_):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import duckdb
 import pyarrow as pa
-from sqlglot import exp
 
 from cdc.topology.topology import Table, Topology
 from cdc.words.schema import TableId, TableSchema
 from cdc.words.types import Canonical
+from joins.meaning.stored import to_canonical
 from joins.truth.oracle import Rows
-from joins.truth.question import question, typed
-from joins.truth.sql_aggregates import MACROS
-from joins.truth.sql_evaluate import canonical, duckdb_type, native
+from joins.truth.question import Question, question
+from joins.truth.sql_evaluate import duckdb_type, native
+from joins.truth.sql_functions import Functions, from_arrow
 
 Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
@@ -22,7 +24,8 @@ Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
 class Oracle:
     """Answers the queries of one topology; one in-memory database with the schemas' tables, closed by `close`.
 
-    A `database` that is given is used instead, and its tables `source_<n>` are made anew.
+    A `database` that is given is used instead, and its tables `source_<n>` are made anew; `functions` are those that it
+    has already.
     """
 
     def __init__(
@@ -30,10 +33,12 @@ class Oracle:
         topology: Topology,
         schemas: Mapping[TableId, TableSchema],
         database: duckdb.DuckDBPyConnection | None = None,
+        functions: Functions | None = None,
     ) -> None:
         self._topology, self._schemas = topology, schemas
         self._database = duckdb.connect() if database is None else database.cursor()
-        self._texts: dict[str, str] = {}
+        self._questions: dict[str, Question] = {}
+        self._functions = Functions(self._database) if functions is None else functions
         prepare(self._database)
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
         for table, name in self._names.items():
@@ -44,18 +49,22 @@ class Oracle:
         self._database.close()
 
     def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
-        """Row key → columns of the result; ValueError if the row key is none."""
-        if table.name not in self._texts:
-            self._texts[table.name] = question(self._topology, table, self._names, self._types_of, self._schemas)
-        cursor = self._asked(self._texts[table.name], tables)
-        names = [column[0] for column in cursor.description or []]
+        """Row key → columns of the result; ValueError if the row key is none, or a value is not told."""
+        asked = self._questions.get(table.name)
+        if asked is None:
+            columns = {t: {c.name: c.type for c in schema.columns} for t, schema in self._schemas.items()}
+            asked = question(self._topology, table, self._names, columns, self._schemas)
+            self._questions[table.name] = asked
+        self._functions.reasons.clear()
+        self._functions.register(asked.functions)
         answer: Answer = {}
-        for found in cursor.fetchall():
-            row = dict(zip(names, map(canonical, found), strict=True))
+        for row in rows_of(self._asked(asked.sql, tables), asked):
             key = tuple(row[name] for name in row_key)
             if key in answer:
                 raise ValueError(f"two rows of {table.name} have the key {key}")
             answer[key] = row
+        if self._functions.reasons:
+            raise ValueError(f"not told: {asked.untold(self._functions.reasons)}")
         return answer
 
     def _create(self, name: str, schema: TableSchema) -> None:
@@ -79,10 +88,18 @@ class Oracle:
         self._database.execute(f"INSERT INTO {name} SELECT * FROM rows")
         self._database.unregister("rows")
 
-    def _types_of(self, select: exp.Select, expressions: list[exp.Expr]) -> list[str]:
-        """DuckDB's types of expressions of a SELECT."""
-        cursor = self._asked(typed(select, expressions), {table: {} for table in self._schemas})
-        return [str(column[1]) for column in cursor.description or []]
+
+def rows_of(cursor: duckdb.DuckDBPyConnection, asked: Question) -> list[dict[str, Canonical]]:
+    """The rows of an answer, in canonical values; ValueError for a value that has none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a copy that is made
+        found: Any = cursor.to_arrow_table()
+    names = [column.name for column in asked.columns]
+    columns = [
+        [to_canonical(shown.type, value) for value in from_arrow(shown.type, column)]
+        for shown, column in zip(asked.columns, found.columns, strict=True)
+    ]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def prepare(database: duckdb.DuckDBPyConnection) -> None:
@@ -90,4 +107,3 @@ def prepare(database: duckdb.DuckDBPyConnection) -> None:
     # DuckDB 2.0 takes the columns of one join for those of another where a table is joined twice by one column, and
     # loses the condition c of `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
     database.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")
-    database.execute(MACROS)

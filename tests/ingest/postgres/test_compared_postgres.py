@@ -31,5 +31,5 @@ def test_the_databases_answer_equals_the_log(capture: Capture) -> None:
     found = answer(
         captured.topology, type(table)(name="w", query=query, row_key=("id",), family="d", salt_buckets=1), tables
     )
-    assert {row["id"]: row for row in found} == {row["id"]: row for row in captured.state("t").values()}
-    assert len(found) == 199
+    assert {row["id"]: row for row in found.rows} == {row["id"]: row for row in captured.state("t").values()}
+    assert len(found.rows) == 199

@@ -75,6 +75,6 @@ def _checked(verdict: Verdict) -> Checked:
         cut=verdict.cut,
         at_ms=time.time_ns() // 1_000_000,
         seconds=round(verdict.seconds, 3),
-        untold=verdict.untold,
+        untold=(*verdict.untold, *(f"not compared: {name}: {why}" for name, why in verdict.uncompared.items())),
         findings=tuple(shortened(finding.to_json()) for finding in verdict.findings[:MOST_FINDINGS]),
     )

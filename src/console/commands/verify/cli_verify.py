@@ -23,6 +23,10 @@ _Load = Annotated[
 ]
 _Threads = Annotated[int, typer.Option(min=1, max=16, help="log: connections that digest a source's rows at a time.")]
 
+_Force = Annotated[
+    bool, typer.Option("--force", help="table: also delete rows of which the join cannot be asked (groups).")
+]
+
 
 def verify(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
@@ -49,13 +53,14 @@ def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Mend what differs, then look at it again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: say what it would do.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
+    force: _Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
 ) -> None:
     """Compare the stores that must agree, row by row and value by value, while traffic flows; name what differs.
 
     A row that changes while it is looked at is looked at again, at a later cut: it is never called different for that.
-    Reads only, but for --repair. Exit code 0: equal; 1: something differs; 3: it could not be told, as when a server is
-    away.
+    Reads only, but for --repair. Exit code 0: equal; 1: something differs; 3: something was not
+    compared, as when a server is away.
 
     Example: tailorbird verify topologies/shop.yml --stage index --table orders_wide
     """
@@ -73,7 +78,7 @@ def verify(
         )  # fmt: skip
         if repair and not dry_run and not yes and not sys.stdin.isatty():
             raise UsageError("--repair writes, and there is no terminal to ask on", "add --yes, or --dry-run")
-        for one in said_of(asked, _Terminal(yes=yes)):
+        for one in said_of(asked, _Terminal(yes=yes, force=force)):
             said.append(one)
             _tell(one, as_json=as_json)
         if not said:
@@ -103,8 +108,8 @@ def said_of(asked: Request, terminal: Terminal) -> Iterator[Said]:
 class _Terminal:
     """Bars and questions on standard error, where it is a terminal."""
 
-    def __init__(self, *, yes: bool) -> None:
-        self._yes = yes
+    def __init__(self, *, yes: bool, force: bool) -> None:
+        self._yes, self._force = yes, force
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
@@ -119,6 +124,10 @@ class _Terminal:
     def ask(self, question: str) -> bool:
         """Whether the person says yes, now or on the command line."""
         return self._yes or typer.confirm(question, err=True)
+
+    def sure(self, question: str) -> bool:
+        """Whether the person insists, now or by `--force`; nobody does where there is no terminal."""
+        return self._force or (sys.stdin.isatty() and typer.confirm(question, err=True))
 
 
 def _tell(said: Said, *, as_json: bool) -> None:

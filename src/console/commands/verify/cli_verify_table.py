@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
+from cdc.words.errors import Skippable
 from console.status.kafka_letters import newest_schemas
 from console.verify.asked import Request, Said, Terminal
 from console.verify.findings import Verdict
@@ -42,6 +44,15 @@ def _verified(wanted: Request, table: Table, terminal: Terminal) -> Said:
     if why or layout is None:
         cut = stamp_told(barrier.stamp if barrier else None)
         return Said(verdict=Verdict(stage="table", table=table.name, cut=cut, untold=(why,)))
+    try:
+        return _compared(wanted, table, layout, kept, terminal)
+    except Skippable as error:
+        cut = stamp_told(barrier.stamp if barrier else None)
+        return Said(verdict=Verdict(stage="table", table=table.name, cut=cut, untold=(error.message,)))
+
+
+def _compared(wanted: Request, table: Table, layout: Layout, kept: StoredRows, terminal: Terminal) -> Said:
+    topology = wanted.topology
     with terminal.progress(f"table {table.name}", None) as told:
         stage = TableStage(
             table=table.name,
@@ -75,27 +86,40 @@ def _mended(
     if again and not read:
         said = f"not mended here: its join tells such rows only when they change; {rebuild}"
         return Said(verdict=verdict, repair=f"{said} makes the table anew")
-    what = _what(len(wrong) - again, again, read)
+    gone = len(wrong) - again
+    if not read and not wanted.dry_run and not terminal.sure(f"{_unasked(gone)}: delete them all the same?"):
+        said = f"nothing was removed: {_unasked(gone)}; {rebuild} makes the table anew, --force deletes them"
+        return Said(verdict=verdict, repair=said)
+    what = _what(gone, again, read)
     if wanted.dry_run:
         return Said(verdict=verdict, repair=f"would {what}")
-    if not terminal.ask(f"{what}?"):
+    if read and not terminal.ask(f"{what}?"):
         return Said(verdict=verdict, repair="nothing was mended")
     join = Teller(wanted.topology, plan, kept.joined.reached, patience=_patience())
-    done = mend(wrong, kept, join, now_ms=time.time_ns() // 1_000_000)
+    done = mend(wrong, kept, join, now_ms=time.time_ns() // 1_000_000, unasked=not read)
     repaired = stage.look([one.key for one in wrong]).verdict
     said = done.line
     if repaired.differing and not done.reason:
-        said += f"; {repaired.differing:,} differ still, so the join's own state is wrong: {rebuild} makes it anew"
+        said += (
+            f"; {repaired.differing:,} differ still: the join's state and the sources disagree about them, and nothing "
+            f"more is changed without your word: {rebuild} makes the table anew"
+        )
     return Said(verdict=verdict, repair=said, repaired=repaired)
+
+
+def _unasked(gone: int) -> str:
+    return f"{_rows(gone)} of HBase that the sources do not have, of which this table's join can not be asked"
 
 
 def _what(gone: int, again: int, read: Sequence[ReadAgain]) -> str:
     """What a repair does, for people."""
-    parts = [f"delete {_rows(gone)} of HBase at their versions"] if gone else []
-    if read:
-        tables = ", ".join(f"{'rows' if one.where else 'all rows'} of {one.table}" for one in read)
-        anew = f"writes {_rows(again)} anew" if again else "writes them anew if it has them"
-        parts.append(f"have {tables} read again, so that the join {anew}")
+    if not read:
+        return f"delete {_rows(gone)} of HBase at their versions, if that is confirmed (--force)"
+    tables = ", ".join(f"{'rows' if one.where else 'all rows'} of {one.table}" for one in read)
+    anew = f"writes {_rows(again)} anew" if again else "writes them anew if it has them"
+    parts = [f"have {tables} read again, so that the join {anew}"]
+    if gone:
+        parts.append(f"then delete of {_rows(gone)} of HBase those that the join has not written again")
     return ", and ".join(parts)
 
 

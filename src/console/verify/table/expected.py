@@ -26,7 +26,9 @@ Read = Callable[[Source, Collection[TableId]], SourceSnapshot]
 
 
 class Expected:
-    """Asks the sources of one table; each call reads everything anew. Retriable while a source is away."""
+    """Asks the sources of one table; each call reads everything anew. Retriable while a source is away, Skippable where
+    the query's answer is not known.
+    """
 
     def __init__(self, topology: Topology, table: Table, layout: Layout, *, read: Read = read_snapshot) -> None:
         self._topology, self._table, self._read = topology, table, read
@@ -43,12 +45,13 @@ class Expected:
             given |= snapshot.tables
         rows: dict[str, Row] = {}
         refused = 0
-        for row in answer(self._topology, self._table, given):
+        found = answer(self._topology, self._table, given)
+        for row in found.rows:
             try:
                 rows[document_id(self._codec.row_key(row))] = row
             except (ValueError, struct.error):
                 refused += 1
-        return Answered(rows, positions, refused)
+        return Answered(rows, positions, refused, found.untold)
 
 
 def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: Barrier | None) -> str:

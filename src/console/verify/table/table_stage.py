@@ -13,7 +13,8 @@ answer is before and behind that look; and that in several looks on end. A row w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from cdc.words.types import Canonical
@@ -31,12 +32,14 @@ _LONGEST = 120
 class Answered(NamedTuple):
     """The query's answer, by row key in hexadecimal, and up to where each source was read at most.
 
-    `refused`: how many rows of the answer can have no row key, so are dead letters and in no table.
+    `refused`: how many rows of the answer can have no row key, so are dead letters and in no table. `untold`: columns
+    that are not compared, which the rows do not have, and why.
     """
 
     rows: Mapping[str, Row]
     positions: Mapping[str, str]
     refused: int = 0
+    untold: Mapping[str, str] = MappingProxyType({})
 
 
 class Stored(NamedTuple):
@@ -109,13 +112,14 @@ class TableStage:
         self._sources, self._kept = sources, kept
         self._seconds, self._pause, self._told = seconds, pause, told
         self._asked = Answered({}, {})
+        self._untold: dict[str, str] = {}
         self._stamp: int | None = None
         self._wrong: dict[str, Wrong] = {}
 
     def compare(self) -> TableCompared:
         """Every row. Retriable while a server is away."""
         began = self._seconds()
-        self._asked = self._sources.ask()
+        self._asked = self._ask()
         self._stamp = self._kept.wait(self._asked.positions)
         if self._stamp is None:
             return self._compared(Looked(untold={self._behind(): len(self._asked.rows)}), 0, began)
@@ -125,8 +129,14 @@ class TableStage:
     def look(self, keys: Sequence[str]) -> TableCompared:
         """Some rows only, until each is decided."""
         began = self._seconds()
-        self._asked = self._sources.ask()
+        self._asked = self._ask()
         return self._compared(self._looked(keys), len(keys), began)
+
+    def _ask(self) -> Answered:
+        asked = self._sources.ask()
+        # once a column is left out it stays so: looks that compare other columns would prove nothing
+        self._untold |= asked.untold
+        return asked
 
     def _looked(self, keys: Sequence[str]) -> Looked:
         self._wrong = {}
@@ -138,7 +148,7 @@ class TableStage:
         for key, stored in self._kept.scan():
             rows += 1
             met.add(key)
-            if not equal(expected.get(key), stored):
+            if not equal(expected.get(key), stored, self._untold):
                 suspects.append(key)
             if rows % 1000 == 0:
                 self._told(1000)
@@ -155,7 +165,7 @@ class TableStage:
         stored = self._kept.rows(keys)
         # No batch behind the barrier: then what is newer is none of the join's, and no barrier will ever cover it.
         idle = self._kept.written() <= stamp
-        self._asked = after = self._sources.ask()
+        self._asked = after = self._ask()
         return {
             key: self._judged(key, before.rows.get(key), stored.get(key), after.rows.get(key), stamp, idle=idle)
             for key in keys
@@ -164,9 +174,9 @@ class TableStage:
     def _judged(
         self, key: str, before: Row | None, stored: Stored | None, after: Row | None, stamp: int, *, idle: bool
     ) -> Sight:
-        if equal(before, stored) or equal(after, stored):
+        if equal(before, stored, self._untold) or equal(after, stored, self._untold):
             return AGREES
-        if before != after:
+        if _without(before, self._untold) != _without(after, self._untold):
             return MOVED
         if stored is not None and stored.version > 2 * (stamp + 1) and not idle:
             return MOVED
@@ -177,7 +187,7 @@ class TableStage:
     def _finding(self, key: str, expected: Row | None, stored: Stored | None) -> Finding:
         near, far = expected or {}, (stored.values if stored else None) or {}
         kind: Kind = "extra" if expected is None else "missing" if stored is None else "different"
-        names = dict.fromkeys([*near, *far]) if kind == "different" else ()
+        names = [n for n in dict.fromkeys([*near, *far]) if n not in self._untold] if kind == "different" else ()
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
         told = [f"row {key}", *([f"HBase's stamp {stored.version // 2}"] if stored else []), at]
         if stored is not None and stored.reason:
@@ -206,7 +216,8 @@ class TableStage:
             rows=rows,
             leaves=0,
             cut=f"{stamp_told(self._stamp)}, {at}",
-            columns=self._columns,
+            columns=tuple(name for name in self._columns if name not in self._untold),
+            uncompared=dict(self._untold),
             findings=tuple(looked.findings),
             differing=len(looked.differing),
             moving=looked.moving,
@@ -216,14 +227,19 @@ class TableStage:
         return TableCompared(verdict, tuple(self._wrong[key] for key in looked.differing))
 
 
-def equal(expected: Row | None, stored: Stored | None) -> bool:
-    """Whether HBase holds what the query's answer is; a column that either lacks is NULL."""
+def _without(row: Row | None, columns: Container[str]) -> Row | None:
+    return None if row is None else {name: value for name, value in row.items() if name not in columns}
+
+
+def equal(expected: Row | None, stored: Stored | None, untold: Container[str] = ()) -> bool:
+    """Whether HBase holds what the query's answer is, but for `untold` columns; one that either lacks is NULL."""
     if expected is None or stored is None:
         return expected is None and stored is None
     values = stored.values
     if values is None:
         return False
-    return all(_close(expected.get(name), values.get(name)) for name in expected.keys() | values.keys())
+    names = expected.keys() | values.keys()
+    return all(name in untold or _close(expected.get(name), values.get(name)) for name in names)
 
 
 def _close(a: Canonical, b: Canonical) -> bool:

@@ -1,0 +1,112 @@
+"""Expressions as `verify` computes them (`joins.meaning`) are what the join computes, over values at their limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc.words.types import Canonical, LogicalType
+from joins.engine.spark_expressions import canonical, typed
+from joins.engine.spark_session import close_session, open_session
+from joins.meaning.casting import single
+from joins.meaning.evaluating import prepared
+from joins.meaning.stored import to_canonical, to_native
+from joins.meaning.untold import Untold
+from joins.query.expressions import Typed
+from joins.query.value_types import NULL
+from tests.joins import meanings
+
+MOST, ROWS = 4, 60  # expressions of each form of a call, and rows: a minute of a busy machine
+AT_ONCE = 100
+
+
+def test_every_documented_function_is_tried() -> None:
+    """A function that is added to the documents comes along by itself, or needs a form of its own here."""
+    found = meanings.calls(1)
+    lacking = [name for name in meanings.NAMES if not any(name in text.lower() for text in found)]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("name", ["upper(s)", "sha2(s, 512)", "dayofweek(at)", "CAST(d AS INT)", "substring(s, 0, 2)"])
+def test_what_once_deleted_rows_is_told(name: str) -> None:
+    """The expressions by which a repair once took right rows for wrong ones are known here."""
+    call = meanings.compiled_call(name)
+    assert call is not None
+    prepared(call.sql, meanings.types_of())
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    made = open_session("meaning", partitions=1, scratch=folder / "scratch", engine="jvm", settings=settings)
+    made.sparkContext.setLogLevel("OFF")
+    # many small expressions: to compile each takes longer than to run it
+    made.conf.set("spark.sql.codegen.wholeStage", "false")
+    made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    yield made
+    close_session(made)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_expressions_mean_what_the_join_computes(spark: SparkSession) -> None:
+    """Every function, operator and cast, of arguments of every type: the same value, or none is told."""
+    calls, types = meanings.calls(MOST), meanings.types_of()
+    rows = meanings.rows(ROWS, seed=1)
+    images = [(n, orjson.dumps(row).decode()) for n, row in enumerate(rows)]
+    read = spark.createDataFrame(images, "n int, v string").selectExpr("n", "from_json(v, 'array<string>') AS vals")
+    given = read.selectExpr("n", *(f"{typed('vals', i, type_)} AS t{i}" for i, type_ in enumerate(types))).cache()
+    natives = [[to_native(type_, value) for type_, value in zip(types, row, strict=True)] for row in rows]
+    wrong, told, untold = [], 0, 0
+    texts = list(calls)
+    for start in range(0, len(texts), AT_ONCE):
+        for text, answers in _answers(given, {text: calls[text] for text in texts[start : start + AT_ONCE]}).items():
+            call = calls[text]
+            for n, row in enumerate(natives):
+                try:
+                    mine = to_canonical(call.type, prepared(call.sql, types).of(row))
+                except Untold:
+                    untold += 1
+                    continue
+                told += 1
+                if not _equal(call.type, mine, answers[n]):
+                    wrong.append(f"{text} of {rows[n]}: {mine!r}, Spark {answers[n]!r}")
+    assert not wrong, "\n".join(wrong[:20])
+    assert untold < told / 10, f"{untold:,} values are not told"
+
+
+def _answers(given: DataFrame, calls: dict[str, Typed]) -> dict[str, dict[int, Canonical]]:
+    """What Spark computes, by expression and row; without the expressions that it refuses to compile."""
+    types = meanings.types_of()
+    names = [f"t{i}" for i in range(len(types))]
+    asked = [
+        f"{'CAST(NULL AS STRING)' if call.type == NULL else canonical(call.sql.format(*names), call.type)} AS e{i}"
+        for i, call in enumerate(calls.values())
+    ]
+    try:
+        found = given.selectExpr("n", *asked).collect()
+    except PySparkException:
+        if len(calls) == 1:
+            return {}
+        half = len(calls) // 2
+        some = list(calls.items())
+        return {**_answers(given, dict(some[:half])), **_answers(given, dict(some[half:]))}
+    return {
+        text: {row.n: None if row[i + 1] is None else orjson.loads(row[i + 1]) for row in found}
+        for i, text in enumerate(calls)
+    }
+
+
+def _equal(type_: LogicalType, mine: Canonical, theirs: Any) -> bool:
+    if isinstance(mine, float) and isinstance(theirs, int | float):
+        if type_.kind == "float32":
+            return mine == single(float(theirs))
+        return math.isclose(mine, theirs, rel_tol=1e-9)
+    return mine == theirs and isinstance(mine, bool) == isinstance(theirs, bool)
