@@ -19,7 +19,7 @@ from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
-from ingest.records.seams import Checkpoint, Record
+from ingest.records.seams import Checkpoint, OpenLog, Record
 from ingest.run import tables_of
 from ingest.sources import server_of
 
@@ -35,6 +35,12 @@ class DyingLog(MemoryLog):
         topology = capturing.topology.name
         super().__init__(capturing.broker, schemas_topic(topology), history_topic(topology))
         self._capturing = capturing
+
+    def ensure_topic(self, name: str) -> None:
+        """See `OpenLog`."""
+
+    def close(self) -> None:
+        """See `OpenLog`."""
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """See `ChangeLog`."""
@@ -83,6 +89,10 @@ class Capturing:
         self._thread = threading.Thread(target=self._run, name="capturing")
         self._thread.start()
 
+    def opened(self) -> OpenLog:
+        """The log of one session."""
+        return DyingLog(self)
+
     def kill(self) -> None:
         """The session dies at its next commit, and another one begins."""
         self._until = 1
@@ -96,10 +106,11 @@ class Capturing:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            source = self.source
+            source, log = self.source, self.opened()
             session = Session(
-                source=server_of(self.topology.name, source), log=DyingLog(self),
-                recorder=Recorder(self.topology.name, source.type), tables=tables_of(source), mode="initial",
+                source=server_of(self.topology.name, source), log=log,
+                recorder=Recorder(self.topology.name, source.type, log.ensure_topic), tables=tables_of(source),
+                mode="initial",
                 clock=time.time, stopped=self._stop.is_set, observer=self.said, limits=Limits(rows=200, ask=0.5),
                 cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",
                 position_lost=source.position_lost,
@@ -115,6 +126,8 @@ class Capturing:
             except BaseException as error:  # noqa: BLE001  # looked at by the test's own thread
                 self.failed = error
                 return
+            finally:
+                log.close()
 
     def stop(self) -> None:
         """End the sessions in order."""
@@ -124,14 +137,22 @@ class Capturing:
             assert not self._thread.is_alive()
 
     def wait(self, reached: Callable[[Checkpoint], bool], seconds: float) -> bool:
-        """Whether it caught up within so many seconds; False too where it has ended."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self.failed is None:
+        """Whether it caught up; False where it has ended, or committed nothing new for so many seconds."""
+        deadline, commits, last = time.monotonic() + seconds, 0, time.monotonic() + 10 * seconds
+        while time.monotonic() < min(deadline, last) and self.failed is None:
+            if len(self.broker.checkpoints) > commits:
+                deadline, commits = time.monotonic() + seconds, len(self.broker.checkpoints)
             found = self.broker.checkpoints[-1] if self.broker.checkpoints else None
             if found is not None and settled(found) and reached(found):
                 return True
             time.sleep(0.02)
         return False
+
+    def passed(self) -> dict[str, object]:
+        """The tables that are left out though something of them was logged, as `status` names them."""
+        return {
+            name.partition(".")[2]: why for name, why in self.broker.checkpoints[-1].state.get("left_out", {}).items()
+        }
 
     def records(self) -> dict[str, list[Record]]:
         """The committed records by topic."""
@@ -143,11 +164,10 @@ class Capturing:
     def published(self) -> dict[str, TableId]:
         """The tables that are captured at the log's end, by their names."""
         found: dict[bytes, TableId] = {}
-        for record in self.broker.records:
-            if record.topic == schemas_topic(self.topology.name):
-                found.pop(record.key, None)
-                if record.value is not None:
-                    found[record.key] = schema_from_json(orjson.loads(record.value)).table_id
+        for record in self.records().get(schemas_topic(self.topology.name), ()):
+            found.pop(record.key, None)
+            if record.value is not None:
+                found[record.key] = schema_from_json(orjson.loads(record.value)).table_id
         return {table.table: table for table in found.values()}
 
 

@@ -84,12 +84,13 @@ class MySqlDatabase:
         """All of the database is captured."""
         return read_topology(self.topology_text(log), file="random.yml", environ={})
 
-    def topology_text(self, log: str = "") -> str:
-        """The same as text; `log` is the block of the log."""
+    def topology_text(self, log: str = "", name: str = "") -> str:
+        """The same as text; `log` is the block of the log, `name` the topology's."""
         server = self.at.server
         kind = "mariadb" if server.maria else "mysql"
         return (
-            f"name: random_{self.name}\nsources:\n  s: {{type: {kind}, hostname: 127.0.0.1, port: {server.port}, "
+            f"name: {name or f'random_{self.name}'}\nsources:\n"
+            f"  s: {{type: {kind}, hostname: 127.0.0.1, port: {server.port}, "
             f"username: cdc, password: cdc, database: {self.name}, filter_policy: accept, ssl_mode: disabled, "
             f"server_id: {900 + self.at.made}}}\n"
             f"{log}tables:\n  w: {{query: SELECT a.id FROM s.x a, row_key: [id]}}\n"

@@ -83,10 +83,10 @@ class PgRandomDatabase:
         """All of the database is captured."""
         return read_topology(self.topology_text(log), file="random.yml", environ={})
 
-    def topology_text(self, log: str = "") -> str:
-        """The same as text; `log` is the block of the log."""
+    def topology_text(self, log: str = "", name: str = "") -> str:
+        """The same as text; `log` is the block of the log, `name` the topology's."""
         return (
-            f"name: random_{self.name}\nsources:\n  s: {{type: postgresql, hostname: 127.0.0.1, "
+            f"name: {name or f'random_{self.name}'}\nsources:\n  s: {{type: postgresql, hostname: 127.0.0.1, "
             f"port: {self.at.server.port}, username: cdc, password: cdc, dbname: {self.name}, filter_policy: accept}}\n"
             f"{log}tables:\n  w: {{query: SELECT a.id FROM s.x a, row_key: [id]}}\n"
         )

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from cdc.topology.reader import read_topology
+from console.stack.proc_stack import Stack
+from console.verify.findings import Verdict
+from console.verify.log.run import verify_log
+from tests.databases.capturing import Capturing
 from tests.databases.cases import Case, Line, read, written
 from tests.databases.fuzz import CASES, served
-from tests.databases.running import DatabaseServer, Outcome, play, replay
+from tests.databases.kafka_capturing import KafkaCapturing
+from tests.databases.running import Database, DatabaseServer, Outcome, play, replay
 from tests.databases.shrinking import shrunk
+from tests.integration.conftest import servers as brokers
 
 Servers = Callable[[str], DatabaseServer]
 SEED = 42
@@ -57,6 +65,32 @@ def test_a_hundred_random_databases(server: Servers, name: str) -> None:
     for first in (100, 150):
         outcome = play(server(name), SEED, range(first, first + 50))
         assert not outcome.wrong, complaints(outcome)
+
+
+@pytest.mark.integration
+@pytest.mark.matrix
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4", "postgresql-18"])
+def test_verify_raises_no_alarm(
+    server: Servers, name: str, stack: Stack, unique: Callable[[str], str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Captured into Kafka, the same databases are equal for `verify` of the log, or it says why it cannot tell."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    verdicts: list[Verdict] = []
+
+    def capture(database: Database, random: Random, kills: int) -> Capturing:
+        text = database.topology_text(f"log: {{bootstrap_servers: '{brokers()}'}}\n", unique("random"))
+        topology = read_topology(text, file="random.yml", environ={})
+        return KafkaCapturing(topology, random, kills, servers=brokers())
+
+    outcome = play(
+        server(name), SEED, range(200, 225), capture=capture,
+        then=lambda capturing: verdicts.extend(verify_log(capturing.topology)),
+    )  # fmt: skip
+    assert not outcome.wrong, complaints(outcome)
+    assert [(one.table, one.findings[:2]) for one in verdicts if one.outcome == "different"] == []
+    assert sum(one.outcome == "equal" for one in verdicts) > 20, [(one.table, one.untold) for one in verdicts]
 
 
 @pytest.mark.integration

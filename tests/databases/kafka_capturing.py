@@ -1,0 +1,73 @@
+"""The same capture into Kafka, for what is compared behind it: `verify` of the log."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ingest.log.kafka_log import KafkaLog
+from ingest.log.kafka_topics import make_topics
+from ingest.records.seams import Checkpoint, OpenLog, Record
+from tests.databases.capturing import Capturing, KilledError
+
+
+class DyingKafkaLog:
+    """Kafka's log, whose process dies at a commit when it is told to."""
+
+    def __init__(self, capturing: KafkaCapturing, inner: KafkaLog) -> None:
+        self._capturing, self._inner = capturing, inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """See `ChangeLog`."""
+        if self._capturing.dies():
+            raise KilledError
+        self._inner.commit(checkpoint)
+        self._capturing.broker.checkpoints.append(checkpoint)
+
+
+@dataclass
+class KafkaCapturing(Capturing):
+    """`broker` keeps the checkpoints; the records are in Kafka."""
+
+    servers: str = ""
+
+    def opened(self) -> OpenLog:
+        """See `Capturing`."""
+        topics = make_topics(self.topology, self.source)
+        return cast("OpenLog", DyingKafkaLog(self, KafkaLog(self.topology, self.source, topics)))
+
+    def records(self) -> dict[str, list[Record]]:
+        """The committed records by topic, partition by partition."""
+        consumer = Consumer({
+            "bootstrap.servers": self.servers, "group.id": self.topology.name, "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        })  # fmt: skip
+        found: dict[str, list[Record]] = {}
+        try:
+            known = consumer.list_topics(timeout=30).topics
+            places = [
+                TopicPartition(name, partition, 0)
+                for name, topic in known.items() if name.startswith(f"{self.topology.name}.")
+                for partition in topic.partitions
+            ]  # fmt: skip
+            consumer.assign(places)
+            left = {(one.topic, one.partition) for one in places}
+            while left:
+                for message in consumer.consume(1000, timeout=20):
+                    place = message.topic() or "", message.partition() or 0
+                    error = message.error()
+                    if error is None:
+                        record = Record(place[0], message.key() or b"", message.value(), place[1])
+                        found.setdefault(place[0], []).append(record)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        left.discard(place)
+        finally:
+            with suppress(RuntimeError):
+                consumer.close()
+        return {name: sorted(records, key=lambda one: one.partition or 0) for name, records in found.items()}
