@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable, UsageError
+from cdc.words.errors import Retriable, TableChanged, UsageError
 from cdc.words.event import Position
 from ingest.ddl.catalog import TableName
 from ingest.postgres.messages import lsn_of, lsn_text
@@ -24,6 +24,8 @@ pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_sl
 _OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
 AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
 PATIENCE = 60.0  # seconds that transactions may take to end which ran when a slot, or a table's first chunk, began
+# A table that was dropped, or made unlogged or temporary, since the catalogue was read.
+_ALTERED = ("42P01", "42809", "22023")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,8 @@ def have_publication(connection: PgConnection, source: Source, names: Names, wan
         try:
             connection.query(statement)
         except PgError as error:
+            if error.state in _ALTERED:
+                raise TableChanged(f"source {source.name}: publish its tables: {error.said}") from error
             if error.state not in ("42501", "42704"):
                 with translated(source, "publish its tables"):
                     raise
