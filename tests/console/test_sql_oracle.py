@@ -12,7 +12,7 @@ from cdc.topology.topology import Topology
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import from_mysql
 from console.verify.mysql_tables import SourceTable
-from console.verify.sql_oracle import answer, duration
+from console.verify.sql_oracle import _arrow, answer, duration
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 SHOP, REVENUE = TOPOLOGIES / "shop.yml", TOPOLOGIES / "revenue.yml"
@@ -103,3 +103,20 @@ def test_a_value_without_a_form_is_null() -> None:
         {"k": "2026-01-02Z", "d": None, "at": None, "f": "NaN"},
         {"k": "2026-01-03Z", "d": None, "at": "2026-01-01T00:00:00Z", "f": "-Infinity"},
     ]
+
+
+def test_geometries_vectors_and_addresses_are_answered() -> None:
+    """As drivers give them: MySQL's bytes, PostgreSQL's text, hexadecimal vectors; an empty geometry is NULL."""
+    stored = bytes.fromhex("E6100000010100000000000000000034400000000000002440")
+    shown = _arrow(
+        table(
+            {"p": "point", "g": "geometry", "q": "point", "v": "vector(2)", "u": "uuid"},
+            (stored, stored, "(1.5,-2)", "0000803F000000BF", "6ccd780c-baba-1026-9564-5b8c656024db"),
+            (b"", b"", None, None, None),
+        )
+    ).to_pylist()
+    assert shown == [
+        {"p": "SRID=4326;POINT(20 10)", "g": "SRID=4326;POINT(20 10)", "q": "POINT(1.5 -2)", "v": [1.0, -0.5],
+         "u": "6ccd780c-baba-1026-9564-5b8c656024db"},
+        dict.fromkeys("pgqvu"),
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cdc.topology.topology import Table, Topology
 from cdc.words.errors import Skippable
-from cdc.words.geometry import ewkt_of, point_of, struct_of
+from cdc.words.geometry import NoGeometry, ewkt_of, point_of, struct_of
 from cdc.words.schema import TableId
 from cdc.words.types import SPATIAL, Canonical, Kind, LogicalType
 from console.verify.mysql_tables import SourceTable
@@ -99,12 +99,15 @@ def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
-def _ewkt(value: bytes | str) -> str:
-    """A geometry as MySQL's driver gives it, or a point of PostgreSQL's as it is printed."""
-    if isinstance(value, bytes):
-        return ewkt_of(struct_of(value, point=False))
-    x, y = value.strip("()").split(",")
-    return ewkt_of(point_of(float(x), float(y)))
+def _ewkt(value: bytes | str) -> str | None:
+    """A geometry as MySQL's driver gives it, or a point of PostgreSQL's as it is printed; None for one without form."""
+    try:
+        if isinstance(value, bytes):
+            return ewkt_of(struct_of(value, point=False))
+        x, y = value.strip("()").split(",")
+        return ewkt_of(point_of(float(x), float(y)))
+    except NoGeometry:
+        return None
 
 
 def _numbers(value: str) -> list[float]:

@@ -47,6 +47,8 @@ def initial(column: Column) -> Canonical:
     [
         ("INT", None),
         ("INT NULL DEFAULT NULL", None),
+        ("POINT NOT NULL", UNKNOWN),
+        ("GEOMETRY", None),
         ("INT DEFAULT 5", 5),
         ("INT DEFAULT -5", -5),
         ("INT DEFAULT '7'", 7),
@@ -92,6 +94,23 @@ def test_rows_of_before_read_the_default_of_an_added_column(words: str, wanted: 
     added = column_after(f"ALTER TABLE t ADD c {words}")
     assert initial(added) == wanted
     assert type(initial(added)) is type(wanted)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("UUID NOT NULL", "00000000-0000-0000-0000-000000000000"),
+        ("UUID DEFAULT '6CCD780CBABA102695645B8C656024DB'", "6ccd780c-baba-1026-9564-5b8c656024db"),
+        ("INET6 NOT NULL", "::"), ("INET6 DEFAULT '1.2.3.4'", "::ffff:1.2.3.4"),
+        ("INET6 DEFAULT '::1.2.3.4'", "::1.2.3.4"),
+        ("INET4 NOT NULL", "0.0.0.0"), ("INET4 DEFAULT '10.0.0.0'", "10.0.0.0"), ("UUID DEFAULT UUID()", UNKNOWN),
+    ],
+)  # fmt: skip
+def test_addresses_and_uuids_are_as_mariadb_prints_them(words: str, wanted: Canonical) -> None:
+    """As MariaDB 11.4 shows the rows that were there before the column, however its default was written."""
+    column = table_after(f"ALTER TABLE t ADD c {words}", dialect=MARIA).column("c")
+    assert column is not None
+    assert initial(column.column) == wanted
 
 
 def test_a_later_default_is_not_that_of_older_rows() -> None:
