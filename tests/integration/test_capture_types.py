@@ -12,8 +12,12 @@ import pytest
 
 from cdc.stored.values import decoder, encoder
 from cdc.topology.reader import read_topology
+from cdc.topology.topology import Table
 from cdc.words.event import Row
 from cdc.words.schema import TableId, TableSchema
+from cdc.words.types import Canonical, LogicalType
+from console.verify.mysql_tables import read_snapshot
+from console.verify.sql_oracle import answer
 from ingest.facts.facts import CaughtUp, Image, RefusedImage, RowsKept, RowsLogged, TableDescribed, one_by_one
 from ingest.mysql.mysql_connection import connected, query
 from ingest.mysql.mysql_source import MySqlSource
@@ -124,6 +128,13 @@ def test_snapshot_and_log_tell_the_same(capture: Callable[..., Any]) -> None:
         if not isinstance(image, RefusedImage) and not isinstance(other, RefusedImage):
             assert exact(image) == exact(other)
             survives(schemas[TableId(source="shop", database=captured.name, table=key[0])], image)
+    asked = Table(name="w", query="SELECT * FROM shop.t", row_key=("id",), family="d", salt_buckets=1)
+    topology = read_topology(captured.file.read_text(), file="t.yml", environ={})
+    table = TableId(source="shop", database=captured.name, table="t")
+    for row in answer(topology, asked, read_snapshot(source, [table]).tables).rows:
+        image = read["t", row["id"]]
+        if not isinstance(image, RefusedImage):
+            assert row == {c.name: kept(c.type, image[c.name]) for c in schemas[table].columns}, "verify reads the same"
     first = read["t", 1]
     assert not isinstance(first, RefusedImage)
     assert first["bu"] == 2**64 - 1
@@ -144,6 +155,11 @@ def shown(image: Image) -> Row:
 def exact(row: Row) -> dict[str, str]:
     """Values with their types and the sign of zero, which == does not see."""
     return {name: f"{type(value).__name__} {value!r}" for name, value in row.items()}
+
+
+def kept(type_: LogicalType, value: Canonical) -> Canonical:
+    """A value as HBase gives it back."""
+    return None if value is None else decoder(type_)(encoder(type_)(value))
 
 
 def survives(schema: TableSchema, row: Row) -> None:

@@ -89,7 +89,20 @@ def _read_table(cursor: Cursor, source: Source, table: TableId) -> SourceTable:
     schema = _schema(table, dict(shown), columns, [str(name) for (name,) in cursor.fetchall()])
     names = ", ".join(_read(name, type_) for name, type_ in columns)
     cursor.execute(f"SELECT {names} FROM {_quoted(table.database)}.{_quoted(table.table)}")
-    return SourceTable(columns=columns, rows=list(cursor.fetchall()), schema=schema)
+    bits = {n for n, (name, type_) in enumerate(columns) if type_.kind == "bytes" and _is_bit(dict(shown)[name])}
+    rows = list(cursor.fetchall())
+    if bits:
+        rows = [tuple(_turned(value) if n in bits else value for n, value in enumerate(row)) for row in rows]
+    return SourceTable(columns=columns, rows=rows, schema=schema)
+
+
+def _is_bit(column_type: object) -> bool:
+    return str(column_type).lower().startswith("bit")
+
+
+def _turned(value: Any) -> Any:
+    """A BIT as the log has it: its bytes come in the other order from the driver."""
+    return value[::-1] if isinstance(value, bytes) else value
 
 
 def _columns(
@@ -115,6 +128,8 @@ def _schema(
 def _read(name: str, type_: LogicalType) -> str:
     if type_.kind == "list":  # the driver takes a vector's bytes for text
         return f"HEX({_quoted(name)})"
+    if type_.kind == "float32":  # the server prints six digits of it
+        return f"{_quoted(name)} * 1e0"
     # the driver gives bits as bytes
     return f"{_quoted(name)} + 0" if type_.kind == "bool" else _quoted(name)
 
