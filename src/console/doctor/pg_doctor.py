@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cdc.topology.topology import Source
 from cdc.words.errors import TailorbirdError, UsageError
 from cdc.words.schema import TableId
 from console.doctor.doctor import TableFacts, Unreached
 from console.doctor.postgres import PgServerFacts, PgTableFacts
-from ingest.postgres import pg_schema, pg_slot
+from ingest.postgres import pg_publication, pg_schema, pg_slot
 from ingest.postgres.pg_connection import PgConnection, PgError, connected, grants, translated
 from ingest.postgres.relations import TableShown
-from ingest.postgres.selects import literal, named, quoted
+from ingest.postgres.selects import literal, named
 
 _SETTINGS = ("wal_level", "max_slot_wal_keep_size", "max_replication_slots")
 # Columns that may be stored apart, of a table of which values are.
@@ -48,23 +46,27 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
     slot = pg_slot.slot_of(connection, source, names)
     schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
     found = pg_schema.shown(connection, source, f"n.nspname IN ({schemas})", pg_schema.types_of(connection, source))
+    publication = pg_publication.publication_of(connection, source, names)
     tables, owned = [], True
-    told = _told(connection, source, names.publication)
     for table in source.tables:
-        one = found.get((table.database, table.table))
+        name = (table.database, table.table)
+        one = found.get(name)
         facts, owns = _table(connection, source, table, one)
         owned &= owns
+        stored = publication.stored or publication.owned
+        refused = pg_schema.refused(source, table, one, connection.version, stored=stored) if one else None
         tables.append(
             PgTableFacts(
                 table=facts,
                 identity=one.identity if one else "d",
-                refused=_refused(source, table, one),
-                published=(table.database, table.table) in told,
+                refused=refused or publication.refuses(name),
+                published=publication.has(name),
                 large=_large(connection, source, one) if one else (),
             )
         )
-    missing = [named(table) for table, one in zip(source.tables, tables, strict=True) if not one.published]
-    statement, new, may_alter = _publishing(connection, source, names.publication, missing)
+    listed = {(table.database, table.table) for table in source.tables}
+    wanted = {name: one for name, one in found.items() if name in listed}
+    publish = pg_publication.statements(names, publication, wanted, connection.version, own=not source.publication_name)
     return PgServerFacts(
         version=connection.version,
         settings=settings,
@@ -73,30 +75,10 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
         slot="" if slot is None else slot.status or "lost",
         kept=0 if slot is None else slot.kept,
         free_slots=int(settings.get("max_replication_slots", "0")) - int(slots),
-        may_publish=owned and (may_create == "t" if new else may_alter),
-        publish=[statement],
+        may_publish=owned and (publication.owned if publication.number else may_create == "t"),
+        publish=publish,
         tables=tables,
     )
-
-
-def _told(connection: PgConnection, source: Source, publication: str) -> set[tuple[str, ...]]:
-    """Schema and name of each table that a publication has."""
-    sql = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = $1"
-    with translated(source, "look at the publication"):
-        return set(connection.texts(sql, publication))
-
-
-def _publishing(
-    connection: PgConnection, source: Source, publication: str, missing: Sequence[str]
-) -> tuple[str, bool, bool]:
-    """What publishes the tables that are missing, whether that makes a publication, and may be done to one that is."""
-    sql = "SELECT count(*), bool_and(pg_has_role(pubowner, 'USAGE')) FROM pg_publication WHERE pubname = $1"
-    with translated(source, "look at the publication"):
-        ((count, owned),) = connection.texts(sql, publication)
-    name, listed = quoted(publication), ", ".join(missing)
-    if count == "0":
-        return f"CREATE PUBLICATION {name} FOR TABLE {listed} WITH (publish_via_partition_root = true)", True, True
-    return f"ALTER PUBLICATION {name} ADD TABLE {listed}", False, owned == "t"
 
 
 def _table(connection: PgConnection, source: Source, table: TableId, one: TableShown | None) -> tuple[TableFacts, bool]:
@@ -114,16 +96,6 @@ def _table(connection: PgConnection, source: Source, table: TableId, one: TableS
     schema = one.definition.schema(table, 1)
     facts = TableFacts(name=name, readable=refused, engine="heap", schema=schema, keys=one.definition.keys)
     return facts, owns == "t"
-
-
-def _refused(source: Source, table: TableId, one: TableShown | None) -> tuple[str, str] | None:
-    if one is None:
-        return None
-    try:
-        pg_schema.check_identity(source, table, one)
-    except UsageError as error:
-        return error.message, error.hint
-    return None
 
 
 def _large(connection: PgConnection, source: Source, one: TableShown) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from cdc.topology.topology import SnapshotMode
-from cdc.words.errors import Retriable
+from cdc.words.errors import Retriable, Skippable
 from cdc.words.event import Position
 from cdc.words.history import Record as HistoryRecord
 from cdc.words.naming import change_topic
+from cdc.words.schema import TableId
 from ingest.capture.follower import Follower
 from ingest.capture.groups import Limits
 from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, restated
@@ -97,6 +98,9 @@ class Session:
             checkpoint = self.tidy(checkpoint, recovered.history, tables, mends)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         self.observer.left_out(tables.take_left_out())
+        for name, (why, remedy) in sorted(seen.left_out.items()):
+            if tables.captured(*name):
+                self.observer.phase("table is left out", table=".".join(name), why=why, remedy=remedy)
         with self.source.chunks() as chunks:
             while True:
                 began = list(self.committed)
@@ -151,7 +155,11 @@ class Session:
         """
         known, shown = tables.catalog.tables, seen.catalog.tables
         names = [name for name in shown if tables.captured(*name) and known.get(name) != shown[name]]
-        if not seen.decides or not names:
+        gone = [
+            name for name in sorted(known)
+            if seen.complete and tables.captured(*name) and name not in shown and name not in seen.left_out
+        ]  # fmt: skip
+        if not seen.decides or not (names or gone):
             return checkpoint
         number = checkpoint.position.sequence + 1
         checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
@@ -159,6 +167,9 @@ class Session:
         catalog = tables.catalog
         for name in names:
             catalog = catalog.with_table(name, shown[name])
+        for name in gone:
+            self._end_rows(tables, mends, tables.named(".".join(name)), checkpoint.position)
+            catalog = catalog.without_table(name)
         change = tables.adopt(catalog, checkpoint.position)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
@@ -167,6 +178,17 @@ class Session:
             self.observer.phase("another table under the name: it is read again", table=str(table))
             mends.snapshots.start(table, where=tables.where(table), marker=number)
         return self.commit(checkpoint, mends, checkpoint.state.get("signals"))
+
+    def _end_rows(self, tables: Tables, mends: Rounds, table: TableId, position: Position) -> None:
+        """A table is gone, by DROP or by another name: so are its rows, for every reader of its topic."""
+        self.observer.phase("table is gone: its rows end", table=str(table))
+        mends.dissolve(table)
+        mends.snapshots.gone(table)
+        try:
+            writer = self.recorder.writer(tables.schema(table))
+        except Skippable:  # nothing was published of it
+            return
+        self.log.append(writer.marker(position, position.sequence, int(self.clock() * 1000)))
 
     def _add_tables(
         self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots

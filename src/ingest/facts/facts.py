@@ -135,6 +135,13 @@ class RowsUntold(NamedTuple):
     why: Unshown = "statement"
 
 
+class TableUntold(NamedTuple):
+    """Rows of one table read otherwise than the log tells, for the reason given: the table is to be read again."""
+
+    table: TableId
+    why: str
+
+
 class TransactionEnded(NamedTuple):
     """The transaction is committed at the source; `file` and `pos` name the event behind it."""
 
@@ -165,6 +172,7 @@ Fact = (
     | RowsKept
     | RowsPartial
     | RowsUntold
+    | TableUntold
     | TransactionEnded
     | TransactionLogged
     | CaughtUp

@@ -16,6 +16,7 @@ from ingest.facts.facts import (
     RowsPartial,
     RowsUntold,
     StatementLogged,
+    TableUntold,
 )
 from ingest.facts.tables import Tables
 from ingest.mend.mends import Mends
@@ -74,6 +75,8 @@ class MendingTransactions(AlteringTransactions):
             self._touched = True
             about = "" if fact.why == "statement" else fact.sql  # a statement's text may hold values
             self._mends.untold(self._named(fact.tables), fact.why, self.number(), about)
+        elif isinstance(fact, TableUntold):
+            self._mends.untold([fact.table], "statement", self.number(), fact.why)
         else:
             return super()._other(fact, now_ms)
         return []

@@ -8,8 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from cdc.words.errors import Fatal
-
 EPOCH_US = 946_684_800_000_000  # 2000-01-01, from which the server counts
 _BEGIN, _COMMIT, _RELATION, _COLUMN = Struct(">QqI"), Struct(">BQQq"), Struct(">I"), Struct(">Ii")
 _PAGE, _HEADERS = 8192, (24, 40)
@@ -95,11 +93,6 @@ def emptied(data: bytes) -> Emptied:
     return Emptied(tuple(U32(data, 6 + 4 * n)[0] for n in range(count)))
 
 
-def unknown(data: bytes, lsn: int) -> Fatal:
-    """A message that this protocol does not have: it might hide a change."""
-    return Fatal(f"pgoutput says {data[:1]!r} in the transaction at {lsn_text(lsn)}, which is not known", "report it")
-
-
 def lsn_text(lsn: int) -> str:
     """A place in the log as the server writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
@@ -120,4 +113,5 @@ def lsn_of(text: str) -> int:
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
     end = data.index(0, at)
-    return data[at:end].decode(), end + 1
+    # a database of the encoding SQL_ASCII may hold names that are no UTF-8
+    return data[at:end].decode(errors="replace"), end + 1

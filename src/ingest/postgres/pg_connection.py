@@ -14,7 +14,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, Retriable, TableChanged, TailorbirdError, UsageError
+from cdc.words.errors import Retriable, TableChanged, TailorbirdError, UsageError
 
 Rows = list[tuple[bytes | None, ...]]
 _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
@@ -25,9 +25,6 @@ _SESSION = (
 )  # fmt: skip
 # By the SQLSTATE's class, or all of it: the login is refused, or lacks a right.
 _DENIED = ("28", "42501")
-# The server is away or busy, a table was altered or dropped since its columns were read, or a slot has lost its log,
-# which the next session's look at it names.
-_AWAY = ("08", "40", "53", "55000", "55006", "55P03", "57", "58P01", "72")
 _CHANGED = ("42P01", "42703")  # a table or column that is not there any more
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -58,7 +55,7 @@ def conninfo(source: Source, *, replication: bool = False) -> str:
 
 @contextmanager
 def translated(source: Source, doing: str) -> Iterator[None]:
-    """Turns what a server said into Retriable, UsageError or Fatal, naming the source and what was being done."""
+    """Turns what a server said into Retriable or UsageError, naming the source and what was being done."""
     try:
         yield
     except TailorbirdError:
@@ -164,9 +161,10 @@ def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
         return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
     if error.state in _CHANGED:
         return TableChanged(message)
-    if not error.state or error.state.startswith(_AWAY):
-        return Retriable(message)
-    return Fatal(message)
+    # The server is away or busy, a table was altered since its columns were read, a slot lost its log, which the next
+    # session's look names; or something is wrong that only the server's administrator can repair. No answer of a server
+    # ends a source for good: it is asked again, and `status` shows what it said.
+    return Retriable(message)
 
 
 def grants(source: Source) -> list[str]:

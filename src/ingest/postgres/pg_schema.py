@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Fatal, UsageError
+from cdc.words.errors import Skippable, UsageError
 from cdc.words.event import Position
 from cdc.words.schema import TableId
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition, TableName
 from ingest.ddl.dialect import Dialect
+from ingest.facts.published import published
 from ingest.postgres.column_types import PgType, PgTypes, first_of
+from ingest.postgres.harmless import STORED_FROM, Member, Refusal, refusal_of
 from ingest.postgres.messages import lsn_of, record_end
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.relations import TableShown
@@ -19,12 +21,12 @@ from ingest.records.seams import Seen
 
 OLDEST = 150_000
 _TYPES = "SELECT oid, typname, typtype, typelem, typbasetype, typtypmod FROM pg_type WHERE typtype <> 'c'"
-_TABLES = """SELECT n.nspname, c.relname, c.oid, c.relreplident FROM pg_class c
+_TABLES = """SELECT n.nspname, c.relname, c.oid, c.relreplident, c.relkind FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition AND {}"""
 _COLUMNS = """SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod, a.attnotnull, a.atthasmissing,
 a.attmissingval::text, a.atthasdef FROM pg_attribute a
-WHERE a.attrelid IN ({}) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+WHERE a.attrelid IN ({}) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', {})
 ORDER BY a.attrelid, a.attnum"""
 # Unique indexes over columns alone, all rows of a table in each.
 _KEYS = """SELECT i.indrelid, c.relname, i.indisprimary, i.indisreplident,
@@ -33,11 +35,25 @@ WITH ORDINALITY k(number, place) LEFT JOIN pg_attribute a ON a.attrelid = i.indr
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid IN ({}) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
 AND i.indexprs IS NULL ORDER BY i.indrelid, NOT i.indisprimary, NOT i.indisreplident, c.relname"""
+# The tables of roots that hold rows: they themselves, or their partitions at every depth.
+_MEMBERS = """WITH RECURSIVE tree(root, oid) AS (
+SELECT c.oid, c.oid FROM pg_class c WHERE c.oid IN ({}) UNION ALL
+SELECT t.root, i.inhrelid FROM tree t JOIN pg_class p ON p.oid = t.oid AND p.relkind = 'p'
+JOIN pg_inherits i ON i.inhparent = t.oid AND NOT i.inhdetachpending)
+SELECT t.root, c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, c.relreplident, x.indexrelid IS NOT NULL,
+a.made LIKE '%s%', a.made LIKE '%v%', coalesce((SELECT string_agg(g.attgenerated::text, '') FROM pg_attribute g
+WHERE g.attrelid = c.oid AND g.attnum = ANY (x.indkey::int2[])), ''), c.relfilenode
+FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (SELECT coalesce(string_agg(attgenerated::text, ''), '') FROM pg_attribute
+WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) a(made)
+LEFT JOIN LATERAL (SELECT indexrelid, indkey FROM pg_index WHERE indrelid = c.oid AND indisvalid AND indimmediate
+AND CASE c.relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END LIMIT 1) x ON true
+WHERE c.relkind <> 'p' ORDER BY t.root, c.oid"""
 REPLICA = "__replica__"  # what the key is called that REPLICA IDENTITY USING INDEX names
 
 
 def check_server(connection: PgConnection, source: Source) -> None:
-    """Fatal or UsageError unless the server's log can be decoded, each with what makes it so."""
+    """UsageError unless the server's log can be decoded, each with what makes it so."""
     with translated(source, "read the server's settings"):
         ((level, standby),) = connection.texts("SELECT current_setting('wal_level'), pg_is_in_recovery()")
     if connection.version < OLDEST:
@@ -46,7 +62,7 @@ def check_server(connection: PgConnection, source: Source) -> None:
             "poll it (type: sql), or upgrade it",
         )
     if level != "logical":
-        raise Fatal(
+        raise UsageError(
             f"source {source.name}: wal_level is {level}, capture needs logical",
             "ALTER SYSTEM SET wal_level = logical, and restart the server",
         )
@@ -100,10 +116,14 @@ def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) 
         tables = connection.texts(_TABLES.format(which))
         if not tables:
             return {}
-        numbers = ", ".join(oid for _, _, oid, _ in tables)
-        columns, keys = connection.texts(_COLUMNS.format(numbers)), connection.texts(_KEYS.format(numbers))
+        numbers = ", ".join(row[2] for row in tables)
+        # what a publication can have: virtual ones have no place in a log
+        generated = "'s'" if connection.version >= STORED_FROM else "''"
+        columns = connection.texts(_COLUMNS.format(numbers, generated))
+        keys = connection.texts(_KEYS.format(numbers))
+    members = members_of(connection, source, numbers)
     found: dict[TableName, TableShown] = {}
-    for schema, table, oid, identity in tables:
+    for schema, table, oid, identity, kind in tables:
         own = [key for key in keys if key[0] == oid]
         marked = [Key(name=REPLICA, kind="plain", columns=(*key[4].split("\1"),)) for key in own if key[3] == "t"]
         definition = TableDefinition(
@@ -112,8 +132,23 @@ def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) 
             identity=oid,
         )
         reads = {column[1]: types.typed(int(column[2]), int(column[3])).read for column in columns if column[0] == oid}
-        found[schema, table] = TableShown(int(oid), identity, definition, reads)
+        own_members = tuple(one for one in members if one.root == int(oid))
+        found[schema, table] = TableShown(int(oid), identity, definition, reads, kind == "p", own_members)
     return found
+
+
+def members_of(connection: PgConnection, source: Source, numbers: str) -> list[Member]:
+    """The tables that hold the rows of tables, by the tables' numbers (a list in SQL)."""
+    with translated(source, "read the tables' partitions"):
+        rows = connection.texts(_MEMBERS.format(numbers))
+    return [
+        Member(
+            root=int(row[0]), oid=int(row[1]), schema=row[2], name=row[3], kind=row[4], persistence=row[5],
+            identity=row[6], usable=row[7] == "t", stored=row[8] == "t", virtual=row[9] == "t", generated=row[10],
+            file=int(row[11]),
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 def _key(row: tuple[str, ...]) -> Key:
@@ -148,49 +183,64 @@ def table_by_oid(connection: PgConnection, source: Source, oid: int, types: PgTy
 
 
 def tables_of(connection: PgConnection, source: Source) -> dict[TableName, TableShown]:
-    """All tables of the captured schemas; UsageError for a listed one that is not there or cannot be captured."""
+    """All tables of the captured schemas that can be published."""
     schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
-    found = shown(connection, source, f"n.nspname IN ({schemas})", types_of(connection, source))
-    for table in source.tables:
-        if (table.database, table.table) not in found:
-            raise UsageError(
-                f"source {source.name}: no table {table.database}.{table.table} in database {source.dbname}",
-                "correct `tables:`, `database:` (the schema) or `dbname:`; views, partitions by themselves, temporary "
-                "and unlogged tables are not captured",
-            )
-    for (schema, name), one in found.items():
-        table = TableId(source=source.name, database=schema, table=name)
-        if source.captures(table):
-            check_identity(source, table, one)
-    return found
+    return shown(connection, source, f"n.nspname IN ({schemas})", types_of(connection, source))
 
 
-def check_identity(source: Source, table: TableId, one: TableShown) -> None:
-    """UsageError for a table whose log does not name its rows: publishing it would make its UPDATEs fail."""
+def absent(source: Source, table: TableId) -> Refusal:
+    """What is said of a listed table that is not among those that can be published."""
+    return Refusal(
+        f"source {source.name}: no table {table.database}.{table.table} in database {source.dbname}",
+        "correct `tables:`, `database:` (the schema) or `dbname:`; views, partitions by themselves, temporary "
+        "and unlogged tables are not captured",
+    )
+
+
+def refused(source: Source, table: TableId, one: TableShown, version: int, *, stored: bool = True) -> Refusal | None:
+    """Why a table is not captured: publishing it would break its application, or its log does not name its rows.
+
+    `stored` says that the publication has stored generated columns, or that we may give them to it.
+    """
     keys = {key.name: key.columns for key in one.definition.keys}
+    found = refusal_of(
+        str(table), one.members, partitioned=one.partitioned, keyed="PRIMARY" in keys, version=version, stored=stored
+    )
+    if found is not None:
+        return found
     rule = source.rules.get(table)
     key = (rule.message_key_columns if rule else ()) or keys.get("PRIMARY", ())
     alter = f'ALTER TABLE "{table.database}"."{table.table}" REPLICA IDENTITY FULL'
     named = {"f": None, "d": keys.get("PRIMARY", ()), "i": keys.get(REPLICA, ()), "n": ()}[one.identity]
-    if named is not None and not named:
-        raise UsageError(
-            f"table {table} has no replica identity: publishing it would make its UPDATE and DELETE fail",
-            f"ADD PRIMARY KEY (…), or {alter}",
+    if named is not None and not named and not one.partitioned:
+        return Refusal(f"table {table} has no replica identity that names its rows", f"ADD PRIMARY KEY (…), or {alter}")
+    if lacking := [name for name in key if one.definition.column(name) is None]:
+        return Refusal(
+            f"table {table} is captured under {', '.join(key)}, and no log tells {lacking[0]}: it is not there, or a "
+            "generated column that this server does not publish",
+            f"message_key_columns of `tables:`, or {alter}",
         )
-    if named is not None and key and not set(key) <= set(named):
-        raise UsageError(
+    if named and key and not set(key) <= set(named):
+        return Refusal(
             f"table {table} is captured under {', '.join(key)}, and its replica identity tells {', '.join(named)}",
             f"message_key_columns: [{', '.join(named)}], or {alter}",
         )
+    try:
+        published(one.definition.schema(table, 1), one.definition.keys, rule)
+    except Skippable as error:
+        return Refusal(error.message, error.hint)
     if source.replica_identity == "full" and one.identity != "f":
-        raise UsageError(f"table {table}: the topology says replica_identity full, and it has not", alter)
+        return Refusal(f"table {table}: the topology says replica_identity full, and it has not", alter)
+    return None
 
 
-def seen_of(connection: PgConnection, tables: dict[TableName, TableShown]) -> Seen:
-    """The catalogue in the words of capture."""
+def seen_of(
+    connection: PgConnection, tables: Mapping[TableName, TableShown], left_out: Mapping[TableName, Refusal]
+) -> Seen:
+    """The catalogue in the words of capture, without the tables that are left out."""
     catalog = Catalog(
         databases={schema: None for schema, _ in tables},
-        tables={name: one.definition for name, one in tables.items()},
+        tables={name: one.definition for name, one in tables.items() if name not in left_out},
     )
     dialect = Dialect(server="postgresql", version=connection.version)
-    return Seen(catalog=catalog, dialect=dialect, decides=True)
+    return Seen(catalog=catalog, dialect=dialect, decides=True, complete=True, left_out=left_out)

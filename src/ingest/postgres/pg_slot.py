@@ -1,4 +1,4 @@
-"""The publication and the replication slot of a source: made where they are missing, looked at before the log is read.
+"""The replication slot of a source: made where it is missing, looked at before the log is read.
 
 The slot keeps the server's log from where the log here ends, so its place and ours must agree. START_REPLICATION would
 skip what lies between them without a word: it is looked for first, and is a lost position.
@@ -6,17 +6,15 @@ skip what lies between them without a word: it is looked for first, and is a los
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable, TableChanged, UsageError
+from cdc.words.errors import Retriable, UsageError
 from cdc.words.event import Position
-from ingest.ddl.catalog import TableName
 from ingest.postgres.messages import lsn_of, lsn_text
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_schema import log_of
-from ingest.postgres.selects import literal, quoted
+from ingest.postgres.selects import literal
 from ingest.records.seams import PositionLost
 
 _SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_lsn, restart_lsn, active_pid,
@@ -25,7 +23,6 @@ _OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend
 AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
 PATIENCE = 60.0  # seconds that transactions may take to end which ran when a slot, or a table's first chunk, began
 # A table that was dropped, or made unlogged or temporary, since the catalogue was read.
-_ALTERED = ("42P01", "42809", "22023")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,61 +117,6 @@ def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
         f"source {source.name}: {what} while transactions are open that began before ({who})",
         "end them, or wait for them",
     )
-
-
-def have_publication(connection: PgConnection, source: Source, names: Names, wanted: Iterable[TableName]) -> None:
-    """Have these tables published; what else is published stays, whoever has need of it.
-
-    UsageError, with the statements, where the user of the source may not do it.
-    """
-    with translated(source, "look at the publication"):
-        rows = connection.texts(
-            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot, puballtables "
-            "FROM pg_publication WHERE pubname = $1",
-            names.publication,
-        )
-        told = connection.texts(
-            "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = $1", names.publication
-        )
-    missing = sorted(set(wanted) - {(schema, table) for schema, table in told})
-    listed = ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table in missing)
-    name = quoted(names.publication)
-    statements = []
-    if not rows:
-        tables = f" FOR TABLE {listed}" if missing else ""
-        statements.append(f"CREATE PUBLICATION {name}{tables} WITH (publish_via_partition_root = true)")
-    else:
-        if rows[0][:2] != ("t", "t"):
-            every = "publish = 'insert, update, delete, truncate', publish_via_partition_root = true"
-            statements.append(f"ALTER PUBLICATION {name} SET ({every})")
-        if missing:
-            statements.append(f"ALTER PUBLICATION {name} ADD TABLE {listed}")
-    for statement in statements:
-        try:
-            connection.query(statement)
-        except PgError as error:
-            if error.state in _ALTERED:
-                raise TableChanged(f"source {source.name}: publish its tables: {error.said}") from error
-            if error.state not in ("42501", "42704"):
-                with translated(source, "publish its tables"):
-                    raise
-            remedy = f"as the owner of the tables: {'; '.join(statements)}"
-            raise UsageError(f"source {source.name}: {error.said}", remedy) from error
-
-
-def unpublished(connection: PgConnection, source: Source, names: Names) -> list[str]:
-    """Captured tables that are there and are not published: they were made anew since, under their names."""
-    with translated(source, "look at the publication"):
-        listed = ", ".join(literal(schema) for schema in sorted(source.databases))
-        rows = connection.texts(
-            "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            f"WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition "
-            f"AND n.nspname IN ({listed}) AND NOT EXISTS (SELECT FROM pg_publication_tables p "
-            "WHERE p.pubname = $1 AND p.schemaname = n.nspname AND p.tablename = c.relname)",
-            names.publication,
-        )
-    wanted = {(table.database, table.table) for table in source.tables}
-    return [f"{schema}.{table}" for schema, table in rows if (schema, table) in wanted]
 
 
 def check_position(connection: PgConnection, source: Source, names: Names, position: Position) -> None:

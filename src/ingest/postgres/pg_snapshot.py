@@ -30,7 +30,7 @@ from ingest.postgres.messages import lsn_of
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.pg_schema import shown, types_of
 from ingest.postgres.pg_slot import PATIENCE, held_up
-from ingest.postgres.relations import image_of
+from ingest.postgres.relations import TableShown, image_of
 from ingest.postgres.visible import Visible, visible_of
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
@@ -100,18 +100,20 @@ class _Reading:
 
     def _walk(self, request: ChunkRequest) -> Chunk:
         schema, last = request.schema, request.last
+        table = self._table(schema)
+        source = _rows_of(table, schema)
         if last is None:
-            found = self._connection.texts(selects.select_last(schema, request.where))
+            found = self._connection.texts(selects.select_last(schema, source, request.where))
             last = list(found[0]) if found else None
         rows: list[tuple[bytes | None, ...]] = []
         if last is not None:
-            sql, arguments = selects.select_rows(schema, request.after, last, request.where, self._rows)
+            sql, arguments = selects.select_rows(schema, source, request.after, last, request.where, self._rows)
             rows = self._connection.query(sql, arguments)
         width = len(schema.columns)
         after = [(value or b"").decode() for value in rows[-1][width:]] if len(rows) == self._rows else None
         return Chunk(
             request=request,
-            images=list(self._images(schema, rows)),
+            images=list(_images(table, schema, rows)),
             after=after,
             last=last,
             high=request.position,
@@ -119,10 +121,12 @@ class _Reading:
         )
 
     def _keyed(self, request: ChunkRequest) -> Chunk:
+        table = self._table(request.schema)
+        source = _rows_of(table, request.schema)
         images: list[Image] = []
         for at in range(0, len(request.keys), KEYS):
-            sql, arguments = selects.select_keys(request.schema, request.keys[at : at + KEYS])
-            images += self._images(request.schema, self._connection.query(sql, arguments))
+            sql, arguments = selects.select_keys(request.schema, source, request.keys[at : at + KEYS])
+            images += _images(table, request.schema, self._connection.query(sql, arguments))
         return Chunk(request=request, images=images, after=None, last=None, high=request.position)
 
     def _page(self, request: ChunkRequest) -> Chunk:
@@ -131,7 +135,8 @@ class _Reading:
         if not self._passed:
             self._begin()
             total = self._about(request)
-            every = selects.select_all(request.schema, request.where)
+            source = _rows_of(self._table(request.schema), request.schema)
+            every = selects.select_all(request.schema, source, request.where)
             self._connection.query(f"DECLARE pass NO SCROLL CURSOR FOR {every}")
             self._high, self._passed = self._end_of_log(), True
             with connected(self._source) as other:
@@ -139,11 +144,11 @@ class _Reading:
         assert self._high is not None, "it was noted when the pass began"
         rows = self._connection.query(f"FETCH {self._rows} FROM pass")
         after: list[Any] | None = PASS if rows else None
-        images = list(self._images(request.schema, rows))
+        images = list(_images(self._table(request.schema), request.schema, rows))
         return Chunk(request=request, images=images, after=after, last=None, high=self._high, total=total)
 
-    def _images(self, schema: TableSchema, rows: list[tuple[bytes | None, ...]]) -> Iterator[Image]:
-        """The rows' images, read by the columns' types as this snapshot shows them.
+    def _table(self, schema: TableSchema) -> TableShown:
+        """The table as this snapshot shows it.
 
         Retriable where the table was altered since the schema was known: the log tells that with the table's next row
         only, a session that begins anew at once.
@@ -154,9 +159,7 @@ class _Reading:
         columns = {column.name: column.column_type for column in found.definition.columns} if found else {}
         if found is None or any(columns.get(column.name) != column.column_type for column in schema.columns):
             raise Retriable(f"source {self._source.name}: table {table} was altered while it was read", retry_after=0.1)
-        reads = tuple((column.name, found.reads[column.name]) for column in schema.columns)
-        for row in rows:
-            yield image_of(reads, iter(row[: len(reads)]))
+        return found
 
     def _about(self, request: ChunkRequest) -> int | None:
         """About how many rows there are, as the server estimates it; None where a condition leaves some out."""
@@ -198,3 +201,14 @@ class _Reading:
     def _end_of_log(self) -> Position:
         ((lsn,),) = self._connection.texts("SELECT pg_current_wal_insert_lsn()")
         return Position(file="", pos=lsn_of(lsn), gtid_set="", sequence=0)
+
+
+def _rows_of(table: TableShown, schema: TableSchema) -> str:
+    return selects.rows_of(schema.table_id, partitioned=table.partitioned)
+
+
+def _images(table: TableShown, schema: TableSchema, rows: list[tuple[bytes | None, ...]]) -> Iterator[Image]:
+    """The rows' images, read by the columns' types as the snapshot shows them."""
+    reads = tuple((column.name, table.reads[column.name]) for column in schema.columns)
+    for row in rows:
+        yield image_of(reads, iter(row[: len(reads)]))

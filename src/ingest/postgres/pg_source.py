@@ -9,21 +9,24 @@ from contextlib import contextmanager
 from prometheus_client import Gauge
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable
+from cdc.words.errors import UsageError
 from cdc.words.event import Position
 from cdc.words.schema import TableId
 from ingest.capture.groups import Lull
+from ingest.ddl.catalog import TableName
 from ingest.facts.foreign_keys import ForeignKeys
 from ingest.facts.tables import Tables
-from ingest.postgres import pg_schema, pg_slot
+from ingest.postgres import pg_publication, pg_schema, pg_slot
 from ingest.postgres.pg_connection import connected
 from ingest.postgres.pg_snapshot import PgChunks, Streamed
 from ingest.postgres.pg_stream import PgFeed
-from ingest.postgres.pgoutput import PgFacts
+from ingest.postgres.pg_watch import PgWatch
+from ingest.postgres.pgoutput import WATCHED, PgFacts
 from ingest.records.seams import Checkpoint, Seen, Stream
 
 KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
 HEARTBEAT = 1.0  # seconds between questions for an idle server's place: how often CaughtUp is repeated
+KEPT_EVERY = 5.0  # seconds between looks at how much of its log the server keeps
 BUSY = 0.02  # the same while a snapshot waits for its turns
 GAP = 0.05  # seconds between commits of transactions that come in close order
 
@@ -35,6 +38,7 @@ class PgSource:
         self._settings, self._names = settings, pg_slot.names_of(topology, settings)
         self._streamed = Streamed()
         self._feed: PgFeed | None = None
+        self._left_out: frozenset[TableName] = frozenset()
 
     def head(self) -> Position:
         """See `seams.SourceServer`. Who begins here has a slot from then on; the first chunk of each table waits until
@@ -45,19 +49,32 @@ class PgSource:
             return pg_schema.end_of_log(connection, self._settings)
 
     def seen(self) -> Seen:
-        """See `seams.SourceServer`; UsageError, with the remedy, when server or tables cannot be captured. What is
-        captured is published from then on.
+        """See `seams.SourceServer`; UsageError, with the remedy, when the server cannot be captured, or a listed table
+        at a first start. What is captured is published from then on; a table that publishing would harm never is.
         """
         source = self._settings
         with connected(source) as connection:
             pg_schema.check_server(connection, source)
+            publication = pg_publication.publication_of(connection, source, self._names)
             tables = pg_schema.tables_of(connection, source)
-            wanted = [
-                name for name in tables
-                if source.captures(TableId(source=source.name, database=name[0], table=name[1]))
-            ]  # fmt: skip
-            pg_slot.have_publication(connection, source, self._names, wanted)
-            return pg_schema.seen_of(connection, tables)
+            wanted = {name: one for name, one in tables.items() if source.captures(self._id(name))}
+            refused = pg_publication.refusals(connection, source, wanted, publication)
+            missing = {
+                (table.database, table.table): pg_schema.absent(source, table)
+                for table in source.tables if (table.database, table.table) not in tables
+            }  # fmt: skip
+            if pg_slot.slot_of(connection, source, self._names) is None:  # nothing is captured yet: ask the person
+                listed = {(table.database, table.table) for table in source.tables}
+                for name, why in (missing | refused).items():
+                    if name in listed:
+                        raise UsageError(why.why, why.remedy)
+            kept = {name: one for name, one in wanted.items() if name not in refused}
+            pg_publication.have_publication(connection, source, self._names, publication, kept, refused)
+            self._left_out = frozenset(refused)
+            return pg_schema.seen_of(connection, tables, refused)
+
+    def _id(self, name: TableName) -> TableId:
+        return TableId(source=self._settings.name, database=name[0], table=name[1])
 
     def holds(self, position: Position) -> bool:
         """See `seams.SourceServer`: nothing before the place that was confirmed last."""
@@ -90,11 +107,18 @@ class PgSource:
             pg_slot.check_position(log, source, names, position)
             types = pg_schema.types_of(beside, source)
 
+            known = checkpoint.state.get(WATCHED, {})
+            watch = PgWatch(beside, source, names, tables, known, self._left_out.__contains__)
+            watch.look()
+            kept_next = 0.0
+
             def look() -> None:
-                slot = pg_slot.slot_of(beside, source, names)
-                KEPT.labels(source.name).set(0 if slot is None else slot.kept)
-                if fresh := pg_slot.unpublished(beside, source, names):
-                    raise Retriable(f"source {source.name}: {fresh[0]} was made anew; the session begins anew")
+                nonlocal kept_next
+                if time.monotonic() >= kept_next:
+                    kept_next = time.monotonic() + KEPT_EVERY
+                    slot = pg_slot.slot_of(beside, source, names)
+                    KEPT.labels(source.name).set(0 if slot is None else slot.kept)
+                watch.look()
 
             file = pg_schema.log_of(beside, source)
             feed = PgFeed(log, source, names, position.pos, heartbeat=BUSY if busy else HEARTBEAT, look=look)
@@ -110,6 +134,9 @@ class PgSource:
                     log=file,
                     idle=Lull(feed.nothing_within, 0.0 if busy else GAP, time.monotonic),
                     streamed=self._streamed.add,
+                    watch=watch,
+                    left_out=self._left_out,
+                    full=source.replica_identity == "full",
                 )
             finally:
                 self._feed = None

@@ -22,7 +22,7 @@ _DATA, _KEEPALIVE = ord("w"), ord("k")
 _PAYLOAD = 25  # where the payload of a `w` begins
 _SPEAK_EVERY = 5.0  # seconds without a word of ours at most: the server ends a stream after wal_sender_timeout
 _POLITE, _TAKE_OVER = 1.0, 10.0  # seconds that the reader before has to go by itself, and in all
-_LOOK_EVERY = 5.0  # seconds between looks at what the log does not tell
+_LOOK_EVERY = 0.5  # seconds between looks at what the log does not tell
 
 
 class PgFeed:

@@ -7,10 +7,10 @@ Without that an UPDATE has no old row at all: its before image is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Protocol
 
-from cdc.words.errors import Fatal, Skippable
+from cdc.words.errors import Skippable
 from cdc.words.event import Position
 from cdc.words.schema import TableId
 from ingest.facts.facts import (
@@ -22,8 +22,10 @@ from ingest.facts.facts import (
     Row,
     RowsLogged,
     RowsPartial,
+    RowsUntold,
     TableAltered,
     TableEmptied,
+    TableUntold,
     TransactionBegan,
     TransactionEnded,
     TransactionLogged,
@@ -31,12 +33,14 @@ from ingest.facts.facts import (
 from ingest.facts.tables import Tables
 from ingest.postgres import messages
 from ingest.postgres.column_types import PgTypes
+from ingest.postgres.harmless import tells_whole_rows
 from ingest.postgres.messages import NEW_ROW, OLD_KEY, OLD_ROW, U32
-from ingest.postgres.relations import Describe, RelationRows, definition_of_relation, unlike
+from ingest.postgres.relations import Describe, RelationRows, definition_of_relation, keyed, unlike
 from ingest.records.seams import Checkpoint
 
 MOST = 500  # rows that one fact holds
 _BEGIN, _COMMIT, _RELATION, _INSERT, _UPDATE, _DELETE, _EMPTIED = b"BCRIUDT"
+WATCHED = "watched"  # what a checkpoint calls the state of the watch
 _IGNORED = frozenset(b"OYM")  # where a transaction came from, names of types, messages of others
 
 
@@ -48,9 +52,21 @@ class Feed(Protocol):
     def __iter__(self) -> Iterator[bytes | int | None]: ...
 
 
+class Watch(Protocol):
+    """What the catalogue tells beside the log: `pg_watch.PgWatch`."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What is known of the catalogue so far, as JSON."""
+
+    def due(self, place: int) -> list[tuple[TableId, str]]:
+        """Tables that must be read again, and why, now that the log was read up to a place."""
+
+
 class PgFacts:
     """The facts of one feed from a checkpoint on; iterate it once. `log` names the server's log, `idle` says whether
     the next message would have to be waited for, `describe` what the catalogue shows of a table now, by its number.
+    Tables of `left_out` are passed over; `full` says that readers rely on rows before their changes.
     """
 
     gtid_set = ""
@@ -66,6 +82,9 @@ class PgFacts:
         log: str,
         idle: Callable[[], bool],
         streamed: Callable[[int], None],
+        watch: Watch | None = None,
+        left_out: Container[tuple[str, str]] = (),
+        full: bool = False,
     ) -> None:
         self._feed, self._tables, self._types, self._describe = feed, tables, types, describe
         self._log, self._idle, self._streamed = log, idle, streamed
@@ -75,6 +94,8 @@ class PgFacts:
         self._relations: dict[int, RelationRows | None] = {}
         self._fresh: set[int] = set()
         self._keys: dict[int, tuple[TableId, tuple[str, ...]]] = {}
+        self._watch, self._left_out, self._full = watch, left_out, full
+        self._roots: dict[int, bool] = {}  # of partitioned tables: whether all partitions log whole rows
         self._lsn = 0
         self._began: TransactionBegan | None = None
         self._table: TableId | None = None
@@ -90,7 +111,7 @@ class PgFacts:
     @property
     def state(self) -> dict[str, Any]:
         """See `seams.Stream`."""
-        return {}
+        return {} if self._watch is None else {WATCHED: self._watch.state}
 
     def reached(self, position: Position) -> bool:
         """Whether all up to a position has been read."""
@@ -100,8 +121,10 @@ class PgFacts:
         inside = False
         for data in self._feed:
             if data is None:
-                if not inside and self._idle():
-                    yield CAUGHT_UP
+                if not inside:
+                    yield from self._noticed()
+                    if self._idle():
+                        yield CAUGHT_UP
                 continue
             if isinstance(data, int):
                 if not inside and data > self._place:
@@ -118,13 +141,25 @@ class PgFacts:
             elif kind == _COMMIT:
                 inside, self._published = False, 0
                 yield from self._ended(messages.commit(data).end)
+                yield from self._noticed()
             elif kind == _RELATION:
                 self._met(messages.relation(data))
             elif kind == _EMPTIED:
                 yield from self._flushed()
                 yield from self._truncated(messages.emptied(data).oids)
             elif kind not in _IGNORED:
-                raise messages.unknown(data, self._lsn)
+                yield from self._hidden(f"pgoutput sent a message of the unknown type {data[:1]!r}")
+
+    def _noticed(self) -> Iterator[Fact]:
+        """Tables of which the catalogue tells a change that the log does not."""
+        for table, why in self._watch.due(self._place) if self._watch is not None else ():
+            yield TableUntold(table, why)
+
+    def _hidden(self, why: str) -> Iterator[Fact]:
+        """The log tells something that cannot be read, and that may hide a change of any table."""
+        yield from self._flushed()
+        yield from self._opened()
+        yield RowsUntold(None, why)
 
     def _ended(self, place: int) -> Iterator[Fact]:
         """A transaction of which one list of rows is all is told as a whole, and much sooner."""
@@ -147,7 +182,8 @@ class PgFacts:
             yield began
 
     def _met(self, relation: messages.LoggedRelation) -> None:
-        wanted = self._tables.captured(relation.schema, relation.table)
+        wanted = (relation.schema, relation.table) not in self._left_out
+        wanted = wanted and self._tables.captured(relation.schema, relation.table)
         self._relations[relation.oid] = RelationRows(relation, self._types) if wanted else None
         self._fresh.add(relation.oid)
         self._keys.pop(relation.oid, None)
@@ -158,7 +194,11 @@ class PgFacts:
         """
         self._fresh.discard(oid)
         known = self._tables.catalog.tables.get((table.database, table.table))
-        definition = definition_of_relation(rows, self._describe(oid), known)
+        shown = self._describe(oid)
+        self._roots.pop(oid, None)
+        if shown is not None and shown.partitioned:
+            self._roots[oid] = tells_whole_rows(shown.members)
+        definition = definition_of_relation(rows, shown, known)
         if unlike(definition, known):
             yield from self._flushed()
             yield from self._opened()
@@ -169,7 +209,7 @@ class PgFacts:
         rows = self._relations.get(oid)
         if rows is None:
             if oid not in self._relations:
-                raise Fatal(f"pgoutput tells rows of a relation {oid} that it never named", "report it")
+                yield from self._hidden(f"pgoutput sent rows of the relation {oid}, which it never described")
             return
         last = False
         if self._published:
@@ -178,7 +218,10 @@ class PgFacts:
         elif oid in self._fresh:
             yield from self._described(oid, rows, self._id(rows))
         known = self._keys.get(oid)
-        table, key = known if known is not None else self._key(oid, rows)
+        found = known if known is not None else self._key(oid, rows)
+        if found is None:
+            return
+        table, key = found
         if kind == _INSERT:
             change, whole, plain = self._inserted(rows, data)
             operation: Operation = "insert"
@@ -186,8 +229,8 @@ class PgFacts:
             change, whole, plain = self._updated(rows, data, key)
             operation = "update"
         else:
-            change, plain = self._deleted(rows, data)
-            whole, operation = True, "delete"
+            change, whole, plain = self._deleted(rows, data, key)
+            operation = "delete"
         if (
             table != self._table or operation != self._operation or whole != self._whole or plain != self._plain
             or len(self._rows) >= MOST
@@ -222,6 +265,8 @@ class PgFacts:
             before, at = rows.keyed(data, at) if kind == OLD_KEY else self._image(rows, data, at)
             plain = not isinstance(before, RefusedImage)
             at += 1
+            if kind == OLD_ROW and not self._is_whole(rows, before, key):
+                before, kind = keyed(before, key), OLD_KEY
         after, _ = self._image(rows, data, at)
         old, new = _values(before), _values(after)
         if kind == OLD_ROW and len(new) < rows.width:
@@ -233,7 +278,7 @@ class PgFacts:
                     after.columns.update(refused)
                 elif refused:
                     after = RefusedImage(values=new, columns=refused)
-        whole = len(_values(after)) >= rows.width
+        whole = len(_values(after)) >= rows.width and (kind == OLD_ROW or not self._needs_before(rows))
         plain = plain and not isinstance(after, RefusedImage)
         named = {name: (old if name in old else new).get(name) for name in key}
         if kind != OLD_ROW and named == {name: new.get(name) for name in key}:
@@ -241,9 +286,27 @@ class PgFacts:
             before = None if whole and plain else named
         return (before, after), whole, plain
 
-    def _deleted(self, rows: RelationRows, data: bytes) -> tuple[Any, bool]:
-        image, _ = rows.keyed(data, 6) if data[5] == OLD_KEY else self._image(rows, data, 6)
-        return image, not isinstance(image, RefusedImage)
+    def _deleted(self, rows: RelationRows, data: bytes, key: tuple[str, ...]) -> tuple[Any, bool, bool]:
+        kind = data[5]
+        image, _ = rows.keyed(data, 6) if kind == OLD_KEY else self._image(rows, data, 6)
+        whole = True
+        if kind == OLD_ROW and not self._is_whole(rows, image, key):
+            image, whole = keyed(image, key), not self._full
+        return image, whole, not isinstance(image, RefusedImage)
+
+    def _is_whole(self, rows: RelationRows, old: Image, key: tuple[str, ...]) -> bool:
+        """Whether an old row is one. A partition logs by its own replica identity what is then sent by that of its
+        table: of a partition that logs its key alone, all other columns are sent as NULL.
+        """
+        trusted = self._roots.get(rows.relation.oid)
+        if trusted is None:
+            return True
+        others = [value for name, value in _values(old).items() if name not in key]
+        return trusted and (not others or any(value is not None for value in others))
+
+    def _needs_before(self, rows: RelationRows) -> bool:
+        """Whether readers rely on rows before their changes: where one was not logged, what the topic has is."""
+        return self._full and rows.relation.identity == "f"
 
     def _image(self, rows: RelationRows, data: bytes, at: int) -> tuple[Image, int]:
         try:
@@ -254,13 +317,14 @@ class PgFacts:
     def _id(self, rows: RelationRows) -> TableId:
         return TableId(source=self._tables.source, database=rows.relation.schema, table=rows.relation.table)
 
-    def _key(self, oid: int, rows: RelationRows) -> tuple[TableId, tuple[str, ...]]:
-        """The table, and the columns that its rows are captured under."""
+    def _key(self, oid: int, rows: RelationRows) -> tuple[TableId, tuple[str, ...]] | None:
+        """The table, and the columns that its rows are captured under; None where it is left out."""
         table = self._id(rows)
         try:
             found = table, self._tables.schema(table).primary_key
-        except Skippable as error:
-            raise Fatal(error.message, error.hint) from error
+        except Skippable:  # said where tables are left out: `Tables.schema` is asked for each table there
+            self._relations[oid] = None
+            return None
         if oid not in self._fresh:
             self._keys[oid] = found
         return found

@@ -10,16 +10,25 @@ from cdc.words.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
 from ingest.facts.facts import Image, RefusedImage, Row
 from ingest.postgres.column_types import PgTypes, Read
+from ingest.postgres.harmless import Member
 from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
 
 
 class TableShown(NamedTuple):
-    """A table as the catalogue shows it now: its replica identity as the log has it, and how its columns are read."""
+    """A table as the catalogue shows it now: its replica identity as the log has it, how its columns are read, and the
+    tables that hold its rows: itself, or its partitions."""
 
     oid: int
     identity: str
     definition: TableDefinition
     reads: Mapping[str, Read]
+    partitioned: bool = False
+    members: tuple[Member, ...] = ()
+
+    @property
+    def generated(self) -> bool:
+        """Whether stored generated columns are among what it can publish."""
+        return any(one.stored for one in self.members)
 
 
 class RelationRows:
@@ -81,6 +90,16 @@ class RelationRows:
             refused = {name: why for name, why in image.columns.items() if name in self.key}
             return (RefusedImage(values=kept, columns=refused) if refused else kept), at
         return kept, at
+
+
+def keyed(image: Image, key: tuple[str, ...]) -> Image:
+    """The key's columns of an image, whose others say nothing."""
+    values = image.values if isinstance(image, RefusedImage) else image
+    kept = {name: value for name, value in values.items() if name in key}
+    if isinstance(image, RefusedImage):
+        refused = {name: why for name, why in image.columns.items() if name in key}
+        return RefusedImage(values=kept, columns=refused) if refused else kept
+    return kept
 
 
 def value_of(name: str, read: Read, value: bytes, refused: dict[str, str]) -> Canonical:

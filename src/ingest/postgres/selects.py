@@ -30,10 +30,15 @@ def named(table: TableId) -> str:
     return f"{quoted(table.database)}.{quoted(table.table)}"
 
 
+def rows_of(table: TableId, *, partitioned: bool) -> str:
+    """A table's own rows in a FROM clause: a plain table without those of the tables that inherit from it."""
+    return named(table) if partitioned else f"ONLY {named(table)}"
+
+
 def select_rows(
-    schema: TableSchema, after: Sequence[Any] | None, last: Sequence[Any] | None, where: str, limit: int
+    schema: TableSchema, rows: str, after: Sequence[Any] | None, last: Sequence[Any] | None, where: str, limit: int
 ) -> tuple[str, list[Argument]]:
-    """The next rows behind one key and up to another: the columns, then the key."""
+    """The next rows behind one key and up to another: the columns, then the key. `rows` is the FROM clause."""
     keys = [quoted(name) for name in schema.primary_key]
     conditions, arguments = [f"({where})"] if where else [], list[Argument]()
     for sign, place in ((">", after), ("<=", last)):
@@ -44,31 +49,29 @@ def select_rows(
     columns = [*(quoted(column.name) for column in schema.columns), *keys]
     condition = " WHERE " + " AND ".join(conditions) if conditions else ""
     order = ", ".join(keys)
-    return f"SELECT {', '.join(columns)} FROM {named(schema.table_id)}{condition} ORDER BY {order} LIMIT {limit}", (
-        arguments
-    )
+    return f"SELECT {', '.join(columns)} FROM {rows}{condition} ORDER BY {order} LIMIT {limit}", arguments
 
 
-def select_last(schema: TableSchema, where: str) -> str:
+def select_last(schema: TableSchema, rows: str, where: str) -> str:
     """The greatest key."""
     keys = [quoted(name) for name in schema.primary_key]
     condition = f" WHERE ({where})" if where else ""
     order = ", ".join(f"{key} DESC" for key in keys)
-    return f"SELECT {', '.join(keys)} FROM {named(schema.table_id)}{condition} ORDER BY {order} LIMIT 1"
+    return f"SELECT {', '.join(keys)} FROM {rows}{condition} ORDER BY {order} LIMIT 1"
 
 
-def select_keys(schema: TableSchema, keys: Iterable[Row]) -> tuple[str, list[Argument]]:
+def select_keys(schema: TableSchema, rows: str, keys: Iterable[Row]) -> tuple[str, list[Argument]]:
     """The rows of some keys, each named by its columns' canonical values."""
     names = ", ".join(quoted(name) for name in schema.primary_key)
-    rows, arguments = list[str](), list[Argument]()
+    found, arguments = list[str](), list[Argument]()
     for key in keys:
         marks = []
         for name in schema.primary_key:
             arguments.append(told(schema, name, key[name]).encode())
             marks.append(f"${len(arguments)}")
-        rows.append(f"({', '.join(marks)})")
+        found.append(f"({', '.join(marks)})")
     columns = ", ".join(quoted(column.name) for column in schema.columns)
-    return f"SELECT {columns} FROM {named(schema.table_id)} WHERE ({names}) IN ({', '.join(rows)})", arguments
+    return f"SELECT {columns} FROM {rows} WHERE ({names}) IN ({', '.join(found)})", arguments
 
 
 def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
@@ -79,10 +82,10 @@ def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
     return f"({names}) IN ({', '.join(f'({row})' for row in rows)})"
 
 
-def select_all(schema: TableSchema, where: str) -> str:
+def select_all(schema: TableSchema, rows: str, where: str) -> str:
     """All rows in one pass, in no order that matters."""
     columns = ", ".join(quoted(column.name) for column in schema.columns)
-    return f"SELECT {columns} FROM {named(schema.table_id)}" + (f" WHERE ({where})" if where else "")
+    return f"SELECT {columns} FROM {rows}" + (f" WHERE ({where})" if where else "")
 
 
 def told(schema: TableSchema, name: str, value: Any) -> str:

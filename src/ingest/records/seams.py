@@ -70,8 +70,10 @@ class Recovered:
 class Seen:
     """What a server shows at a moment: its tables, and what its statements mean.
 
-    `decides`: its log has no statements, so what it shows holds where a session begins. `kinds` are TABLE_TYPE and
-    ENGINE of all its relations, by database and name, where it has such. `reads`: tables can be read beside the log.
+    `decides`: its log has no statements, so what it shows holds where a session begins. `complete`: a table
+    that it neither shows nor leaves out is gone. `left_out` maps tables that are there and are not captured to why, and
+    the remedy. `kinds` are TABLE_TYPE and ENGINE of all its relations, by database and name, where it has such.
+    `reads`: tables can be read beside the log.
     """
 
     catalog: Catalog
@@ -79,6 +81,8 @@ class Seen:
     decides: bool = False
     kinds: Mapping[tuple[str, str], Kind] = field(default_factory=dict)
     reads: bool = True
+    complete: bool = False
+    left_out: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
 
 class PositionLost(Fatal):

@@ -11,13 +11,21 @@ from typing import Any
 import orjson
 import pytest
 
-from cdc.words.errors import Fatal
 from cdc.words.event import Position
 from cdc.words.history import Record as HistoryRecord
 from cdc.words.schema import TableId
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import Dialect
-from ingest.facts.facts import CaughtUp, RowsLogged, RowsPartial, TransactionEnded, TransactionLogged, one_by_one
+from ingest.facts.facts import (
+    CaughtUp,
+    RowsLogged,
+    RowsPartial,
+    RowsUntold,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionLogged,
+    one_by_one,
+)
 from ingest.facts.tables import Tables
 from ingest.postgres.column_types import PgType, PgTypes
 from ingest.postgres.messages import EPOCH_US, lsn_of, lsn_text, record_end
@@ -252,10 +260,22 @@ def test_what_is_not_captured_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("message", [b"S\0", b"Z", insert(1, "a")])
-def test_what_might_hide_a_change_ends_the_capture(message: bytes) -> None:
-    """Messages of other protocols, rows of a relation that was never named."""
-    with pytest.raises(Fatal):
-        facts_of(begin(200), message, commit(200))
+def test_what_might_hide_a_change_has_every_table_read_again(message: bytes) -> None:
+    """Messages of other protocols, rows of a relation that was never described: the source goes on."""
+    found = facts_of(begin(200), message, commit(200), begin(300), relation("id", "v"), insert(2, "b"), commit(300))
+    (untold,) = [fact for fact in found if isinstance(fact, RowsUntold)]
+    assert untold.tables is None
+    assert isinstance(found[found.index(untold) - 1], TransactionBegan)
+    (logged,) = [fact.rows for fact in found if isinstance(fact, TransactionLogged)]
+    assert logged.rows == [{"id": 2, "v": "b"}]
+
+
+@pytest.mark.parametrize("message", [b"O" + bytes(8) + b"o\0", b"Y" + bytes(4), b"M\0" + bytes(8) + b"p\0" + bytes(4)])
+def test_messages_that_change_no_row_are_passed_over(message: bytes) -> None:
+    """Origins, types, and messages that an application wrote to the log (pg_logical_emit_message)."""
+    found = facts_of(message, begin(200), message, relation("id", "v"), insert(2, "b"), commit(200))
+    assert [type(fact) for fact in found if not isinstance(fact, CaughtUp)][-1] is TransactionLogged
+    assert not [fact for fact in found if isinstance(fact, RowsUntold)]
 
 
 def test_places_in_the_log() -> None:

@@ -1,0 +1,173 @@
+"""The publication of a source: made and kept so that it has every captured table, and no table that it would harm."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from cdc.topology.topology import Source
+from cdc.words.errors import UsageError
+from cdc.words.schema import TableId
+from ingest.ddl.catalog import TableName
+from ingest.postgres import pg_schema
+from ingest.postgres.harmless import STORED_FROM, Refusal
+from ingest.postgres.pg_connection import PgConnection, PgError, grants, translated
+from ingest.postgres.pg_slot import Names
+from ingest.postgres.relations import TableShown
+from ingest.postgres.selects import quoted
+
+_PUBLICATION = """SELECT oid, pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot, puballtables,
+{} = 's', pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = $1"""
+_ENTRIES = """SELECT n.nspname, c.relname, r.oid, r.prqual IS NOT NULL, r.prattrs IS NOT NULL FROM pg_publication_rel r
+JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE r.prpubid = {}"""
+_SCHEMAS = """SELECT n.nspname FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
+WHERE s.pnpubid = {}"""
+
+_HIDDEN = """SELECT oid FROM pg_class WHERE relkind IN ('r', 'p') AND NOT has_any_column_privilege(oid, 'SELECT')"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """A publication as its server shows it; `number` is 0 where there is none.
+
+    `every` says that it publishes all four kinds of changes, `stored` that it has stored generated columns, `owned`
+    that we may change it. `entries` maps the tables that it names to whether a row filter or a column list limits them.
+    """
+
+    number: int = 0
+    every: bool = True
+    via_root: bool = True
+    all_tables: bool = False
+    stored: bool = True
+    owned: bool = True
+    entries: Mapping[TableName, bool]
+    schemas: frozenset[str] = frozenset()
+
+    def has(self, table: TableName) -> bool:
+        """Whether the publication has a table."""
+        return self.all_tables or table in self.entries or table[0] in self.schemas
+
+    def refuses(self, table: TableName) -> Refusal | None:
+        """Why a table cannot be captured from this publication."""
+        if not self.entries.get(table):
+            return None
+        name = f"{quoted(table[0])}.{quoted(table[1])}"
+        return Refusal(
+            f"the publication has table {table[0]}.{table[1]} with a row filter or a column list: rows or columns "
+            "would be missing",
+            f"ALTER PUBLICATION … DROP TABLE {name}, then ADD TABLE {name}; or another publication_name",
+        )
+
+
+def publication_of(connection: PgConnection, source: Source, names: Names) -> Publication:
+    """The publication of a source now."""
+    stored = "pubgencols" if connection.version >= STORED_FROM else "'n'"
+    with translated(source, "look at the publication"):
+        rows = connection.texts(_PUBLICATION.format(stored), names.publication)
+        if not rows:
+            return Publication(entries={})
+        number = rows[0][0]
+        entries = connection.texts(_ENTRIES.format(number))
+        schemas = connection.texts(_SCHEMAS.format(number))
+    return Publication(
+        number=int(number),
+        every=rows[0][1] == "t",
+        via_root=rows[0][2] == "t",
+        all_tables=rows[0][3] == "t",
+        stored=rows[0][4] == "t",
+        owned=rows[0][5] == "t",
+        entries={(row[0], row[1]): "t" in row[3:] for row in entries},
+        schemas=frozenset(name for (name,) in schemas),
+    )
+
+
+def statements(
+    names: Names, found: Publication, wanted: Mapping[TableName, TableShown], version: int, *, own: bool
+) -> list[str]:
+    """The statements that make a publication have the tables that are wanted; none where it has them.
+
+    A publication that the topology names is changed no further than its captured tables need. Tables are added with
+    ONLY, since their children have replica identities of their own.
+    """
+    missing = [name for name in sorted(wanted) if not found.has(name)]
+    listed = ", ".join(f"ONLY {quoted(schema)}.{quoted(table)}" for schema, table in missing)
+    generated = version >= STORED_FROM and any(one.generated for one in wanted.values())
+    name = quoted(names.publication)
+    if not found.number:
+        options = "publish_via_partition_root = true"
+        if version >= STORED_FROM:
+            options += ", publish_generated_columns = stored"
+        return [f"CREATE PUBLICATION {name}{f' FOR TABLE {listed}' if missing else ''} WITH ({options})"]
+    options_lacking = []
+    if not found.every:
+        options_lacking.append("publish = 'insert, update, delete, truncate'")
+    if not found.via_root and (own or any(one.partitioned for one in wanted.values())):
+        options_lacking.append("publish_via_partition_root = true")
+    if generated and not found.stored:
+        options_lacking.append("publish_generated_columns = stored")
+    # before any table is added: with REPLICA IDENTITY FULL it must never be published without its generated columns
+    done = [f"ALTER PUBLICATION {name} SET ({', '.join(options_lacking)})"] if options_lacking else []
+    if missing:
+        done.append(f"ALTER PUBLICATION {name} ADD TABLE {listed}")
+    return done
+
+
+def refusals(
+    connection: PgConnection, source: Source, wanted: Mapping[TableName, TableShown], publication: Publication
+) -> dict[TableName, Refusal]:
+    """The tables among those wanted that are left out, and why."""
+    with translated(source, "ask for the rights to read"):
+        hidden = {int(oid) for (oid,) in connection.texts(_HIDDEN)}
+    found: dict[TableName, Refusal] = {}
+    for name, one in wanted.items():
+        table = TableId(source=source.name, database=name[0], table=name[1])
+        stored = publication.stored or publication.owned
+        why = pg_schema.refused(source, table, one, connection.version, stored=stored) or publication.refuses(name)
+        if why is None and one.oid in hidden and table not in source.tables:
+            why = Refusal(f"table {table}: permission denied to read it", "; ".join(grants(source)))
+        if why is not None:
+            found[name] = why
+    return found
+
+
+def have_publication(
+    connection: PgConnection,
+    source: Source,
+    names: Names,
+    found: Publication,
+    wanted: Mapping[TableName, TableShown],
+    unwanted: Collection[TableName] = (),
+) -> None:
+    """Publish these tables; what else is published stays, unless it is unwanted in a publication of our own.
+
+    UsageError, with the statements, where the user of the source may not do it.
+    """
+    withdraw(connection, source, names, found, unwanted)
+    todo = statements(names, found, wanted, connection.version, own=not source.publication_name)
+    for statement in todo:
+        try:
+            connection.query(statement)
+        except PgError as error:
+            if error.state not in ("42501", "42704"):
+                with translated(source, "publish its tables"):
+                    raise
+            remedy = f"as the owner of the tables: {'; '.join(todo)}"
+            raise UsageError(f"source {source.name}: {error.said}", remedy) from error
+
+
+def withdraw(
+    connection: PgConnection, source: Source, names: Names, found: Publication, unwanted: Collection[TableName]
+) -> list[TableName]:
+    """Take tables out of a publication that is ours, so that statements of the application work again. What was taken
+    out is returned."""
+    named = [] if source.publication_name or not found.owned else sorted(set(unwanted) & set(found.entries))
+    for schema, table in named:
+        with translated(source, f"withdraw {schema}.{table} from the publication"):
+            try:
+                connection.query(
+                    f"ALTER PUBLICATION {quoted(names.publication)} DROP TABLE ONLY {quoted(schema)}.{quoted(table)}"
+                )
+            except PgError as error:
+                if error.state not in ("42P01", "42704"):  # somebody dropped the table meanwhile
+                    raise
+    return named

@@ -1,0 +1,266 @@
+"""Looks at the catalogue now and then, for what the log does not tell.
+
+Each look compares the captured tables with the look before it, whose result is part of the checkpoint. A table that
+must be read again is named only when the log has been read up to the look: what it tells of earlier rows then comes
+before the rows that are read. Everything else that a look finds (a table that is not published, one that is gone, one
+whose publication would break the application) is settled by a session that begins anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from cdc.topology.topology import Source
+from cdc.words.errors import Retriable
+from cdc.words.schema import TableId
+from ingest.ddl.catalog import TableName
+from ingest.facts.tables import Tables
+from ingest.postgres import pg_publication, pg_schema
+from ingest.postgres.harmless import STORED_FROM, Member, refusal_of
+from ingest.postgres.messages import lsn_of
+from ingest.postgres.pg_connection import PgConnection, PgError, translated
+from ingest.postgres.pg_slot import Names
+from ingest.postgres.selects import literal
+from ingest.postgres.watched import ColumnSeen, TableSeen, changed
+
+OFTEN = 1.0  # seconds between looks, at least
+_SHARE = 20  # a look may take one part of so many of the time
+_OWN_TYPES = 16_384  # types of this number on are made by users
+_TABLES = """SELECT n.nspname, c.relname, c.oid, c.relkind, c.relfilenode, coalesce(r.oid, s.oid, 0),
+EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid AND i.indimmediate),
+c.xmin FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_publication_rel r ON r.prrelid = c.oid AND r.prpubid = {number}
+LEFT JOIN pg_publication_namespace s ON s.pnnspid = n.oid AND s.pnpubid = {number}
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+AND (n.nspname IN ({schemas}) OR r.oid IS NOT NULL)"""
+_COLUMNS = """SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.xmin,
+(a.atthasdef OR a.attidentity <> '' OR a.atttypid >= 16384) AND NOT a.atthasmissing FROM pg_attribute a
+WHERE a.attrelid IN ({}) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', {})
+ORDER BY a.attrelid, a.attnum"""
+_TYPES = f"SELECT oid, typtype, typelem, typbasetype, typrelid FROM pg_type WHERE oid >= {_OWN_TYPES}"
+_PARTS = """SELECT a.attrelid, a.attnum, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+JOIN pg_type t ON t.oid = c.reltype WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN ({})
+ORDER BY a.attrelid, a.attnum"""
+_LABELS = "SELECT enumtypid, oid, enumlabel FROM pg_enum"
+# A row that was written before the partition was attached, or together with it, was written elsewhere than through
+# the table. A number that is very old may look like one of the future.
+_CAME_FULL = """SELECT 1 FROM ONLY {} x CROSS JOIN
+(SELECT age(xmin) AS attached FROM pg_inherits WHERE inhrelid = {} LIMIT 1) i
+WHERE age(x.xmin) >= i.attached OR age(x.xmin) < 0 LIMIT 1"""
+_NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
+
+
+class _Found(NamedTuple):
+    """A table that is to be read again once the log was read up to `lsn`; `seen` is what is known of it then."""
+
+    table: TableName
+    why: str
+    lsn: int
+    seen: dict[str, Any] | None
+
+
+class PgWatch:
+    """Watches the captured tables of one source; `state` is what it knows, as JSON for the checkpoint."""
+
+    def __init__(
+        self,
+        connection: PgConnection,
+        source: Source,
+        names: Names,
+        tables: Tables,
+        state: Mapping[str, Any],
+        left_out: Callable[[TableName], bool],
+    ) -> None:
+        self._connection, self._source, self._names, self._tables = connection, source, names, tables
+        self._known: dict[str, dict[str, Any]] = dict(state)
+        self._left_out = left_out
+        self._found: dict[TableName, _Found] = {}
+        self._next = 0.0
+        self._refused: dict[TableName, object] = {}  # how tables looked that are left out
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What the last looks saw of each table, as far as the log has been told of it."""
+        return dict(self._known)
+
+    def look(self) -> None:
+        """Look at the catalogue, unless the last look was a short while ago. Retriable where a session must begin
+        anew."""
+        began = time.monotonic()
+        if began < self._next:
+            return
+        with translated(self._source, "look at the tables"):
+            self._look()
+        took = time.monotonic() - began
+        self._next = began + max(OFTEN, _SHARE * took)
+
+    def due(self, place: int) -> list[tuple[TableId, str]]:
+        """Tables to be read again, with the reasons: the log was read up to `place`."""
+        if not self._found:
+            return []
+        ready = [one for one in self._found.values() if one.lsn <= place]
+        told = []
+        for one in ready:
+            del self._found[one.table]
+            if one.seen is None:
+                name = f"source {self._source.name}: table {'.'.join(one.table)}"
+                raise Retriable(f"{name} {one.why}; the session begins anew", retry_after=0.1)
+            self._known[".".join(one.table)] = one.seen
+            table = TableId(source=self._source.name, database=one.table[0], table=one.table[1])
+            told.append((table, one.why))
+        return told
+
+    def _look(self) -> None:
+        connection, source = self._connection, self._source
+        publication = pg_publication.publication_of(connection, source, self._names)
+        schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
+        rows = connection.texts(_TABLES.format(number=publication.number, schemas=schemas))
+        members = pg_schema.members_of(connection, source, ", ".join(row[2] for row in rows)) if rows else []
+        self._protect(rows, members, publication)
+        for row in rows:
+            self._ask_again(row, members, publication.entries.get((row[0], row[1])))
+        wanted = [row for row in rows if self._captured((row[0], row[1]))]
+        for row in wanted:
+            if not publication.has((row[0], row[1])):
+                raise Retriable(
+                    f"source {source.name}: table {row[0]}.{row[1]} is not published yet; the session begins anew",
+                    retry_after=0.1,
+                )
+        seen = self._seen(wanted, members)
+        ((lsn,),) = connection.texts("SELECT pg_current_wal_insert_lsn()")
+        before = len(self._found)
+        self._compare(seen, lsn_of(lsn))
+        if len(self._found) > before:
+            connection.query(_NUDGE)  # the log goes past the look, though nobody writes
+
+    def _captured(self, name: TableName) -> bool:
+        return self._tables.captured(*name) and not self._left_out(name)
+
+    def _ask_again(self, row: tuple[str, ...], members: list[Member], entry: bool | None) -> None:
+        """A table that is left out was altered since: perhaps it can be captured now."""
+        name = (row[0], row[1])
+        if not self._left_out(name):
+            return
+        looks = (row, entry, [one for one in members if one.root == int(row[2])])
+        if self._refused.setdefault(name, looks) != looks:
+            raise Retriable(
+                f"source {self._source.name}: table {row[0]}.{row[1]}, which is left out, was altered; the session "
+                "begins anew",
+                retry_after=0.1,
+            )
+
+    def _compare(self, seen: Mapping[TableName, TableSeen], lsn: int) -> None:
+        for name, now in seen.items():
+            known = self._known.get(".".join(name))
+            if known is None or not self._tables.exists(self._tables.named(".".join(name))):
+                self._known[".".join(name)] = now.state()
+                continue
+            state = now.state()
+            waiting = self._found.get(name)
+            if state == known and waiting is None:
+                continue
+            if waiting is not None:
+                if waiting.seen != state:
+                    self._found[name] = _Found(name, waiting.why, lsn, state)
+            elif why := changed(known, now, self._came_full):
+                self._found[name] = _Found(name, why, lsn, state)
+            else:
+                self._known[".".join(name)] = state
+        for name in self._tables.catalog.tables:
+            if name not in seen and self._captured(name) and name not in self._found:
+                self._found[name] = _Found(name, "is gone", lsn, None)
+
+    def _protect(
+        self, rows: list[tuple[str, ...]], members: list[Member], publication: pg_publication.Publication
+    ) -> None:
+        """Withdraw tables whose publication makes statements of the application fail."""
+        version, harmed = self._connection.version, []
+        for schema, name, oid, kind, _, _, keyed, _ in rows:
+            if (schema, name) not in publication.entries:
+                continue
+            own = [one for one in members if one.root == int(oid)]
+            stored = publication.stored and version >= STORED_FROM
+            why = refusal_of(
+                f"{schema}.{name}", own, partitioned=kind == "p", keyed=keyed == "t", version=version, stored=stored
+            )
+            if why is not None:
+                harmed.append((schema, name))
+        if harmed and pg_publication.withdraw(self._connection, self._source, self._names, publication, harmed):
+            listed = ", ".join(".".join(name) for name in harmed)
+            raise Retriable(
+                f"source {self._source.name}: {listed} lost the replica identity and is not published any more; the "
+                "session begins anew",
+                retry_after=0.1,
+            )
+
+    def _seen(self, rows: list[tuple[str, ...]], members: list[Member]) -> dict[TableName, TableSeen]:
+        if not rows:
+            return {}
+        generated = "'s'" if self._connection.version >= STORED_FROM else "''"
+        columns: dict[str, dict[int, ColumnSeen]] = {}
+        kinds = {row[2]: row[3] for row in rows}
+        for oid, number, name, kind, row, filled in self._connection.texts(
+            _COLUMNS.format(", ".join(kinds), generated)
+        ):
+            column = ColumnSeen(name=name, type=int(kind), row=int(row), filled=filled == "t")
+            columns.setdefault(oid, {})[int(number)] = column
+        own = {one.type for found in columns.values() for one in found.values() if one.type >= _OWN_TYPES}
+        types = _Types(self._connection) if own else None
+        found: dict[TableName, TableSeen] = {}
+        for schema, table, oid, kind, file, published, _, _ in rows:
+            shape, labels = ("", {}) if types is None else types.of({one.type for one in columns.get(oid, {}).values()})
+            found[schema, table] = TableSeen(
+                oid=int(oid),
+                published=int(published),
+                file=int(file),
+                columns=columns.get(oid, {}),
+                members={one.oid: one.file for one in members if one.root == int(oid)} if kind == "p" else {},
+                shape=shape,
+                labels=labels,
+            )
+        return found
+
+    def _came_full(self, oid: int) -> bool:
+        """Whether a partition holds rows that it brought; True where that takes too long to find out."""
+        try:
+            rows = self._connection.texts(f"SELECT {oid}::regclass")
+            self._connection.query("SET statement_timeout = 5000")
+            return bool(self._connection.texts(_CAME_FULL.format(rows[0][0], oid)))
+        except PgError:  # it is large, gone, or not ours to read: reading the table again is always right
+            return True
+        finally:
+            self._connection.query("SET statement_timeout = 0")
+
+
+class _Types:
+    """What the types of users look like: the shape of composite types, the labels of enums."""
+
+    def __init__(self, connection: PgConnection) -> None:
+        self._types = {int(row[0]): row for row in connection.texts(_TYPES)}
+        relations = {row[4] for row in self._types.values() if row[1] == "c"}
+        self._parts: dict[str, list[tuple[str, ...]]] = {}
+        for row in connection.texts(_PARTS.format(", ".join(relations))) if relations else ():
+            self._parts.setdefault(row[0], []).append(row)
+        self._labels: dict[int, dict[int, str]] = {}
+        for kind, number, label in connection.texts(_LABELS):
+            self._labels.setdefault(int(kind), {})[int(number)] = label
+
+    def of(self, types: set[int]) -> tuple[str, dict[int, str]]:
+        """The shape and the labels of these types, and of all types that they are made of."""
+        shape, labels, done, waiting = [], dict[int, str](), set[int](), sorted(types)
+        while waiting:
+            oid = waiting.pop()
+            found = self._types.get(oid)
+            if found is None or oid in done:
+                continue
+            done.add(oid)
+            _, _, element, base, relation = found
+            labels.update(self._labels.get(oid, {}))
+            waiting += [int(element), int(base)]
+            if relation != "0" and found[1] == "c":
+                parts = self._parts.get(relation, [])
+                shape.append(f"{oid}: " + ", ".join(f"{number} {kind}" for _, number, kind in parts))
+                waiting += [int(kind) for _, _, kind in parts]
+        return "\n".join(sorted(shape)), labels

@@ -1,0 +1,119 @@
+"""What a table's catalogue entries say of changes that no message of the log carries; pure.
+
+A rewrite of a table, a partition that comes, goes or is emptied, a label of an enum that is renamed: the rows read
+differently afterwards, and no row was logged. Two looks at the catalogue tell. What a look saw is kept in the
+checkpoint, as digests, so that what happened while nobody looked is found as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+# Pairs of types between which a column changes without a rewrite and without another value: text and varchar;
+# timestamp and timestamptz, where the zone of the session is UTC.
+_ALIKE = (frozenset({25, 1043}), frozenset({1114, 1184}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSeen:
+    """A column by its number: its `row` of the catalogue (the transaction that wrote it) changes with each rewrite of
+    its values. `filled` says that rows which were there before it may read a value in it that the catalogue does not
+    tell."""
+
+    name: str
+    type: int
+    row: int
+    filled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSeen:
+    """A table as one look at the catalogue saw it.
+
+    `published` numbers its place in the publication, `file` the file that holds its rows (0 for a partitioned table),
+    `members` the files of its partitions by their numbers. `shape` tells composite types of its columns, `labels` those
+    of enums by their numbers.
+    """
+
+    oid: int
+    published: int
+    file: int
+    columns: Mapping[int, ColumnSeen]
+    members: Mapping[int, int] = field(default_factory=dict)
+    shape: str = ""
+    labels: Mapping[int, str] = field(default_factory=dict)
+
+    def state(self) -> dict[str, Any]:
+        """What is kept of it, as JSON."""
+        found: dict[str, Any] = {
+            "t": [self.oid, self.published, self.file],
+            "c": {str(number): [_digest(one.name), one.type, one.row] for number, one in self.columns.items()},
+        }
+        if self.members:
+            found["p"] = {str(oid): file for oid, file in self.members.items()}
+        if self.shape:
+            found["s"] = _digest(self.shape)
+        if self.labels:
+            found["l"] = {str(number): _digest(label) for number, label in self.labels.items()}
+        return found
+
+
+def changed(before: Mapping[str, Any], now: TableSeen, came_full: Callable[[int], bool]) -> str:
+    """Why a table must be read again, empty where its rows read as before. `came_full` says whether a partition that
+    is new had rows that the log does not hold."""
+    oid, published, _ = before["t"]
+    after = now.state()
+    if oid != now.oid:
+        return "another table has its name"
+    if published != now.published:
+        return "it was not published for a time"
+    return _columns(before, now) or _members(before, now, came_full) or _types(before, after)
+
+
+def _columns(before: Mapping[str, Any], now: TableSeen) -> str:
+    known: Mapping[str, Any] = before["c"]
+    names = {name for name, _, _ in known.values()}
+    rewritten = before["t"][2] != now.file  # also by VACUUM FULL, CLUSTER and TRUNCATE, which leave columns alone
+    for number, one in now.columns.items():
+        if str(number) not in known:
+            if _digest(one.name) in names:
+                return f"column {one.name} was dropped and made again, or renamed"
+            if one.filled and (rewritten or not now.file):
+                return f"column {one.name} was added, and older rows have values in it"
+            continue
+        name, kind, row = known[str(number)]
+        if name != _digest(one.name):
+            return f"column {one.name} was renamed"
+        if kind != one.type and frozenset({kind, one.type}) not in _ALIKE:
+            return f"column {one.name} has another type"
+        if rewritten and row != one.row:
+            return f"the values of column {one.name} were rewritten"
+    return ""
+
+
+def _members(before: Mapping[str, Any], now: TableSeen, came_full: Callable[[int], bool]) -> str:
+    known: Mapping[str, int] = before.get("p", {})
+    for oid, file in known.items():
+        if int(oid) not in now.members:
+            return "a partition was detached or dropped"
+        if now.members[int(oid)] != file:
+            return "a partition was truncated or rewritten"
+    if any(str(oid) not in known and came_full(oid) for oid in now.members):
+        return "a partition with rows was attached"
+    return ""
+
+
+def _types(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    if before.get("s", "") != after.get("s", "") and before.get("s"):
+        return "a composite type of its columns was altered"
+    labels = after.get("l", {})
+    if any(number in labels and labels[number] != label for number, label in before.get("l", {}).items()):
+        return "a label of an enum was renamed"
+    return ""
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=4).hexdigest()
