@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from cdc.topology.topology import Source
+from cdc.words.errors import UsageError
 from cdc.words.filters import TableRule
 from cdc.words.schema import Column, TableId, TableSchema
 from cdc.words.types import Kind, from_mysql
@@ -38,6 +39,9 @@ def read_snapshot(source: Source, tables: Collection[TableId]) -> SourceSnapshot
     """Some tables of a source, whole, in one consistent snapshot. Retriable while it is away."""
     with connected(source) as connection:
         shown = pg_schema.tables_of(connection, source)
+        for one in tables:
+            if (one.database, one.table) not in shown:
+                raise UsageError(*pg_schema.absent(source, one))
         with translated(source, "read its tables"):
             connection.query(_BEGIN)
             connection.query("SELECT 1")  # takes the snapshot
@@ -61,7 +65,7 @@ def _read(connection: PgConnection, source: Source, table: TableId, shown: Table
     read = [_value(column, shown.reads[column.name], as_text=as_text) for column in columns]
     rows = [
         tuple(None if text is None else of(text.decode()) for of, text in zip(read, row, strict=True))
-        for row in connection.query(selects.select_all(schema, ""))
+        for row in connection.query(selects.select_all(schema, selects.rows_of(table, partitioned=shown.partitioned), ""))
     ]
     return SourceTable(
         columns=tuple((column.name, from_mysql(column.column_type)) for column in columns), rows=rows, schema=schema

@@ -25,13 +25,15 @@ _TIMES = ("'0001-01-01'", "'9999-12-31 23:59:59.999999'")
 class PgDigestSql:
     """Makes the statements of one table; `schema` has the columns' types as the server has them now.
 
-    `cast`: the grid's column compares with no negative number (an oid), so that ranges are asked of it as a bigint.
+    `cast`: the grid's column compares with no negative number (an oid), so that ranges are asked of it as a bigint. A
+    table that is not `partitioned` is read without the rows of tables that inherit from it.
     """
 
     schema: TableSchema
     covered: Covered
     grid: Grid
     cast: bool = False
+    partitioned: bool = False
 
     def text(self) -> str:
         """The expression of a row's text."""
@@ -70,7 +72,7 @@ class PgDigestSql:
         condition = self.where(first, last).removeprefix(" WHERE ")
         if among:
             condition = f"{self.leaf()} IN ({', '.join(map(str, among))})"
-        return selects.select_all(self.schema, condition)
+        return selects.select_all(self.schema, self._name(), condition)
 
     def where(self, first: int, last: int) -> str:
         """The condition that a row belongs to these leaves; empty for all of them."""
@@ -98,7 +100,7 @@ class PgDigestSql:
         return f"('x' || encode(left({_hash(self.text())}, {_BITS // 8})::bytea, 'hex'))::bit({_BITS})"
 
     def _name(self) -> str:
-        return selects.named(self.schema.table_id)
+        return selects.rows_of(self.schema.table_id, partitioned=self.partitioned)
 
 
 def _hash(text: str) -> str:

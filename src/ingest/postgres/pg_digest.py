@@ -8,6 +8,7 @@ from cdc.merkle.canonical import Covered
 from cdc.merkle.leaves import Grid
 from cdc.merkle.tree import Digest
 from cdc.topology.topology import Source
+from cdc.words.errors import UsageError
 from cdc.words.schema import TableId, TableSchema
 from ingest.facts.facts import Image, Row
 from ingest.facts.stand_in import stand_in
@@ -46,7 +47,8 @@ class PgDigests:
     def keyed(self, keys: Sequence[Row]) -> Iterator[Image]:
         """The rows of these keys: likewise."""
         for at in range(0, len(keys), KEYS):
-            statement, arguments = selects.select_keys(self.sql.schema, keys[at : at + KEYS])
+            rows = selects.rows_of(self.sql.schema.table_id, partitioned=self.sql.partitioned)
+            statement, arguments = selects.select_keys(self.sql.schema, rows, keys[at : at + KEYS])
             yield from self._images(self._query(statement, "read rows", arguments))
 
     def _query(self, statement: str, doing: str, arguments: Sequence[bytes | None] = ()) -> Rows:
@@ -62,7 +64,20 @@ def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[
     """Schemas of the captured tables as they are now, and how their values are read; tables that cannot be published
     are not in it. UsageError for a listed table that is not there."""
     shown = pg_schema.tables_of(connection, source)
-    seen = pg_schema.seen_of(connection, shown)
+    for table in source.tables:
+        if (table.database, table.table) not in shown:
+            raise UsageError(*pg_schema.absent(source, table))
+    left_out = {
+        name: why
+        for name, one in shown.items()
+        if (
+            why := pg_schema.refused(
+                source, TableId(source=source.name, database=name[0], table=name[1]), one, connection.version
+            )
+        )
+        is not None
+    }
+    seen = pg_schema.seen_of(connection, shown, left_out)
 
     def captured(database: str, table: str) -> bool:
         return source.captures(TableId(source=source.name, database=database, table=table))
@@ -83,7 +98,12 @@ def digests_of(
             f"SELECT attname FROM pg_attribute WHERE attrelid = {shown.oid} AND atttypid = 'oid'::regtype"
         )
     cast = (grid.column,) in oids
-    return PgDigests(connection, source, PgDigestSql(schema=schema, covered=covered, grid=grid, cast=cast), shown)
+    return PgDigests(
+        connection,
+        source,
+        PgDigestSql(schema=schema, covered=covered, grid=grid, cast=cast, partitioned=shown.partitioned),
+        shown,
+    )
 
 
 def active_sessions(connection: PgConnection, source: Source) -> int:

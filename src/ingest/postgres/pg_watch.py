@@ -23,7 +23,7 @@ from ingest.postgres.messages import lsn_of
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_slot import Names
 from ingest.postgres.selects import literal
-from ingest.postgres.watched import ColumnSeen, TableSeen, changed
+from ingest.postgres.watched import ColumnLook, TableLook, changed
 
 OFTEN = 1.0  # seconds between looks, at least
 _SHARE = 20  # a look may take one part of so many of the time
@@ -151,7 +151,7 @@ class PgWatch:
                 retry_after=0.1,
             )
 
-    def _compare(self, seen: Mapping[TableName, TableSeen], lsn: int) -> None:
+    def _compare(self, seen: Mapping[TableName, TableLook], lsn: int) -> None:
         for name, now in seen.items():
             known = self._known.get(".".join(name))
             if known is None or not self._tables.exists(self._tables.named(".".join(name))):
@@ -195,23 +195,23 @@ class PgWatch:
                 retry_after=0.1,
             )
 
-    def _seen(self, rows: list[tuple[str, ...]], members: list[Member]) -> dict[TableName, TableSeen]:
+    def _seen(self, rows: list[tuple[str, ...]], members: list[Member]) -> dict[TableName, TableLook]:
         if not rows:
             return {}
         generated = "'s'" if self._connection.version >= STORED_FROM else "''"
-        columns: dict[str, dict[int, ColumnSeen]] = {}
+        columns: dict[str, dict[int, ColumnLook]] = {}
         kinds = {row[2]: row[3] for row in rows}
         for oid, number, name, kind, row, filled in self._connection.texts(
             _COLUMNS.format(", ".join(kinds), generated)
         ):
-            column = ColumnSeen(name=name, type=int(kind), row=int(row), filled=filled == "t")
+            column = ColumnLook(name=name, type=int(kind), row=int(row), filled=filled == "t")
             columns.setdefault(oid, {})[int(number)] = column
         own = {one.type for found in columns.values() for one in found.values() if one.type >= _OWN_TYPES}
         types = _Types(self._connection) if own else None
-        found: dict[TableName, TableSeen] = {}
+        found: dict[TableName, TableLook] = {}
         for schema, table, oid, kind, file, published, _, _ in rows:
             shape, labels = ("", {}) if types is None else types.of({one.type for one in columns.get(oid, {}).values()})
-            found[schema, table] = TableSeen(
+            found[schema, table] = TableLook(
                 oid=int(oid),
                 published=int(published),
                 file=int(file),

@@ -52,7 +52,7 @@ class Feed(Protocol):
     def __iter__(self) -> Iterator[bytes | int | None]: ...
 
 
-class Watch(Protocol):
+class CatalogWatch(Protocol):
     """What the catalogue tells beside the log: `pg_watch.PgWatch`."""
 
     @property
@@ -82,7 +82,7 @@ class PgFacts:
         log: str,
         idle: Callable[[], bool],
         streamed: Callable[[int], None],
-        watch: Watch | None = None,
+        watch: CatalogWatch | None = None,
         left_out: Container[tuple[str, str]] = (),
         full: bool = False,
     ) -> None:

@@ -18,7 +18,7 @@ _ALIKE = (frozenset({25, 1043}), frozenset({1114, 1184}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnSeen:
+class ColumnLook:
     """A column by its number: its `row` of the catalogue (the transaction that wrote it) changes with each rewrite of
     its values. `filled` says that rows which were there before it may read a value in it that the catalogue does not
     tell."""
@@ -30,7 +30,7 @@ class ColumnSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSeen:
+class TableLook:
     """A table as one look at the catalogue saw it.
 
     `published` numbers its place in the publication, `file` the file that holds its rows (0 for a partitioned table),
@@ -41,7 +41,7 @@ class TableSeen:
     oid: int
     published: int
     file: int
-    columns: Mapping[int, ColumnSeen]
+    columns: Mapping[int, ColumnLook]
     members: Mapping[int, int] = field(default_factory=dict)
     shape: str = ""
     labels: Mapping[int, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class TableSeen:
         return found
 
 
-def changed(before: Mapping[str, Any], now: TableSeen, came_full: Callable[[int], bool]) -> str:
+def changed(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int], bool]) -> str:
     """Why a table must be read again, empty where its rows read as before. `came_full` says whether a partition that
     is new had rows that the log does not hold."""
     oid, published, _ = before["t"]
@@ -73,7 +73,7 @@ def changed(before: Mapping[str, Any], now: TableSeen, came_full: Callable[[int]
     return _columns(before, now) or _members(before, now, came_full) or _types(before, after)
 
 
-def _columns(before: Mapping[str, Any], now: TableSeen) -> str:
+def _columns(before: Mapping[str, Any], now: TableLook) -> str:
     known: Mapping[str, Any] = before["c"]
     names = {name for name, _, _ in known.values()}
     rewritten = before["t"][2] != now.file  # also by VACUUM FULL, CLUSTER and TRUNCATE, which leave columns alone
@@ -94,7 +94,7 @@ def _columns(before: Mapping[str, Any], now: TableSeen) -> str:
     return ""
 
 
-def _members(before: Mapping[str, Any], now: TableSeen, came_full: Callable[[int], bool]) -> str:
+def _members(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int], bool]) -> str:
     known: Mapping[str, int] = before.get("p", {})
     for oid, file in known.items():
         if int(oid) not in now.members:
