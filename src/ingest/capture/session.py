@@ -94,7 +94,7 @@ class Session:
         else:
             check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
-            checkpoint = self._adopt(seen, checkpoint, tables, mends)
+            checkpoint = self._adopt(seen, checkpoint, tables, mends, recovered)
             checkpoint = self.tidy(checkpoint, recovered.history, tables, mends)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         self.observer.left_out(tables.take_left_out())
@@ -148,10 +148,13 @@ class Session:
             mends.snapshots.partial.update(schema.table_id for schema in change.schemas)
         return self.commit(checkpoint, mends)
 
-    def _adopt(self, seen: Seen, checkpoint: Checkpoint, tables: Tables, mends: Rounds) -> Checkpoint:
+    def _adopt(
+        self, seen: Seen, checkpoint: Checkpoint, tables: Tables, mends: Rounds, recovered: Recovered
+    ) -> Checkpoint:
         """Take what a server shows of its tables whose log would tell it with their next rows only.
 
-        Another table under the name of one that was captured is read: what the log told of the old one is gone.
+        Another table under the name of one that was captured is read: what the log told of the old one is gone. So is
+        one that came back under its name, and the rows of one that is gone end.
         """
         known, shown = tables.catalog.tables, seen.catalog.tables
         names = [name for name in shown if tables.captured(*name) and known.get(name) != shown[name]]
@@ -163,7 +166,11 @@ class Session:
             return checkpoint
         number = checkpoint.position.sequence + 1
         checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
-        anew = [name for name in names if name in known and known[name].identity != shown[name].identity]
+        before = {(table.database, table.table) for table in recovered.schemas}
+        anew = [
+            name for name in names
+            if (known[name].identity != shown[name].identity if name in known else seen.complete and name in before)
+        ]  # fmt: skip
         catalog = tables.catalog
         for name in names:
             catalog = catalog.with_table(name, shown[name])

@@ -76,7 +76,7 @@ class MendingTransactions(AlteringTransactions):
             about = "" if fact.why == "statement" else fact.sql  # a statement's text may hold values
             self._mends.untold(self._named(fact.tables), fact.why, self.number(), about)
         elif isinstance(fact, TableUntold):
-            self._mends.untold([fact.table], "statement", self.number(), fact.why)
+            self._mends.untold([fact.table], "catalog", self.number(), fact.why)
         else:
             return super()._other(fact, now_ms)
         return []

@@ -35,7 +35,7 @@ from ingest.records.snapshots import Chunk, ChunkRequest, Snapshots
 MOST = 5000  # keys of one table; beyond, the table is read again: a checkpoint keeps them, and a topic is searched once
 _dumps = orjson.dumps
 _NULL = b"null"
-Kind = Literal["statement", "partial", "cascade", "incident", "xa", "rollback"]  # with `facts.Unshown`'s
+Kind = Literal["statement", "partial", "cascade", "incident", "xa", "rollback", "catalog"]  # with `facts.Unshown`'s
 _KINDS = (*get_args(Kind), "named", "rows")
 
 

@@ -44,10 +44,11 @@ _PARTS = """SELECT a.attrelid, a.attnum, a.atttypid FROM pg_attribute a JOIN pg_
 JOIN pg_type t ON t.oid = c.reltype WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN ({})
 ORDER BY a.attrelid, a.attnum"""
 _LABELS = "SELECT enumtypid, oid, enumlabel FROM pg_enum"
-# A row that was written before the partition was attached, or together with it, was written elsewhere than through
-# the table. A number that is very old may look like one of the future.
+# A row that was written before the partition, or one that it is part of, was attached, or together with that, was
+# written elsewhere than through the table. A number that is very old may look like one of the future.
 _CAME_FULL = """SELECT 1 FROM ONLY {} x CROSS JOIN
-(SELECT age(xmin) AS attached FROM pg_inherits WHERE inhrelid = {} LIMIT 1) i
+(SELECT min(age(xmin)) AS attached FROM pg_inherits
+WHERE inhrelid IN (SELECT relid FROM pg_partition_ancestors({}))) i
 WHERE age(x.xmin) >= i.attached OR age(x.xmin) < 0 LIMIT 1"""
 _NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
 
@@ -96,20 +97,21 @@ class PgWatch:
         took = time.monotonic() - began
         self._next = began + max(OFTEN, _SHARE * took)
 
-    def due(self, place: int) -> list[tuple[TableId, str]]:
-        """Tables to be read again, with the reasons: the log was read up to `place`."""
+    def due(self, place: int) -> list[tuple[TableId, int, str]]:
+        """Tables to be read again, with their numbers and the reasons: the log was read up to `place`."""
         if not self._found:
             return []
         ready = [one for one in self._found.values() if one.lsn <= place]
         told = []
         for one in ready:
             del self._found[one.table]
-            if one.seen is None:
+            known = self._tables.catalog.tables.get(one.table)
+            if one.seen is None or known is None or known.identity != str(one.seen["t"][0]):
                 name = f"source {self._source.name}: table {'.'.join(one.table)}"
-                raise Retriable(f"{name} {one.why}; the session begins anew", retry_after=0.1)
+                raise Retriable(f"{name}: {one.why}; the session begins anew", retry_after=0.1)
             self._known[".".join(one.table)] = one.seen
             table = TableId(source=self._source.name, database=one.table[0], table=one.table[1])
-            told.append((table, one.why))
+            told.append((table, int(one.seen["t"][0]), one.why))
         return told
 
     def _look(self) -> None:
@@ -153,8 +155,13 @@ class PgWatch:
 
     def _compare(self, seen: Mapping[TableName, TableLook], lsn: int) -> None:
         for name, now in seen.items():
+            if name not in self._tables.catalog.tables:  # it came back under its name
+                raise Retriable(
+                    f"source {self._source.name}: table {'.'.join(name)} is there; the session begins anew",
+                    retry_after=0.1,
+                )
             known = self._known.get(".".join(name))
-            if known is None or not self._tables.exists(self._tables.named(".".join(name))):
+            if known is None:
                 self._known[".".join(name)] = now.state()
                 continue
             state = now.state()
@@ -168,9 +175,11 @@ class PgWatch:
                 self._found[name] = _Found(name, why, lsn, state)
             else:
                 self._known[".".join(name)] = state
+        there = {".".join(name) for name in (*seen, *self._tables.catalog.tables)}
+        self._known = {name: state for name, state in self._known.items() if name in there}
         for name in self._tables.catalog.tables:
             if name not in seen and self._captured(name) and name not in self._found:
-                self._found[name] = _Found(name, "is gone", lsn, None)
+                self._found[name] = _Found(name, "it is gone", lsn, None)
 
     def _protect(
         self, rows: list[tuple[str, ...]], members: list[Member], publication: pg_publication.Publication

@@ -59,8 +59,8 @@ class CatalogWatch(Protocol):
     def state(self) -> Mapping[str, Any]:
         """What is known of the catalogue so far, as JSON."""
 
-    def due(self, place: int) -> list[tuple[TableId, str]]:
-        """Tables that must be read again, and why, now that the log was read up to a place."""
+    def due(self, place: int) -> list[tuple[TableId, int, str]]:
+        """Tables that must be read again, their numbers, and why, now that the log was read up to a place."""
 
 
 class PgFacts:
@@ -152,14 +152,18 @@ class PgFacts:
 
     def _noticed(self) -> Iterator[Fact]:
         """Tables of which the catalogue tells a change that the log does not."""
-        for table, why in self._watch.due(self._place) if self._watch is not None else ():
+        for table, oid, why in self._watch.due(self._place) if self._watch is not None else ():
+            shown = self._describe(oid)
+            known = self._tables.catalog.tables.get((table.database, table.table))
+            if shown is not None and unlike(shown.definition, known):  # the log names columns with the next row only
+                yield TableAltered(table, shown.definition)
             yield TableUntold(table, why)
 
     def _hidden(self, why: str) -> Iterator[Fact]:
         """The log tells something that cannot be read, and that may hide a change of any table."""
         yield from self._flushed()
         yield from self._opened()
-        yield RowsUntold(None, why)
+        yield RowsUntold(None, why, "incident")
 
     def _ended(self, place: int) -> Iterator[Fact]:
         """A transaction of which one list of rows is all is told as a whole, and much sooner."""

@@ -12,7 +12,7 @@ from tests.support.pg_servers import PgServer
 
 @pytest.fixture(scope="session", params=["18", pytest.param("15", marks=pytest.mark.matrix)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
-    one = PgServer(tmp_path_factory.mktemp("postgres"), request.param)
+    one = PgServer(tmp_path_factory.mktemp("postgres"), request.param, {"max_prepared_transactions": "10"})
     one.start()
     yield one
     one.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from cdc.words.errors import UsageError
 from tests.support.pg_captured import Capture, PgCaptured
+from tests.support.pg_rows import equal, in_log, same
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -168,48 +168,6 @@ def test_what_worked_before_works_while_all_tables_are_captured(capture: Capture
         assert "stored_key" not in published
     equal(captured, *sorted(published - {"audit"}))
     captured.stop()
-
-
-def in_log(captured: PgCaptured, table: str) -> list[dict[str, str | None]]:
-    """What a reader of the topic has, values as texts."""
-    rows = [
-        {name: None if value is None else str(value) for name, value in row.items()}
-        for row in captured.state(table).values()
-    ]
-    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
-
-
-def in_server(captured: PgCaptured, table: str) -> list[dict[str, str | None]]:
-    """Its own rows, with the columns that its server can publish."""
-    ((kind, version),) = captured.sql(
-        f"SELECT relkind::text, current_setting('server_version_num')::int FROM pg_class "
-        f"WHERE oid = 'public.\"{table}\"'::regclass"
-    )
-    hidden = [
-        name for (name,) in captured.sql(
-            f"SELECT attname FROM pg_attribute WHERE attrelid = 'public.\"{table}\"'::regclass AND attgenerated <> '' "
-            f"AND NOT (attgenerated = 's' AND {version} >= 180000)"
-        )
-    ]  # fmt: skip
-    rows = []
-    for (row,) in captured.sql(f'SELECT to_jsonb(row.*) FROM {"" if kind == "p" else "ONLY"} public."{table}" AS row'):
-        rows.append({name: None if value is None else str(value) for name, value in row.items() if name not in hidden})
-    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
-
-
-def same(captured: PgCaptured, table: str) -> bool:
-    """Whether a reader of the topic has the rows that the server has."""
-    return in_server(captured, table) == in_log(captured, table)
-
-
-def equal(captured: PgCaptured, *tables: str) -> None:
-    """Wait until readers of the topics have the rows that the server has."""
-    for table in tables:
-        deadline = time.monotonic() + 30
-        while not same(captured, table) and time.monotonic() < deadline and captured.failed is None:
-            time.sleep(0.05)
-        assert captured.failed is None
-        assert in_log(captured, table) == in_server(captured, table), table
 
 
 def test_a_generated_column_with_full_identity_is_published(capture: Capture) -> None:
