@@ -93,8 +93,9 @@ def tables_of(source: Source) -> Callable[[Seen], Tables]:
     def make(seen: Seen) -> Tables:
         charset = seen.catalog.default_charset
         return Tables(
-            source.name, source.databases, captured, seen.dialect, charset, source.rules, source.tables, seen.kinds
-        )
+            source.name, source.databases, captured, seen.dialect, charset, source.rules, source.tables, seen.kinds,
+            seen.left_out,
+        )  # fmt: skip
 
     return make
 

@@ -109,17 +109,14 @@ def _tables(connection: PgConnection, source: Source, server: FoundServer) -> It
             keys=found.definition.keys,
             count=int(count),
             rows=_rows(connection, source, schema),
-            fault=_fault(source, table, found),
+            fault=_fault(source, table, found, connection.version),
         )
 
 
-def _fault(source: Source, table: TableId, found: TableShown) -> str:
+def _fault(source: Source, table: TableId, found: TableShown, version: int) -> str:
     """Why a table may not be published; empty where it may."""
-    try:
-        pg_schema.check_identity(source, table, found)
-    except UsageError as error:
-        return f"{error.message.removeprefix(f'table {table} ')}: {error.hint}"
-    return ""
+    refused = pg_schema.refused(source, table, found, version)
+    return f"{refused.why.removeprefix(f'table {table} ')}: {refused.remedy}" if refused else ""
 
 
 def _rows(connection: PgConnection, source: Source, schema: TableSchema) -> Rows:

@@ -65,7 +65,9 @@ def _read(connection: PgConnection, source: Source, table: TableId, shown: Table
     read = [_value(column, shown.reads[column.name], as_text=as_text) for column in columns]
     rows = [
         tuple(None if text is None else of(text.decode()) for of, text in zip(read, row, strict=True))
-        for row in connection.query(selects.select_all(schema, selects.rows_of(table, partitioned=shown.partitioned), ""))
+        for row in connection.query(
+            selects.select_all(schema, selects.rows_of(table, partitioned=shown.partitioned), "")
+        )
     ]
     return SourceTable(
         columns=tuple((column.name, from_mysql(column.column_type)) for column in columns), rows=rows, schema=schema

@@ -98,9 +98,6 @@ class Session:
             checkpoint = self.tidy(checkpoint, recovered.history, tables, mends)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         self.observer.left_out(tables.take_left_out())
-        for name, (why, remedy) in sorted(seen.left_out.items()):
-            if tables.captured(*name):
-                self.observer.phase("table is left out", table=".".join(name), why=why, remedy=remedy)
         with self.source.chunks() as chunks:
             while True:
                 began = list(self.committed)

@@ -56,7 +56,7 @@ class Tables:
     """The tables of one source. `captured` says which tables' rows are wanted, `databases` are those it follows.
 
     `listed` are those that the topology names, there or not; `kinds` what the server shows of each relation now, where
-    its log does not tell it. `passed` are the tables that are left out, by `database.table`, `told` those of them
+    its log does not tell it, `refused` which tables the server's capture leaves out, and why. `passed` are the tables that are left out, by `database.table`, `told` those of them
     that were told of; `unsettled` says that it may be others now.
     """
 
@@ -70,9 +70,10 @@ class Tables:
         rules: Mapping[TableId, TableRule] | None = None,
         listed: Iterable[TableId] = (),
         kinds: Mapping[tuple[str, str], Kind] | None = None,
+        refused: Mapping[tuple[str, str], tuple[str, str]] | None = None,
     ) -> None:
         self._rules = rules or {}
-        self._listed, self._kinds = frozenset(listed), dict(kinds or {})
+        self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
         self.passed, self.told, self.unsettled = dict[str, LeftOut](), set[str](), True
         self._unread: dict[TableId, Skippable] = {}
         self._pause = self._again = 0.0
@@ -140,6 +141,8 @@ class Tables:
         if state is None or state.schema is None:
             why = state.unknown if state and state.unknown else "it is not known"
             raise Skippable(f"the columns of table {table} are not known: {why}", "`tailorbird schema set`")
+        if (table.database, table.table) in self._refused:
+            raise Skippable(*self._refused[table.database, table.table])
         self._refuse_kind(table)
         return self._published(state.schema)
 
@@ -147,6 +150,8 @@ class Tables:
         """Why no row of a table can be published whatever the log says; None where rows are published, or kept until
         its columns are known."""
         name = (table.database, table.table)
+        if name in self._refused:
+            return Skippable(*self._refused[name])
         if name not in self.catalog.tables:
             wanted = table in self._listed and name not in self.catalog.unknown
             return absent(table, self._kinds.get(name)) if wanted else None
@@ -159,7 +164,9 @@ class Tables:
     def left_out(self) -> dict[TableId, Skippable]:
         """All tables that are left out here, with the reasons; sequences only where the topology lists them."""
         known = [
-            TableId(source=self.source, database=d, table=t) for d, t in self.catalog.tables if self.captured(d, t)
+            TableId(source=self.source, database=d, table=t)
+            for d, t in (*self.catalog.tables, *self._refused)
+            if self.captured(d, t)
         ]
         found: dict[TableId, Skippable] = {}
         for table in sorted({*known, *self._listed}, key=str):
