@@ -56,8 +56,8 @@ class Tables:
     """The tables of one source. `captured` says which tables' rows are wanted, `databases` are those it follows.
 
     `listed` are those that the topology names, there or not; `kinds` what the server shows of each relation now, where
-    its log does not tell it, `refused` which tables the server's capture leaves out, and why. `passed` are the tables that are left out, by `database.table`, `told` those of them
-    that were told of; `unsettled` says that it may be others now.
+    its log does not tell it; `refused` which tables its capture leaves out, and why. `passed` are the tables that are
+    left out, by `database.table`, `told` those of them that were told of; `unsettled` says that it may be others now.
     """
 
     def __init__(
