@@ -141,8 +141,8 @@ class Tables:
         if state is None or state.schema is None:
             why = state.unknown if state and state.unknown else "it is not known"
             raise Skippable(f"the columns of table {table} are not known: {why}", "`tailorbird schema set`")
-        if (table.database, table.table) in self._refused:
-            raise Skippable(*self._refused[table.database, table.table])
+        if why_not := self._refused.get((table.database, table.table)):
+            raise Skippable(*why_not)
         self._refuse_kind(table)
         return self._published(state.schema)
 
@@ -163,11 +163,7 @@ class Tables:
 
     def left_out(self) -> dict[TableId, Skippable]:
         """All tables that are left out here, with the reasons; sequences only where the topology lists them."""
-        known = [
-            TableId(source=self.source, database=d, table=t)
-            for d, t in (*self.catalog.tables, *self._refused)
-            if self.captured(d, t)
-        ]
+        known = [self.id_of(name) for name in (*self.catalog.tables, *self._refused) if self.captured(*name)]
         found: dict[TableId, Skippable] = {}
         for table in sorted({*known, *self._listed}, key=str):
             why = self.why_left_out(table)
@@ -215,13 +211,11 @@ class Tables:
         return [*found, *(table for table in map(self.named, self.passed) if table not in found)]
 
     def _is_sequence(self, table: TableId) -> bool:
-        name = (table.database, table.table)
-        known = self.catalog.tables.get(name)
+        known = self.catalog.tables.get(name := (table.database, table.table))
         return (known is not None and known.sequence) or self._kinds.get(name, ("", ""))[0].upper() == "SEQUENCE"
 
     def _refuse_kind(self, table: TableId) -> None:
-        name = (table.database, table.table)
-        known = self.catalog.tables.get(name)
+        known = self.catalog.tables.get(name := (table.database, table.table))
         engine = (known.engine if known else "") or self._kinds.get(name, ("", ""))[1] or ""
         if why := refused_kind(table, engine, sequence=self._is_sequence(table)) or self._without_topic(table):
             raise why
