@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cdc.topology.topology import Source
-from cdc.words.errors import UsageError
+from cdc.words.errors import TableChanged, UsageError
 from cdc.words.schema import TableId
 from ingest.ddl.catalog import TableName
 from ingest.postgres import pg_schema
@@ -23,6 +23,8 @@ JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespa
 _SCHEMAS = """SELECT n.nspname FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
 WHERE s.pnpubid = {}"""
 
+# A table that was dropped, or made unlogged or temporary, since the catalogue was read
+_ALTERED = ("42P01", "42809", "22023")
 _HIDDEN = """SELECT oid FROM pg_class WHERE relkind IN ('r', 'p') AND NOT has_any_column_privilege(oid, 'SELECT')"""
 
 
@@ -148,6 +150,8 @@ def have_publication(
         try:
             connection.query(statement)
         except PgError as error:
+            if error.state in _ALTERED:
+                raise TableChanged(f"source {source.name}: publish its tables: {error.said}") from error
             if error.state not in ("42501", "42704"):
                 with translated(source, "publish its tables"):
                     raise
