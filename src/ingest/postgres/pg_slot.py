@@ -22,7 +22,6 @@ pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_sl
 _OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
 AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
 PATIENCE = 60.0  # seconds that transactions may take to end which ran when a slot, or a table's first chunk, began
-# A table that was dropped, or made unlogged or temporary, since the catalogue was read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
