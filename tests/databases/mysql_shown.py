@@ -151,6 +151,8 @@ def _trimmed(printed: str) -> str:
 
 def spatial(stored: bytes) -> Cell:
     """A geometry as the server stores it, four bytes of SRID and its WKB, in the form in which two are compared."""
+    if len(stored) < 9:
+        return Odd(stored.hex())  # MariaDB keeps no bytes for a NULL in a column that is NOT NULL
     return "geometry", f"{int.from_bytes(stored[:4], 'little')} {stored[4:].hex()}"
 
 

@@ -60,6 +60,7 @@ def test_thirty_random_databases(server: Servers, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["mysql-5.7", "mysql-8.0", "mysql-9", "mariadb-10.11", "mariadb-11.4", "postgresql-15", "postgresql-18"]
 )
+@pytest.mark.timeout(1800)
 def test_a_hundred_random_databases(server: Servers, name: str) -> None:
     """The same on every supported server."""
     for first in (100, 150):
@@ -70,6 +71,7 @@ def test_a_hundred_random_databases(server: Servers, name: str) -> None:
 @pytest.mark.integration
 @pytest.mark.matrix
 @pytest.mark.kafka
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4", "postgresql-18"])
 def test_verify_raises_no_alarm(
     server: Servers, name: str, stack: Stack, unique: Callable[[str], str], tmp_path: Path,
