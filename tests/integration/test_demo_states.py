@@ -54,8 +54,11 @@ def empty(server: PgServer) -> None:
     """No demo has been here."""
     for name in ("SHOP", "CRM"):
         port = int(os.environ[f"TAILORBIRD_PORT_MYSQL_{name}"])
-        login = {"user": LOAD_LOGIN.user, "password": LOAD_LOGIN.password}
-        with pymysql.connect(host="127.0.0.1", port=port, **login) as connected, connected.cursor() as cursor:
+        user, password = LOAD_LOGIN.user, LOAD_LOGIN.password
+        with (
+            pymysql.connect(host="127.0.0.1", port=port, user=user, password=password) as connected,
+            connected.cursor() as cursor,
+        ):
             cursor.execute("DROP DATABASE IF EXISTS shop")
             cursor.execute("DROP DATABASE IF EXISTS crm")
     with server.session() as session:

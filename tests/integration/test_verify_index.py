@@ -90,6 +90,9 @@ class Yes:
     def ask(self, question: str) -> bool:
         return True
 
+    def sure(self, question: str) -> bool:
+        return True
+
 
 def said(world: World, *, dry_run: bool = False) -> Said:
     """What `verify --stage index` says; within this process, which saves its start."""
