@@ -53,10 +53,13 @@ def shown(connection: Any) -> dict[str, ShownTable]:
     for oid, primary, identity, names, whole in connection.execute(_KEYS).fetchall():
         keys.setdefault(oid, []).append((primary, identity, tuple(names), whole))
     found = {}
-    for oid, name, _, persistence, identity in connection.execute(_TABLES).fetchall():
+    for oid, name, kind, persistence, identity in connection.execute(_TABLES).fetchall():
         usable = [one for one in keys.get(oid, []) if one[3] and (one[0] or one[1])]
         key = sorted(usable, key=lambda one: not one[0])[0][2] if usable else ()
-        engine = "logged" if persistence == "p" and identity != "n" and _published(identity, keys.get(oid, [])) else ""
+        virtual = any(column.column_type == "v" for column in columns.get(oid, []))
+        safe = _published(identity, keys.get(oid, [])) and not (virtual and identity == "f")
+        leaves = kind == "p" and identity != "d"  # PostgreSQL does not pass a replica identity down
+        engine = "logged" if persistence == "p" and identity != "n" and safe and not leaves else ""
         found[name] = ShownTable(
             name=name, kind=persistence, engine=engine, columns=tuple(columns.get(oid, [])), key=key,
             rows=_rows(connection, name, columns.get(oid, [])),
