@@ -80,7 +80,7 @@ def test_postgres_is_proved_waited_for_and_explained(
         def run(*words: str, code: int = 0) -> list[dict[str, Any]]:
             done = tailorbird(*words, environ=pipeline.environ)
             assert "Traceback" not in done.stderr
-            assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-1000:])
+            assert done.returncode == code, (words, done.returncode, done.stdout[:2000], done.stderr[-1000:])
             return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
         def verdicts(*words: str, code: int = 0) -> dict[str, dict[str, Any]]:

@@ -103,15 +103,8 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
             nullable = False
             rest.append("AUTO_INCREMENT")
             keys.append(Key(name=name, kind="unique", columns=(name,)))
-        elif cursor.accept("UNIQUE"):
-            if not cursor.accept("KEY"):
-                cursor.accept("INDEX")
-            keys.append(Key(name=name, kind="unique", columns=(name,)))
-        elif cursor.accept("PRIMARY"):
-            cursor.accept("KEY")
-            keys.append(Key(name="PRIMARY", kind="primary", columns=(name,)))
-        elif cursor.accept("KEY"):
-            keys.append(Key(name="PRIMARY", kind="primary", columns=(name,)))
+        elif (key := _key_of(cursor, name)) is not None:
+            keys.append(key)
         elif cursor.accept("DEFAULT"):
             skip_expression(cursor)
             default = cursor.since(start + 1)
@@ -136,6 +129,19 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
         rest=" ".join(rest),
         suffix=suffix,
     )
+
+
+def _key_of(cursor: Cursor, name: str) -> Key | None:
+    """Read the key that a column's own words make of it; None where none is next."""
+    if cursor.accept("UNIQUE"):
+        if not cursor.accept("KEY"):
+            cursor.accept("INDEX")
+        return Key(name=name, kind="unique", columns=(name,))
+    if cursor.accept("PRIMARY"):
+        cursor.accept("KEY")
+    elif not cursor.accept("KEY"):
+        return None
+    return Key(name="PRIMARY", kind="primary", columns=(name,))
 
 
 def period(columns: Iterable[ColumnDefinition]) -> tuple[str, str]:
