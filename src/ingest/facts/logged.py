@@ -80,6 +80,7 @@ class LoggedFacts:
         self._before: AnyGtidSet | None = None
         # Of the open transaction: whether there is one, whether it is XA, and whether not all its rows are in memory.
         self._open = self._xa = self._spilled = self._releasing = False
+        self._texts: list[RowsUntold] = []  # of a transaction that may be prepared
 
     @property
     def gtid_set(self) -> str:
@@ -147,6 +148,7 @@ class LoggedFacts:
 
     def _began(self, raw: RawEvent) -> TransactionBegan:
         self._withheld, self._done = Withheld(), None
+        self._texts.clear()
         self._open, self._spilled = True, False
         self._xa = raw.code == T.MARIA_GTID and bool(maria_gtid_identity(raw.data[HEADER_SIZE:])[2] & _PREPARED_XA)
         self._before = self._stream.progress.gtids
@@ -227,6 +229,8 @@ class LoggedFacts:
             yield from self._control(sql, first, raw)
         elif not self._tables.concerns(query.database, sql):
             pass
+        elif changes_rows(sql) and self._xa:
+            self._texts.append(self._untold(query.database, sql))  # its rows are not to be seen before XA COMMIT
         elif changes_rows(sql):
             yield self._untold(query.database, sql)
         else:
@@ -263,9 +267,11 @@ class LoggedFacts:
             file=began.file,
             pos=began.pos,
             since_ms=began.commit_us // 1000,
-            tables=withheld.tables,
+            tables=self._changed(withheld.tables),
             events=None if self._spilled else tuple(withheld.events),
+            untold=tuple(self._texts),
         )
+        self._texts.clear()
         withheld.undo()
         if not at_once:
             self._prepared.add(transaction)
@@ -273,6 +279,16 @@ class LoggedFacts:
         self._releasing = True
         yield from self._facts_of(transaction, raw)
         self._releasing = False
+
+    def _changed(self, tables: tuple[TableId, ...]) -> tuple[TableId, ...]:
+        """These tables, and those that statements logged as text changed."""
+        if not self._texts:
+            return tables
+        named = {name for text in self._texts for name in text.tables or ()}
+        unnamed = any(text.tables is None for text in self._texts)
+        captured = (schema.table_id for schema in self._tables.schemas())
+        more = [one for one in captured if unnamed or (one.database.lower(), one.table.lower()) in named]
+        return tuple(dict.fromkeys((*tables, *more)))
 
     def _commit_prepared(self, xid: str, raw: RawEvent) -> Iterator[Fact]:
         self._releasing = True
@@ -290,6 +306,7 @@ class LoggedFacts:
             for event in transaction.events:
                 for fact in self._rows.facts(event):
                     yield fact._replace(file=raw.file, pos=raw.offset)
+            yield from transaction.untold
             return
         why = f"an XA transaction committed at {raw.where}, whose rows the log no longer holds at "
         where = f"{transaction.file}:{transaction.pos}"
@@ -324,6 +341,8 @@ class LoggedFacts:
                 named = xid_of_statement(query.text)
                 if named is not None and named[1] != transaction.xid:
                     raise BinlogError("another XA transaction stands there")
+                if changes_rows(query.text.strip()) and self._tables.concerns(query.database, query.text):
+                    yield self._untold(query.database, query.text)
                 if tables := self._withheld.control(query.text):
                     yield _again(tables, "rollback", f"a part of the transaction of {transaction.file}")
             elif code == 38:  # XA_PREPARE
@@ -342,7 +361,9 @@ class LoggedFacts:
             yield from self._lost(raw, "the server reports an incident: its log has a gap")
         elif raw.code == T.EXECUTE_LOAD_QUERY:
             database, sql = loaded(raw.data[HEADER_SIZE:])
-            if self._tables.concerns(database, sql):
+            if self._tables.concerns(database, sql) and self._xa:
+                self._texts.append(self._untold(database, sql))
+            elif self._tables.concerns(database, sql):
                 yield self._untold(database, sql)
         elif raw.code not in _FILE_PARTS:
             try:
