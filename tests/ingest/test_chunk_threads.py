@@ -13,6 +13,7 @@ from cdc.words.errors import TableChanged
 from cdc.words.event import Position
 from ingest.capture import proc_chunks
 from ingest.capture.proc_chunks import ChunkThreads
+from ingest.mysql.mysql_snapshot import image_of
 from ingest.records.snapshots import Chunk, ChunkRequest
 from tests.support.changes_made import schema_of
 
@@ -73,3 +74,10 @@ def test_a_change_that_the_log_does_not_tell_ends_the_session(monkeypatch: pytes
     chunks.request(REQUEST)
     with pytest.raises(TableChanged, match="Unknown column"):
         first(chunks)
+
+
+def test_a_value_of_another_type_is_an_altered_table() -> None:
+    """A column that was altered after its schema was read: the log's reader comes to the change; no value is shown."""
+    with pytest.raises(TableChanged, match="column v") as error:
+        image_of([("v", int)], ("secret",))
+    assert "secret" not in str(error.value)

@@ -18,7 +18,7 @@ from typing import Any
 from pymysql.cursors import SSCursor
 
 from cdc.topology.topology import Source
-from cdc.words.errors import Retriable, Skippable
+from cdc.words.errors import Retriable, Skippable, TableChanged
 from cdc.words.event import Position
 from cdc.words.schema import TableSchema
 from cdc.words.types import Canonical
@@ -245,4 +245,6 @@ def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image
         except Unrepresentable as error:
             values[name] = value.hex() if isinstance(value, bytes) else value
             refused[name] = str(error)
+        except ValueError as error:  # the column had another type when its schema was read
+            raise TableChanged(f"column {name} has values that are not of its known type: it was altered") from error
     return RefusedImage(values=values, columns=refused) if refused else values
