@@ -24,12 +24,14 @@ from ingest.mysql.mysql_schema import head
 class SourceTable:
     """All rows of a table as the driver gives them, with its columns' names and types in ordinal order.
 
-    `schema`: what a query over it is compiled with, where that is asked for.
+    `schema`: what a query over it is compiled with, where that is asked for. `json_as_logged`: JSON stands in `rows` as
+    the log has it; else as MySQL prints it.
     """
 
     columns: tuple[tuple[str, LogicalType], ...]
     rows: list[tuple[Any, ...]]
     schema: TableSchema | None = None
+    json_as_logged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

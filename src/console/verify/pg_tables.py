@@ -70,7 +70,10 @@ def _read(connection: PgConnection, source: Source, table: TableId, shown: Table
         )
     ]
     return SourceTable(
-        columns=tuple((column.name, from_mysql(column.column_type)) for column in columns), rows=rows, schema=schema
+        columns=tuple((column.name, from_mysql(column.column_type)) for column in columns),
+        rows=rows,
+        schema=schema,
+        json_as_logged=True,
     )
 
 

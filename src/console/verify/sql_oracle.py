@@ -80,8 +80,9 @@ def _arrow(table: SourceTable) -> Any:
     """The rows that the source publishes: one whose key cannot be represented is a dead-letter record."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
     found = {
-        name: _arrow_values(values, type_) for (name, type_), values in zip(table.columns, columns, strict=True)
-    }  # fmt: skip
+        name: values if type_.kind == "json" and table.json_as_logged else _arrow_values(values, type_)
+        for (name, type_), values in zip(table.columns, columns, strict=True)
+    }
     made = pa.table({name: pa.array(found[name], arrow_type(type_)) for name, type_ in table.columns})
     keys = [found[name] for name in (table.schema.primary_key if table.schema else ()) if name in found]
     if any(None in key for key in keys):
