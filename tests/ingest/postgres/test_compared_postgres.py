@@ -29,8 +29,8 @@ def test_the_databases_answer_equals_the_log(capture: Capture) -> None:
     captured.caught_up()
     captured.stop()
     tables = read_postgres(captured.topology.sources["shop"])
-    query = "SELECT a.id, a.title, a.price, a.ok, a.made, a.at, a.due, a.ratio, a.note, a.part, a.sum, a.code, a.exact, a.tags, "
-    query += "a.about, a.said, a.who, a.span FROM shop.t a"
+    query = "SELECT a.id, a.title, a.price, a.ok, a.made, a.at, a.due, a.ratio, a.note, a.part, a.sum, "
+    query += "a.code, a.exact, a.tags, a.about, a.said, a.who, a.span FROM shop.t a"
     (table,) = captured.topology.tables.values()
     found = answer(
         captured.topology, type(table)(name="w", query=query, row_key=("id",), family="d", salt_buckets=1), tables
