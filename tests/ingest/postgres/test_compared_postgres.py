@@ -18,8 +18,8 @@ def test_the_databases_answer_equals_the_log(capture: Capture) -> None:
         "made TIMESTAMP, at TIMESTAMPTZ, due DATE, ratio FLOAT8, note TEXT, part INT2, sum INT8, code CHAR(5), "
         "exact NUMERIC, tags TEXT[], about JSONB, said JSON, who UUID, span TIME)",
         "INSERT INTO t SELECT g, 'ä' || g, g / 3.0, g % 2 = 0, timestamp '2020-01-01' + g * interval '1.5 seconds', "
-        "to_timestamp(g), date '2020-01-01' + g, g / 7.0, CASE WHEN g % 3 = 0 THEN NULL ELSE 'n' END, g, g, 'c' || g % 9, "
-        "g / 7.0, ARRAY['a', g::text, NULL], jsonb_build_object('n', g, 'l', '[1, 2.50]'::jsonb), "
+        "to_timestamp(g), date '2020-01-01' + g, g / 7.0, CASE WHEN g % 3 = 0 THEN NULL ELSE 'n' END, g, g, "
+        "'c' || g % 9, g / 7.0, ARRAY['a', g::text, NULL], jsonb_build_object('n', g, 'l', '[1, 2.50]'::jsonb), "
         "'{\"b\":  1, \"a\": [1,2]}', md5(g::text)::uuid, time '10:00' + g * interval '0.25 s' "
         "FROM generate_series(1, 200) g",
     )
