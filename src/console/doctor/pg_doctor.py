@@ -18,6 +18,11 @@ _LARGE = """SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.at
 WHERE a.attrelid = {} AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attstorage IN ('x', 'e')
 AND c.reltoastrelid <> 0 AND pg_relation_size(c.reltoastrelid) > 0 ORDER BY a.attnum"""
 
+# What a slot, and a transaction that is not this one, keep from vacuum.
+_HELD = """SELECT (SELECT coalesce(max(age(catalog_xmin)), 0) FROM pg_replication_slots WHERE slot_name = $1),
+(SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0)::bigint FROM pg_stat_activity
+WHERE application_name = $2 AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid())"""
+
 
 def postgres_facts(topology: str, source: Source) -> PgServerFacts | Unreached:
     """What the server says; or, when it cannot be reached or refuses the login, why."""
@@ -43,6 +48,7 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
             "SELECT pg_is_in_recovery(), rolreplication OR rolsuper, (SELECT count(*) FROM pg_replication_slots), "
             "has_database_privilege(current_database(), 'CREATE') FROM pg_roles WHERE rolname = current_user"
         )
+        ((held, open_s),) = connection.texts(_HELD, names.slot, f"tailorbird {source.name}")
     slot = pg_slot.slot_of(connection, source, names)
     schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
     found = pg_schema.shown(connection, source, f"n.nspname IN ({schemas})", pg_schema.types_of(connection, source))
@@ -78,6 +84,8 @@ def _facts(connection: PgConnection, topology: str, source: Source) -> PgServerF
         may_publish=owned and (publication.owned if publication.number else may_create == "t"),
         publish=publish,
         tables=tables,
+        held=int(held),
+        open_s=int(open_s),
     )
 
 

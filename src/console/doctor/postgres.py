@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from cdc.topology.topology import Source
 from console.doctor.doctor import Checkup, Status, TableFacts
 
+HELD = 10_000_000  # transactions whose rows of the catalogue a slot keeps from vacuum
+OPEN = 600  # seconds that a transaction of a capture may be open
 KEPT = 4 << 30  # bytes of its log that a server keeps for a slot, from which on somebody had better look
 OLDEST = 150_000
 _Say = Callable[..., Checkup]
@@ -32,7 +34,9 @@ class PgTableFacts:
 class PgServerFacts:
     """What a server said. `replication` whether the user may read its log; `slot` is empty where there is none yet.
 
-    `kept` bytes of the log are kept for the slot; `free_slots` others can be made.
+    `kept` bytes of the log are kept for the slot; `free_slots` others can be made. `held`: how many transactions ago
+    the oldest began whose rows of the catalogue the slot keeps from vacuum; `open_s`: for how many seconds the oldest
+    transaction of a capture has been open, which keeps dead rows of every table from vacuum.
     """
 
     version: int
@@ -45,6 +49,8 @@ class PgServerFacts:
     may_publish: bool
     publish: Sequence[str]
     tables: Sequence[PgTableFacts] = field(default_factory=tuple)
+    held: int = 0
+    open_s: int = 0
 
 
 def judge_postgres(source: Source, facts: PgServerFacts, grants: Sequence[str]) -> list[Checkup]:
@@ -73,11 +79,8 @@ def judge_postgres(source: Source, facts: PgServerFacts, grants: Sequence[str]) 
         told.append(say("grants", "ok", "all that is needed"))
     told.append(_slot(say, facts))
     told.append(_published(say, facts))
-    if facts.settings.get("max_slot_wal_keep_size", "-1") == "-1":
-        told.append(say("max_slot_wal_keep_size", "ok", "-1: a capture that is down fills the disk, and loses nothing"))
-    else:
-        kept = facts.settings["max_slot_wal_keep_size"]
-        told.append(say("max_slot_wal_keep_size", "ok", f"{kept} MB: a capture that falls behind further begins anew"))
+    told.append(_limit(say, facts))
+    told.append(_vacuum(say, facts))
     for one in facts.tables:
         told += _table(say, source, one)
     return told
@@ -97,6 +100,30 @@ def _slot(say: _Say, facts: PgServerFacts) -> Checkup:
             "slot", "warning", found, "see why the capture stands still, or pg_drop_replication_slot if it is gone"
         )
     return say("slot", "ok", f"keeps {facts.kept / (1 << 20):.1f} MiB of the log")
+
+
+def _limit(say: _Say, facts: PgServerFacts) -> Checkup:
+    """How far a capture may fall behind."""
+    limit = int(facts.settings.get("max_slot_wal_keep_size", "-1"))
+    if limit < 0:
+        return say("max_slot_wal_keep_size", "ok", "-1: a capture that is down fills the disk, and loses nothing")
+    found = f"{limit} MB: a capture that falls behind further begins again"
+    if facts.kept > limit << 19:  # half of it
+        remedy = "see why the capture is behind: `tailorbird status`; or raise max_slot_wal_keep_size"
+        return say("max_slot_wal_keep_size", "warning", f"{found}; {facts.kept >> 20} MB are kept already", remedy)
+    return say("max_slot_wal_keep_size", "ok", found)
+
+
+def _vacuum(say: _Say, facts: PgServerFacts) -> Checkup:
+    """What the source's vacuum cannot remove because of us."""
+    if facts.open_s > OPEN:
+        found = f"a transaction of a capture has been open for {facts.open_s:,} s and keeps dead rows of all tables"
+        remedy = "it ends with the snapshot of its table; tables with a key that can be ordered are read in short parts"
+        return say("vacuum", "warning", found, remedy)
+    if facts.held > HELD:
+        found = f"the slot keeps dead rows of the catalogue since {facts.held:,} transactions ago"
+        return say("vacuum", "warning", found, "see why the capture stands still, or drop the slot if it is gone")
+    return say("vacuum", "ok", "nothing of ours holds it back")
 
 
 def _published(say: _Say, facts: PgServerFacts) -> Checkup:

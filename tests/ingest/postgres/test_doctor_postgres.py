@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from cdc.topology.topology import Source
 from cdc.words.schema import TableId, TableSchema
 from console.commands.cli_doctor import _source
 from console.doctor.doctor import Checkup
-from console.doctor.postgres import KEPT, PgServerFacts, judge_postgres
+from console.doctor.postgres import HELD, KEPT, OPEN, PgServerFacts, judge_postgres
 from tests.support.pg_captured import Capture, PgCaptured
 
 GOOD = PgServerFacts(
@@ -58,7 +59,9 @@ def test_what_is_printed_is_enough(capture: Capture) -> None:
         captured.topology = replace(captured.topology, sources={"shop": source})
         captured.start()
         captured.caught_up()
-        assert "of the log" in findings(captured)["slot"].found
+        said = findings(captured)
+        assert "of the log" in said["slot"].found
+        assert said["vacuum"].found == "nothing of ours holds it back"
         captured.stop()
     finally:
         captured.sql(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
@@ -88,7 +91,7 @@ def test_large_values_are_told_with_what_avoids_the_reading(capture: Capture) ->
         ({"slot": "lost"}, "slot", "fault", "its log is lost"),
         ({"slot": "unreserved"}, "slot", "warning", "its log is unreserved"),
         ({"kept": KEPT + 1}, "slot", "warning", "keeps 4.0 GiB"),
-        ({"settings": {"max_slot_wal_keep_size": "900"}}, "max_slot_wal_keep_size", "ok", "begins anew"),
+        ({"settings": {"max_slot_wal_keep_size": "900"}}, "max_slot_wal_keep_size", "ok", "begins again"),
     ],
 )
 def test_each_fault_is_named(changed: dict[str, Any], check: str, status: str, said: str) -> None:
@@ -99,3 +102,20 @@ def test_each_fault_is_named(changed: dict[str, Any], check: str, status: str, s
     assert found[check].status == status
     assert said in found[check].found
     assert status == "ok" or found[check].remedy
+
+
+def test_what_holds_back_the_server_is_a_warning() -> None:
+    """A slot that keeps half of what it may, or old rows of the catalogue, and a long transaction of a snapshot."""
+    source = Source(
+        name="s", type="postgresql", hostname="h", port=1, username="u", password="p", database="public", tables=(),
+        server_id=0, snapshot_mode="initial",
+    )  # fmt: skip
+
+    def warnings(**changed: Any) -> list[tuple[str, bool]]:
+        told = judge_postgres(source, replace(GOOD, **changed), [])
+        return [(one.check, bool(one.remedy)) for one in told if one.status == "warning"]
+
+    limited = {"wal_level": "logical", "max_slot_wal_keep_size": "1000"}
+    assert warnings() == warnings(settings=limited, kept=400 << 20) == warnings(held=HELD, open_s=OPEN) == []
+    assert warnings(settings=limited, kept=600 << 20) == [("max_slot_wal_keep_size", True)]
+    assert warnings(held=HELD + 1) == warnings(open_s=OPEN + 1) == [("vacuum", True)]
