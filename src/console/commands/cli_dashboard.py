@@ -37,7 +37,7 @@ def dashboard(
         bool, typer.Option("--behind-proxy", help="A proxy of yours asks who they are, and speaks TLS.")
     ] = False,
 ) -> None:
-    """Serve live pages over indexes: search, facets, time histogram, newest rows, freshness.
+    """Serve dashboards over indexes: panels, search, facets, rows and freshness.
 
     Example: tailorbird dashboard topologies/shop.yml --port 8080
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What capture, joins and indexers refused: rows that are missing, or shown as they were.\n\n"
+    help="List and process dead-letter records: rows that a stage refused.\n\n"
     "Example: tailorbird dead-letters list topologies/shop.yml",
 )
 
@@ -35,7 +35,7 @@ def list_(
     settled: Annotated[bool, typer.Option("--settled", help="Those that were replayed or resolved instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the letters that wait, newest first: which stage, table, key, position, reason, when, how often, what helps.
+    """List open dead-letter records, newest first, with reason and remedy.
 
     Tables in quarantine, whose rows captures can not decode and keep raw, are told before them, a letter each.
 
@@ -63,7 +63,7 @@ def list_(
 
 @app.command("show")
 def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `list` names it.")]) -> None:
-    """Print all that a letter holds as JSON: its values, and its bytes in base64, in hexadecimal and decoded.
+    """Print everything that a dead-letter record contains, as JSON.
 
     Example: tailorbird dead-letters show topologies/shop.yml 3f2a9c01de
     """
@@ -82,7 +82,7 @@ def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="As `
 
 @app.command("replay")
 def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
-    """Put letters through the ordinary path again: rows are read again at their source, or indexed from their table.
+    """Process dead-letter records again: read the rows again, or index them again.
 
     A letter that was put through waits no longer; what is refused again is a letter again. Where that can not be done
     the command that helps is printed, and the exit code is 1. Captures obey when they run.
@@ -123,7 +123,7 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
 
 @app.command("resolve")
 def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
-    """Mark letters as settled without doing anything: what was missing came by another way, or is not wanted.
+    """Mark dead-letter records as settled without processing them.
 
     A table in quarantine stays there: only its columns end that. The command is printed then, and the exit code is 1.
 

@@ -28,7 +28,7 @@ def demo(
     fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
     keep: bool = typer.Option(False, "--keep", help="Leave the local stack running at the end."),
 ) -> None:
-    """Start the local stack and every process of topologies/shop.yml, load two databases, run live traffic, compare.
+    """Run the whole pipeline over live traffic on local servers and compare the result.
 
     Exit 0 only if every table in HBase and Solr equals, row by row and field by field, what both databases answer to
     the same query.

@@ -22,7 +22,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings, too.")] = False,
 ) -> None:
-    """Look at every server that a topology names: reachable, granted, set up; each fault with its remedy.
+    """Check every server of a topology and print a remedy for each fault.
 
     Reads only. Exit 0: nothing must be mended; 1: something must; 2: the topology itself is wrong.
 

@@ -47,7 +47,7 @@ def init(
     most: Annotated[int, typer.Option("--tables", min=1, max=50, help="So many joined tables at most.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Write a topology for databases that exist, from their tables, keys and some rows.
+    """Write a topology for existing databases, from their tables, keys and some rows.
 
     Joined tables follow the foreign keys; search, facets and time are guessed; comments in the file say why each was
     chosen and what was left out. Reads only. The password is taken from the environment, which the file names, too.

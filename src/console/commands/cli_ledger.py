@@ -14,7 +14,7 @@ def ledger(
     metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="At the end: rows by table, as one JSON object.")] = False,
 ) -> None:
-    """Keep the ledger of a topology: per captured table, digests of its rows as the log tells them, leaf by leaf.
+    """Keep digests of all rows in the log, which `verify --stage log` compares.
 
     It reads the change topics, committed records only, and writes `.tailorbird/ledger`. It may be killed at any time
     and goes on exactly where it was. The log stage of `verify` reads it; where no ledger runs, verify reads the log by

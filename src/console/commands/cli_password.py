@@ -11,8 +11,9 @@ import typer
 
 
 def password(name: Annotated[str, typer.Argument(help="Who: letters, digits and . _ @ -")]) -> None:
-    """Print a line `name:hash` (argon2id) for `tailorbird dashboard --auth FILE`; the password is asked for, or read
-    from standard input where that is no terminal.
+    """Print a line `name:hash` for `tailorbird dashboard --auth FILE`.
+
+    The password is asked for on a terminal, else read from standard input; the hash is argon2id.
 
     Example: tailorbird password ada
     """

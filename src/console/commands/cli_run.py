@@ -37,9 +37,10 @@ def run(
         typer.Option("--rebuild", metavar="TABLE", help="Begin this table's join anew; again for more."),
     ] = None,
 ) -> None:
-    """Run every process of a topology until Ctrl-C; one that dies is restarted, unless it is used wrongly or fails
-    three times for the same reason; the others run on. On a terminal the processes are shown as they stand; else what
-    changes is a line: who moves, how far snapshots are, when the first rows are there.
+    """Run every process of a topology until Ctrl-C.
+
+    A process that dies is restarted, unless it is configured wrongly or fails three times for the same reason; the
+    others keep running. A terminal shows the state of all processes; elsewhere each change of state is one line.
 
     Example: tailorbird run topologies/shop.yml
 

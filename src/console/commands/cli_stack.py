@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The local servers: two MySQL, Kafka, HBase with Thrift, Solr; loopback only.\n\nExample: tailorbird stack up",
+    help="Manage local servers on loopback: two MySQL, Kafka, HBase with Thrift, Solr.\n\nExample: tailorbird stack up",
 )
 
 Home = Annotated[Path | None, typer.Option("--home", help="Data folder; else $TAILORBIRD_HOME, else .tailorbird here.")]
@@ -89,7 +89,7 @@ def up(
     port: PortOptions = None,
     port_offset: PortOffset = None,
 ) -> None:
-    """Start every server that does not run, and wait until all answer.
+    """Start every server that is not running, and wait until all answer.
 
     Example: tailorbird stack up --with postgres
     """
@@ -112,7 +112,7 @@ def mysql(
     port: PortOptions = None,
     port_offset: PortOffset = None,
 ) -> None:
-    """Speak SQL with a MySQL of the stack: prompted for, piped in, or by --execute.
+    """Run SQL on a MySQL of the stack: interactively, piped in, or by --execute.
 
     Example: tailorbird stack mysql shop -e "SHOW TABLES"
     """
@@ -142,7 +142,7 @@ def down(
     home: Home = None,
     purge: Annotated[bool, typer.Option("--purge", help="Remove all data of this stack, too.")] = False,
 ) -> None:
-    """Stop every server of the data folder, whatever its ports.
+    """Stop every server of the data folder.
 
     Example: tailorbird stack down --purge
     """
@@ -154,7 +154,7 @@ def down(
 def status(
     home: Home = None, port: PortOptions = None, port_offset: PortOffset = None, as_json: AsJson = False
 ) -> None:
-    """Show what runs, where, and how much memory it has; exit code 1 unless all are ready.
+    """Show the servers with ports and memory; exit code 1 unless all are ready.
 
     Example: tailorbird stack status --json
     """

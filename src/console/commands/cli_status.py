@@ -37,7 +37,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
 ) -> None:
-    """Say of each process whether it moves, and of each index who serves it and what it lacks.
+    """Show the health of every process and index.
 
     Exit code 1 when something that should move does not: a process of this machine that is down, stopped, stuck or
     away, an index that is not served, a peer that belongs to none; while dead letters wait or a table is in quarantine,

@@ -25,7 +25,9 @@ def validate(
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no server.")] = False,
 ) -> None:
-    """Check a topology: exit 0 if it is right, else one line `file:line: path: what, expected what` and exit 2.
+    """Check a topology file, and its queries against the databases' columns.
+
+    Exit code 0: it is valid. Exit code 2: one line `file:line: path: what, expected what` names the first mistake.
 
     Servers of the sources that can be reached are asked for their tables, and the queries compiled with these: unknown
     columns, joins that miss a key and types that do not fit are mistakes, text keys that join at their source by more

@@ -22,7 +22,7 @@ def wait(
     timeout: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
-    """Wait until what a source has committed can be read: in the log, in every table over it, in every index of those.
+    """Wait until a commit of a source is visible in the log, the tables or the indexes.
 
     A transaction of tables that are not captured is waited for as well: it is reached when all before it is. Exit code
     1 when the time is over, with what lacks it; nothing is ever written.

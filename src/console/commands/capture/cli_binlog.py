@@ -56,7 +56,9 @@ def dump(
         bool, typer.Option("--json", help="the same as --format jsonl; --stats as one JSON line")
     ] = False,
 ) -> None:
-    """Print the row changes of binlogs in commit order; exit 3 with file:offset on a corrupt file.
+    """Print the row changes of binlogs in commit order.
+
+    Exit code 3, with file and offset: the file is corrupt.
 
     Example: tailorbird binlog dump mysql://cdc:cdc@127.0.0.1:3307 --tables shop.orders
 
@@ -239,7 +241,7 @@ def position(
     uri: Annotated[str, typer.Argument(metavar="URI", help="mysql://… or mariadb://…")],
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
-    """Print a server's newest position and GTID set, as `--from` takes them.
+    """Print a server's newest position and GTID set, for `--from`.
 
     Example: tailorbird binlog position mysql://cdc:cdc@127.0.0.1:3307
     """

@@ -23,7 +23,7 @@ def capture(
         str, typer.Option("--identity", help="Folder of this agent's ca.pem, cert.pem and key.pem.")
     ] = "agent",
 ) -> None:
-    """Capture one source: its tables once, then every change, into Kafka, each exactly once.
+    """Publish one source's tables, then every change, to Kafka, exactly once.
 
     With --gateway this host needs no way to Kafka, and nobody connects to it: it dials out, over mTLS.
 

@@ -22,7 +22,7 @@ def ddl(
         typer.Argument(metavar="[FILE]", help="JSON lines to read instead of standard input."),
     ] = None,
 ) -> None:
-    r"""Tell what DDL statements do to the columns of tables, without a server.
+    r"""Show what DDL statements do to the columns of tables, without a server.
 
     Reads JSON lines. {"reset": true, "dialect": "mysql|mariadb", "db": "d", "charset": "utf8mb4"} begins with one empty
     database and is not answered; "version" (80036 is 8.0.36, 101106 is 10.11.6) may say which server, the newest else.

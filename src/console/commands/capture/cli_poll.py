@@ -11,7 +11,7 @@ from cdc.words.errors import UsageError
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Help for sources with `capture: poll`.\n\nExample: tailorbird poll ddl topologies/polled.yml",
+    help="Prepare sources with `capture: poll`.\n\nExample: tailorbird poll ddl topologies/polled.yml",
 )
 
 
@@ -27,7 +27,7 @@ def ddl(
     table: Annotated[str | None, typer.Option("--table", help="Only this table, `table` or `database.table`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per table and line.")] = False,
 ) -> None:
-    """Print the statements that give polled tables the column that they are polled by, and its index.
+    """Print the DDL that adds the cursor column and its index to polled tables.
 
     No server is asked or changed: read them, then hand them to your migration tool.
 

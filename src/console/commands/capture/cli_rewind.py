@@ -23,7 +23,7 @@ def rewind(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per position and line.")] = False,
 ) -> None:
-    """Set a capture back, so that it publishes again what the source's log has told since; or list where it can go.
+    """Set a capture back to an older position, or list the positions.
 
     Every change is published again under the sequence number that it had, so that whoever keeps the greatest number
     of a key, as joins over a source with `delivery: at_least_once` do, drops the replay. Without a place, the positions

@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The columns of captured tables.\n\nExample: tailorbird schema set shop.yml shop.t 'CREATE TABLE t (…)'",
+    help="Name the columns of quarantined tables.\n\nExample: tailorbird schema set shop.yml shop.t 'CREATE TABLE t (…)'",
 )
 
 
@@ -18,7 +18,7 @@ def set_schema(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="source.table or source.database.table.")],
     statement: Annotated[str, typer.Argument(metavar="DDL", help="The CREATE TABLE statement that tells its columns.")],
 ) -> None:
-    """Tell a running capture the columns of a table in quarantine; what was kept of it is decoded and published then.
+    """Name the columns of a quarantined table; its kept rows are then published.
 
     They must be the columns of the rows that were kept. The log of the capture says what became of it.
 

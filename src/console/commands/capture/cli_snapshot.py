@@ -25,7 +25,9 @@ def snapshot(
     follow: Annotated[bool, typer.Option("--follow", help="Show the progress until all snapshots are done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per snapshot under way and line.")] = False,
 ) -> None:
-    """Read tables again while everything else goes on: sends a signal to the captures, which obey within a second.
+    """Read tables again while everything else runs.
+
+    Sends a signal to the captures, which obey within a second.
 
     A table's source need not be named where only one has it. Without a table it tells how far the snapshots under way
     are, the first ones too. Live changes win over the rows that are read; polled tables are read again likewise. The

@@ -37,8 +37,10 @@ def apply(
         bool, typer.Option("--no-wait", help="Begin new versions and return; a later apply verifies and swaps.")
     ] = False,
 ) -> None:
-    """Have a topology be what its file says: make the tables, collections and peers that it lacks, and build tables
-    whose query was changed beside the old ones, which serve until the new ones are as fresh, and verified.
+    """Apply a topology: create what is missing, and swap changed tables when they are verified.
+
+    Missing tables, collections and replication peers are created. A table whose query changed is built alongside the
+    old one, which serves until the new one is as fresh and verified.
 
     Sources with `agent:` are written into the fleet's topic, where their gateways find them (docs/fleet.md).
 

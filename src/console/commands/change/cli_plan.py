@@ -15,7 +15,7 @@ def plan(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per step, for programs.")] = False,
 ) -> None:
-    """Say what a topology's file would change of what runs, in order, with what each step reads, writes and takes.
+    """Show what `tailorbird apply` would do, step by step, with rows and time.
 
     Compared are HBase's tables and peers, the stored layouts, Solr's collections and fields, Kafka's topics, and the
     joins' states on this machine. Nothing is changed. Exit code 1 where something is left to do by hand: a join to

@@ -19,7 +19,9 @@ def agent(
         int, typer.Option("--metrics-port", help="Serve Prometheus and /health here on 127.0.0.1; 0: nowhere.")
     ] = 0,
 ) -> None:
-    """Capture what a gateway says, as far as the policy of this host's owner goes; dials out, and listens nowhere.
+    """Capture what a gateway asks for, within this host's policy.
+
+    The agent dials out and listens nowhere.
 
     Runs until SIGTERM or Ctrl-C. Needs no topology: sources come from the fleet (`tailorbird fleet source add`).
 

@@ -8,7 +8,7 @@ from console.commands.fleet import cli_fleet_ca, cli_fleet_look, cli_fleet_page,
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Agents and gateways: who is who, and what they do.\n\n"
+    help="Manage agents, gateways, their sources and identities.\n\n"
     "Example: tailorbird fleet ca issue agent db1 --tenant acme",
 )
 app.add_typer(cli_fleet_ca.ca, name="ca")

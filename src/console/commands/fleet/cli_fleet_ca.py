@@ -23,7 +23,7 @@ _FOLDER = Path("fleet-ca")
 
 @ca.command("init")
 def init(authority: _AUTHORITY = _FOLDER, tenant: _TENANT = "main") -> None:
-    """Make the authority that signs all certificates of a fleet.
+    """Create the authority that signs all certificates of a fleet.
 
     Example: tailorbird fleet ca init --tenant acme
     """
@@ -50,7 +50,9 @@ def issue(
     authority: _AUTHORITY = _FOLDER,
     tenant: _TENANT = "main",
 ) -> None:
-    """Write the certificate and key of an agent or a gateway; with --request the certificate alone, also a renewed one.
+    """Issue the certificate and key of an agent or a gateway.
+
+    With --request, only the certificate is written; it may renew an older one.
 
     Example: tailorbird fleet ca issue gateway gw1 --host gw1.example.org --tenant acme
     """
@@ -74,7 +76,7 @@ def ask_for(
     name: _NAME,
     into: Annotated[Path | None, typer.Option("--into", help="Folder of the key; by default the name.")] = None,
 ) -> None:
-    """Ask for a certificate, on the host that it is for: the key in the folder, or a new one, stays there.
+    """Request a certificate on the host that uses it; the key never leaves the host.
 
     Carry request.pem to the authority (`fleet ca issue … --request`), and cert.pem and ca.pem back.
 
@@ -89,7 +91,7 @@ def ask_for(
 
 @ca.command("list")
 def list_issued(authority: _AUTHORITY = _FOLDER, as_json: Json = False) -> None:
-    """What the authority has signed: number, who, until when.
+    """List the certificates that the authority has signed.
 
     Example: tailorbird fleet ca list
     """
@@ -114,7 +116,7 @@ def revoke(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Have gateways turn away an agent's certificates, for good; a stream that is open is cut within seconds.
+    """Revoke an agent's certificates for good; open streams are cut within seconds.
 
     A certificate that is issued afterwards under the same name counts. Gateways' certificates are not looked up by
     agents: give them few --days.

@@ -10,7 +10,7 @@ from console.commands.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, as
 
 
 def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """Each agent: where it is, which sources it has, how far they are.
+    """List agents with their sources and positions.
 
     Example: tailorbird fleet agents --api gw1.example.org:7444
     """
@@ -24,7 +24,7 @@ def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: J
 
 
 def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """Each gateway: when it was last heard of, how many agents it has.
+    """List gateways with their agents and when they were last seen.
 
     Example: tailorbird fleet gateways
     """
@@ -41,7 +41,7 @@ def show_map(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Each table that agents see, about how many rows it has, and the source that captures it.
+    """List the tables that agents see, with row counts and capturing sources.
 
     Example: tailorbird fleet map --agent paris --columns
     """
@@ -61,7 +61,7 @@ def audit(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Who commanded what, what was refused and why.
+    """Show the audit log: commands, refusals and reasons.
 
     Example: tailorbird fleet audit --last 100 --json
     """
@@ -85,7 +85,7 @@ def drain(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Take an agent's sources, so that others of their agents have them; or send a gateway's agents elsewhere.
+    """Move an agent's sources to other agents, or a gateway's agents to other gateways.
 
     Example: tailorbird fleet drain paris
     """

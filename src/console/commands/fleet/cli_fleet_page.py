@@ -14,7 +14,7 @@ def page(
     ca: Ca = CA,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on, on loopback.")] = 8081,
 ) -> None:
-    """Serve the page of the fleet here: agents, the map with "sync this table", snapshots' progress, sources.
+    """Serve the fleet's page: agents, tables, sources and snapshot progress.
 
     It asks for a token and does what that token may. It listens on loopback alone; stop it with Ctrl-C.
 

@@ -50,7 +50,7 @@ Keys = Annotated[
 
 @source.command("list")
 def list_sources(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """Each source: its version, who has it, whether it runs.
+    """List sources with their version, agent and state.
 
     Example: tailorbird fleet source list
     """
@@ -103,7 +103,7 @@ def set_source(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Change some keys of a source's configuration; `--set KEY=` takes one away.
+    """Change keys of a source's configuration; `--set KEY=` removes one.
 
     Example: tailorbird fleet source set shop --agent lyon --set snapshot_max_threads=4
     """
@@ -117,7 +117,7 @@ def set_source(
 
 @source.command("rm")
 def remove_source(name: Name, api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """Remove a source; its topics and its position stay, and a roll-back brings it back.
+    """Remove a source; topics and position stay, and a roll-back restores it.
 
     Example: tailorbird fleet source rm shop
     """
@@ -138,7 +138,7 @@ def start_sync(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Capture tables: each is read whole, beside the changes.
+    """Add tables to a source; each is read whole while changes flow.
 
     Example: tailorbird fleet sync start shop orders users --wait 30
     """
@@ -159,7 +159,7 @@ def stop_sync(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Capture tables no more; their topics stay.
+    """Stop capturing tables; their topics stay.
 
     Example: tailorbird fleet sync stop shop orders
     """
@@ -176,7 +176,7 @@ def dump(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Read captured tables again beside the log, where the host's policy lets them be read.
+    """Read captured tables again, where the host's policy allows it.
 
     Example: tailorbird fleet dump shop orders --where "status = 'open'"
     """
@@ -194,7 +194,7 @@ def show_config(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """A source's configuration, and the versions that there were.
+    """Show a source's configuration and its earlier versions.
 
     Example: tailorbird fleet config show shop --version 3
     """
@@ -219,7 +219,7 @@ def set_config(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Write a source's next configuration.
+    """Store a source's next configuration.
 
     Example: tailorbird fleet config set shop shop-source.yml --wait 30
     """
@@ -237,7 +237,7 @@ def roll_back_config(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Write an older version again, as the next one.
+    """Restore an earlier version of a source's configuration.
 
     Example: tailorbird fleet config rollback shop 3
     """
@@ -249,7 +249,7 @@ def roll_back_config(
 def show_positions(
     name: Name, api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False
 ) -> None:
-    """Positions that a source can be set back to.
+    """List positions that a source can be set back to.
 
     Example: tailorbird fleet positions show shop
     """
@@ -269,7 +269,7 @@ def set_position(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Set a source back; its agent goes on from there, and tells again what came since.
+    """Set a source back; its agent publishes again what came since.
 
     Example: tailorbird fleet positions set shop --to-sequence 1200
     """

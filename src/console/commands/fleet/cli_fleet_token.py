@@ -31,7 +31,7 @@ def issue_token(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token, which is told this once: a gateway keeps its SHA-256.
+    """Issue a token and print it once; the gateway keeps only its SHA-256.
 
     With --role agent it stands for a certificate at a gateway's --listen-tokens: the file `token` beside ca.pem.
 
@@ -57,7 +57,7 @@ def written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
 
 @token.command("list")
 def list_tokens(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """Tokens that were issued, without what they are checked with.
+    """List issued tokens, without their hashes.
 
     Example: tailorbird fleet token list
     """
@@ -74,7 +74,7 @@ def revoke_token(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Hear a token no more, from now on.
+    """Revoke a token.
 
     Example: tailorbird fleet token revoke 0123456789abcdef
     """

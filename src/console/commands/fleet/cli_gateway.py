@@ -28,7 +28,7 @@ def gateway(
         str | None, typer.Option("--api", help="Address and port to serve operators at (REST); by default nowhere.")
     ] = None,
 ) -> None:
-    """Serve agents, which dial in over mTLS: each source that one of them captures goes to Kafka from here.
+    """Accept agents over mTLS and write what they capture to Kafka.
 
     Runs until SIGTERM or Ctrl-C, and keeps nothing; run as many as you like. With --api it also does what operators
     command (`tailorbird fleet`), over TLS, with tokens.

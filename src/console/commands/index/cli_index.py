@@ -34,7 +34,7 @@ def run(
     name: Annotated[str | None, typer.Option("--index", help="Which index; not needed where there is one.")] = None,
     metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on 127.0.0.1 (0 = not).")] = 0,
 ) -> None:
-    """Index a joined table's changes into Solr until SIGTERM; `tailorbird apply` comes first.
+    """Index a joined table's changes into Solr until SIGTERM; run `tailorbird apply` first.
 
     Example: tailorbird index run topologies/shop.yml --index orders
     """

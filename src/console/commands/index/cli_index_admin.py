@@ -22,7 +22,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove an index: its peer, so that HBase keeps no logs for it, and its collections. The table stays.
+    """Remove an index: its replication peer and its collections. The table stays.
 
     `tailorbird apply` makes it again, under a new peer, and fills it from the table.
 
@@ -66,7 +66,7 @@ def replay_dead_letters(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Index the rows of dead letters again, as they are in the table now; those that still fail are letters again.
+    """Index the rows of dead-letter records again, from the table as it is now.
 
     Run it once the cause is gone: a layout stored, a collection rebuilt. It is `tailorbird dead-letters replay` for the
     letters of one index.

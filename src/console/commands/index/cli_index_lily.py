@@ -16,7 +16,9 @@ def import_lily(
     name: Annotated[str, typer.Option(help="Name of the topology, its table and its index.")] = "imported",
     as_json: Annotated[bool, typer.Option("--json", help="The topology and what was left out as JSON.")] = False,
 ) -> None:
-    """Print a Lily HBase indexer's XML as a topology; what can not be carried over is listed on standard error.
+    """Print a Lily HBase indexer's XML as a topology.
+
+    Settings that have no counterpart are listed on standard error.
 
     Exit code 0 also when something was left out: the topology is valid, read the list.
 

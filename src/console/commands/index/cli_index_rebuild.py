@@ -37,7 +37,7 @@ def reindex(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Build an index anew from its table while everything runs on, compare, and swap it in.
+    """Rebuild an index from its table while everything runs, compare, and swap it in.
 
     Killed at any moment, the same command goes on where it was. The collection of before is kept, and kept fed, until
     --finish or the next reindex. Exit code 1 when the comparison fails: nothing was swapped then.

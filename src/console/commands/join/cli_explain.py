@@ -27,7 +27,7 @@ def explain_plan(
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for schemas in Kafka.")] = 10.0,
 ) -> None:
-    """Print the plan of a table's query: the tree of joins, the stateful steps, the columns with their types.
+    """Print the plan of a table's query: joins, stateful steps and column types.
 
     Schemas come from the log, where `tailorbird capture` publishes them; those that are not there yet, from their
     own servers. Nothing is changed anywhere.

@@ -20,7 +20,7 @@ def join(
         typer.Option("--metrics-port", help="Serve /metrics and /health here on 127.0.0.1, a port for each table."),
     ] = None,
 ) -> None:
-    """Keep joined tables in HBase equal to their SELECTs over the sources; `tailorbird apply` comes first.
+    """Keep joined tables in HBase equal to their queries; run `tailorbird apply` first.
 
     Runs until SIGTERM or Ctrl-C. However it ends, the next start goes on from the checkpoints. Several tables share one
     Spark application; no two processes may have the same table.

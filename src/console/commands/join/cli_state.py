@@ -9,13 +9,13 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What the joins remember.\n\nExample: tailorbird state inspect topologies/shop.yml orders_wide 7",
+    help="Inspect the state of joins.\n\nExample: tailorbird state inspect topologies/shop.yml orders_wide 7",
 )
 
 
 @app.callback()
 def state() -> None:
-    """What the joins remember.
+    """Inspect the state of joins.
 
     Example: tailorbird state inspect topologies/shop.yml orders_wide 7
     """
@@ -28,7 +28,7 @@ def inspect(
     key: Annotated[str, typer.Argument(metavar="KEY", help='A join key or a row key as JSON: 7, "a", or "a",7.')],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per entry.")] = False,
 ) -> None:
-    """Show what the stateful steps of a table hold under a key, as of the last finished batch.
+    """Show the state of a table's steps under a key, as of the last finished batch.
 
     Reads the checkpoint; the join may be running. Both meanings of the key are shown: as a join key (the row that has
     it, the rows that point at it), and as a row's own.

@@ -25,7 +25,7 @@ def submit(
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Behind `--`: further options of spark-submit.")
     ] = None,
 ) -> None:
-    """Run a join's executors on a Spark cluster, through spark-submit; the driver stays here.
+    """Run a join's executors on a Spark cluster by spark-submit; the driver stays here.
 
     The checkpoint must lie on a file system that the executors share (TAILORBIRD_HOME), and every node needs the Python
     packages that Tailorbird depends on, or they are shipped: --environment. Both are asked of the executors at start.

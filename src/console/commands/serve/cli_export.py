@@ -18,7 +18,9 @@ def export(
     every: Annotated[float, typer.Option("--every", min=1, help="With --follow: seconds until they are written.")] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="At the end: changes by table, as one JSON object.")] = False,
 ) -> None:
-    """Write captured tables out, each change exactly once: what was killed goes on where it was, by the same command.
+    """Write the changes of captured tables to files or topics, each exactly once.
+
+    An export that was killed resumes where it stopped; run the same command again.
 
     Files appear whole, and say in their names where the next one begins; topics get the position with the records.
     Without --follow it ends once all that is committed now is written.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Users of `serve maxscale`, in MaxScale's own file format.\n\n"
+    help="Manage the users of `serve maxscale`, in MaxScale's file format.\n\n"
     "Example: tailorbird maxscale-users add reader topologies/shop.yml",
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
@@ -25,7 +25,7 @@ Users = Annotated[
 
 @app.command("add")
 def add(name: Name, file: Topology, users: Users = None) -> None:
-    """Add a user, or give one another password. A running server knows it at once.
+    """Add a user or change a password; a running server uses it at once.
 
     The password is asked for, or read as the first line of standard input where that is no terminal.
 
@@ -44,7 +44,7 @@ def add(name: Name, file: Topology, users: Users = None) -> None:
 
 @app.command("list")
 def show(file: Topology, users: Users = None) -> None:
-    """Show the users' names.
+    """List the users.
 
     Example: tailorbird maxscale-users list topologies/shop.yml
     """
@@ -54,7 +54,7 @@ def show(file: Topology, users: Users = None) -> None:
 
 @app.command("rm")
 def remove(name: Name, file: Topology, users: Users = None) -> None:
-    """Remove a user; connections that are open stay so.
+    """Remove a user; open connections stay open.
 
     Example: tailorbird maxscale-users rm reader topologies/shop.yml
     """

@@ -9,13 +9,13 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Serve captured tables in protocols of others.\n\nExample: tailorbird serve maxscale topologies/shop.yml",
+    help="Serve captured tables in other systems' protocols.\n\nExample: tailorbird serve maxscale topologies/shop.yml",
 )
 
 
 @app.callback()
 def serve() -> None:
-    """Serve captured tables in protocols of others.
+    """Serve captured tables in other systems' protocols.
 
     Example: tailorbird serve maxscale topologies/shop.yml
     """
@@ -37,7 +37,7 @@ def maxscale(
     clients: Annotated[int, typer.Option("--clients", min=1, help="Connections at a time.")] = 2000,
     metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
 ) -> None:
-    """Serve a topology's captured tables to clients of MaxScale's CDC protocol, from Kafka; nothing is written.
+    """Serve captured tables to clients of MaxScale's CDC protocol; nothing is written.
 
     They ask for `database.table`, from its beginning or from a GTID on, and are told every change, for ever. Without
     TLS it listens on loopback alone: a login that is heard can be repeated.

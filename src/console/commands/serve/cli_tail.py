@@ -16,7 +16,7 @@ def tail(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="End after so many changes.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Debezium's envelope, a line each, for programs.")] = False,
 ) -> None:
-    """Print a captured table's changes as they are committed, in the source's order, until Ctrl-C.
+    """Print the changes of a captured table, in the source's order, until Ctrl-C.
 
     Example: tailorbird tail topologies/shop.yml shop.orders
     """

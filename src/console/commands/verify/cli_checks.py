@@ -22,7 +22,7 @@ def checks(
     metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run, for programs.")] = False,
 ) -> None:
-    """Run the `checks:` of a topology, each when it is due, one at a time; `tailorbird run` does so, too.
+    """Run the `checks:` of a topology when they are due; `tailorbird run` includes this.
 
     What they find goes to the topic `<topology>.checks`, from where `status`, the page and the next start know it.
     Exit code with --once as of verify: 0 all equal, 1 something differs, 3 something could not be told.

@@ -17,11 +17,11 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
-    """Tell of a joined row which events of the sources its cells come from: the record in the log, who committed it
-    when (GTID, file and position), and whether it says what the cell does.
+    """Show which source events the cells of a joined row come from.
 
-    What a query does is told by `tailorbird explain-plan`. Reads only. Exit code 0: all was found; 1: an event does not
-    say what its cell does; 3: it could not be told, as when compaction has taken an event.
+    For each cell: the record in the log, when it was committed (GTID, file and position), and whether it contains the
+    cell's value. `tailorbird explain-plan` shows what a query does. Reads only. Exit code 0: all events were found; 1:
+    an event contradicts its cell; 3: an event is gone, for example by compaction.
 
     Example: tailorbird explain topologies/shop.yml orders_wide 7 --column customer
     """

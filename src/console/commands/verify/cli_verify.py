@@ -56,7 +56,7 @@ def verify(
     force: _Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
 ) -> None:
-    """Compare the stores that must agree, row by row and value by value, while traffic flows; name what differs.
+    """Compare source, log, table and index row by row, while traffic flows.
 
     A row that changes while it is looked at is looked at again, at a later cut: it is never called different for that.
     Reads only, but for --repair. Exit code 0: equal; 1: something differs; 3: something was not
