@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Name the columns of quarantined tables.\n\nExample: tailorbird schema set shop.yml shop.t 'CREATE TABLE t (…)'",
+    help="Name columns of quarantined tables.\n\nExample: tailorbird schema set shop.yml shop.t 'CREATE TABLE t (…)'",
 )
 
 
