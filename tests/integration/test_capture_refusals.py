@@ -40,7 +40,8 @@ def test_geometries_are_captured(capture: Callable[..., Any]) -> None:
         {"id": 2, "g": place, "v": 2}, {"id": 3, "g": None, "v": 3, "h": point_of(3, 3), "w": 4},
     ]  # fmt: skip
     schema = json.loads(captured.read(schemas_topic(captured.name), partitions=1)[-1][2])
-    assert [column["column_type"] for column in schema["columns"]] == ["int", "geometry", "int", "point", "int"]
+    types = [column["column_type"].removesuffix("(11)") for column in schema["columns"]]
+    assert types == ["int", "geometry", "int", "point", "int"]
     assert "left_out" not in schema
 
 
@@ -62,14 +63,17 @@ def test_a_table_that_is_emptied_as_a_whole_is_marked(capture: Callable[..., Any
     assert captured.end_of(process)[0] == 0
     records = captured.read(captured.topic("t"))
     marks = [(p, json.loads(value)) for p, key, value in records if key == TRUNCATE_KEY]
-    assert [(p, mark["op"], mark["before"], mark["after"]) for p, mark in marks] == [
-        (0, "t", None, None),
-        (1, "t", None, None),
-    ]
+    # a table that is made again is read again, behind a marker of its own
+    times = 1 if statement.startswith("TRUNCATE") else 2
+    assert sorted((p, mark["op"], mark["before"], mark["after"]) for p, mark in marks) == [
+        *[(0, "t", None, None)] * times, *[(1, "t", None, None)] * times,
+    ]  # fmt: skip
     (after,) = [event for event in captured.events("t") if event["after"] == {"id": 2, "v": 3}]
     (before,) = [event for event in captured.events("t") if event["after"] == {"id": 2, "v": 2}]
-    assert before["source"]["sequence"] < marks[0][1]["source"]["sequence"] < after["source"]["sequence"]
-    assert marks[0][1]["source"] == marks[1][1]["source"]
+    numbers = sorted(mark["source"]["sequence"] for _, mark in marks)
+    assert before["source"]["sequence"] < numbers[0]
+    assert numbers[-1] < after["source"]["sequence"]
+    assert len(set(numbers)) == times
 
 
 @pytest.mark.parametrize("kind", ["statement", "xa"])
