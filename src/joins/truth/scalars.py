@@ -206,12 +206,25 @@ class Scalars:
             return self._in_query(node, scope)
         if isinstance(node, _NATIVE):
             return self._native(node, scope)
+        if (moved := self._moved(node, scope)) is not None:
+            return moved
         if isinstance(node, (*_COMPARISONS, exp.In, exp.Between, exp.Coalesce)):
             parts = [self._expression(part, scope) for part in operands(node)]
             if alike([part.type for part in parts]):
                 type_ = parts[0].type if isinstance(node, exp.Coalesce) else BOOL
                 return Rewritten(with_parts(node, parts), type_, frozenset().union(*(part.deps for part in parts)))
         return self._function(node, scope)
+
+    def _moved(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
+        """A moment and an interval, as joins by time compare them; DuckDB adds them as the join does."""
+        if not isinstance(node, exp.Add | exp.Sub) or not isinstance(node.expression.unnest(), exp.Interval):
+            return None
+        moment = self._expression(node.this, scope)
+        if moment.type.kind not in ("datetime", "timestamp"):
+            return None
+        copy = node.copy()
+        copy.set("this", moment.sql)
+        return Rewritten(copy, moment.type, moment.deps)
 
     def _leaf(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
         """What is taken as it is: a column, an expression of GROUP BY, an aggregate, the number of a row."""
