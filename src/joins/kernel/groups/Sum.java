@@ -5,8 +5,8 @@ import java.nio.ByteBuffer;
 
 /**
  * How many values of an argument are not NULL and, of numbers, their exact sum: `n * 2^exponent` last digits, n a long
- * while it is one. Only doubles have an exponent other than 0, and values that are no finite numbers: these are counted,
- * so that a sum is finite again once they have left.
+ * while it is one. Only doubles have an exponent other than 0, and values that are no finite numbers: these are
+ * counted, so that a sum is finite again once they have left.
  */
 final class Sum {
   private static final byte[] NOTHING = new byte[0];
