@@ -111,6 +111,7 @@ class Heard(Captured):
         )  # fmt: skip
         with connection() as connected, connected.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {name}")
+        self.deploys = 0
         self.sql("CREATE TABLE deploys (id INT PRIMARY KEY, host VARCHAR(255) NOT NULL, at DATETIME(6) NOT NULL)")
         self.topology = load_topology(str(self.file))
         assert list(provision(self.topology))
@@ -124,8 +125,7 @@ class Heard(Captured):
         super().close()
 
     def topic(self, table: str) -> str:
-        """Of the messages; of MySQL's tables nobody asks."""
-        return change_topic(self.name, MESSAGES)
+        return change_topic(self.name, MESSAGES) if table == "messages" else super().topic(table)
 
     def connected(self) -> socket.socket:
         """A connection, as soon as somebody listens."""
@@ -152,6 +152,7 @@ class Heard(Captured):
         return [event["after"] for event in events]
 
     def deployed(self, number: int, host: str, at: dt.datetime) -> None:
+        self.deploys += 1
         self.sql(f"INSERT INTO deploys VALUES ({number}, '{host}', '{at:%Y-%m-%d %H:%M:%S}')")
 
     def positions(self) -> dict[str, int]:
@@ -265,7 +266,8 @@ def say_by_every_way(heard: Heard) -> list[Said]:
 
 
 def settled(heard: Heard, sent: Mapping[str, int], watermark: int | None = None) -> list[dict[str, Any]]:
-    """Wait until the log has every text and both tables show it; the rows in the log."""
+    """Wait until the log has every text and deploy, and both tables show them; the rows of messages in the log."""
+    wait_for(lambda: len(heard.events("deploys")) == heard.deploys, "some deploys are not in the log", seconds=120)
     wait_for(lambda: {row["text"] for row in heard.rows()} == set(sent), "some are not in the log", seconds=120)
     rows, wanted = heard.rows(), heard.positions()
     wait_for(lambda: heard.reflects(wanted, watermark), "the tables stay behind")

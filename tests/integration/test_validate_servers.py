@@ -78,7 +78,7 @@ def test_queries_are_compiled_with_the_servers_columns(checked: Checked) -> None
     """Misspelt columns, joins that miss the key, views, geometries that are no text: told before anything runs."""
     assert "is right" in checked.said(RIGHT)
     columns = json.loads(checked.said(RIGHT, "--json"))["tables"]["wide"]
-    assert columns == ["id", "customer_id", "mail", "status", "name"]
+    assert columns == ["id", "customer_id", "mail", "place", "status", "name"]
     assert "unknown column nme" in checked.said(RIGHT, facet="nme")
     misspelt = checked.said("SELECT o.id, o.statsu AS name FROM shop.orders o")
     assert f"{checked.file}:15: tables.wide.query: unknown column o.statsu" in misspelt

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -55,6 +54,7 @@ n IS NULL | n IS NOT NULL | yes IS TRUE | yes | NOT yes | n IN (1, 5, NULL) | s 
 s LIKE 'a%' | s LIKE '_2' | n <=> NULL | n = big | n <> 5 AND d > 0 | n = 5 OR d > 0 | d > 1 AND NOT s = '12' | n > d
 b = b | coalesce(b, b) | DATE'2026-01-31' | TRUE | try_add(n, 1) | try_divide(d, 0) | (n + 1) * (n - 1) | f = 2.25
 """
+REAL_FUNCTIONS = ("sqrt(", "power(", "ln(", "log10(", "exp(")
 TEXTS = [text.replace("@@", "||") for text in EXPRESSIONS.replace("||", "@@").replace("\n", " | ").split(" | ") if text]
 
 
@@ -105,9 +105,12 @@ def as_spark_takes_it(type_: LogicalType, value: Canonical) -> Any:
 
 
 def near(value: Any) -> Any:
-    if isinstance(value, float):
-        return None if not math.isfinite(value) else float(f"{value:.9g}")  # these have no canonical form
-    return value
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def computed(text: str, value: Any) -> Any:
+    """What batch Spark answers; NULL where a function of real numbers has no value, which is a dead-letter record."""
+    return None if text.startswith(REAL_FUNCTIONS) and value in ("NaN", "Infinity", "-Infinity") else near(value)
 
 
 def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
@@ -129,7 +132,7 @@ def test_expressions_are_what_batch_spark_says(spark: SparkSession) -> None:
         column = plan.outputs[i + 1]
         for row in ROWS:
             got, expected = found[row[0]][column.index], answers[row[0]]
-            if near(got) != near(expected):
+            if near(got) != computed(text, expected):
                 wrong.append(f"{text} of row {row[0]} ({column.type}): {got!r}, batch Spark {expected!r}")
     assert not wrong, "\n".join(wrong)
 

@@ -24,7 +24,7 @@ class Rewritten:
 
 def counted(result: Result, parts: list[Rewritten]) -> exp.Expr | None:
     """DuckDB's SQL of an aggregate that is the same in both; None where it is not."""
-    texts = [part.sql.sql("duckdb") for part in parts]
+    texts = [f"({part.sql.sql('duckdb')})" for part in parts]  # NOT binds less than IS NULL
     plain = all(ordered(part.type) for part in parts)
     x = texts[0] if texts else "*"
     integers = bool(parts) and parts[0].type.kind in INTEGERS
